@@ -1,0 +1,13 @@
+/* attend/attend.h - everything, in the order in which data flows. */
+#ifndef ATTEND_ATTEND_H
+#define ATTEND_ATTEND_H
+
+#include "attend/base.h"
+#include "attend/attention.h"
+#include "attend/state.h"
+#include "attend/observe.h"
+#include "attend/definition.h"
+#include "attend/problem.h"
+#include "attend/machine.h"
+
+#endif

@@ -1,0 +1,197 @@
+/* attend/attention.h - attention itself: describe a problem, plan it, run it.
+ *
+ *   out_i = sum_j sim(q_i, k_j) v_j / sum_j sim(q_i, k_j)
+ *           over the keys j that query i may see
+ *
+ * The form chooses sim, the mask chooses what is visible, the bias adds to the
+ * score. A description is plain data and zero means default:
+ *
+ *   attend_desc d = {.heads = 12, .q_len = 1024, .kv_len = 1024, .dim = 64,
+ *                    .mask.causal = ATTEND_CAUSAL};
+ *   attend_plan *plan;
+ *   attend_plan_create(ctx, &d, &plan);
+ *   attend_forward(plan, attend_bhtd(q), attend_bhtd(k), attend_bhtd(v),
+ *                  attend_bhtd(o), lse);
+ *
+ * Letters in the comments: B batch, H heads, G kv heads, T query length,
+ * S key length, D width of q and k, M width of v and o. dX is the gradient
+ * of X.
+ *
+ * Promises:
+ *  - A row that sees no key gives zeros, lse = -inf and zero gradients.
+ *  - Masked keys and values are never read: NaN there changes nothing.
+ *  - The same bits always: a query row's result depends on that row, the keys
+ *    it sees and the description alone; not on the number of threads, the
+ *    batch, the position in a tile, or how the keys were fed.
+ *  - No memory is taken inside forward, backward, observe or merge.
+ */
+#ifndef ATTEND_ATTENTION_H
+#define ATTEND_ATTENTION_H
+
+#include <stdio.h>
+
+#include "attend/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- forms --------------------------------------------------------------- */
+
+typedef enum {
+  ATTEND_SOFTMAX = 0, /* exp(scale q.k + bias)                              */
+  ATTEND_ARGMAX,      /* 1 at the best key, else 0                           */
+  ATTEND_POLY,        /* (a q.k + c)^degree                                  */
+  ATTEND_GAUSSIAN,    /* exp(-|q-k|^2 / 2 sigma^2)                           */
+  ATTEND_CUSTOM       /* the caller's sim                                    */
+} attend_form_kind;
+
+typedef enum { ATTEND_TIES_FIRST = 0, ATTEND_TIES_AVERAGE } attend_ties;
+
+/* The caller's similarity of one query and one key, each [dim]. For a backward
+ * pass it also writes the derivatives dq, dk [dim]; they are NULL otherwise. */
+typedef double (*attend_sim)(const double *q, const double *k, int dim,
+                             double *dq, double *dk, void *user);
+
+typedef struct {
+  attend_form_kind kind;
+  attend_ties ties;  /* argmax                                              */
+  float temperature; /* argmax: 0 is hard; t > 0 is softmax of score / t    */
+  int degree;        /* poly: 0 means 2                                     */
+  float a, c;        /* poly: a 0 means 1; c is taken as it is              */
+  float sigma;       /* gaussian: 0 means dim^(1/4), softmax's own width    */
+  attend_sim sim;    /* custom                                              */
+  void *user;
+} attend_form;
+
+/* ---- what is visible ------------------------------------------------------ */
+
+typedef enum {
+  ATTEND_NOT_CAUSAL = 0,
+  ATTEND_CAUSAL,       /* key j <= query i; only where q_len == kv_len       */
+  ATTEND_CAUSAL_TOP,   /* j <= i: query 0 stands at key 0                    */
+  ATTEND_CAUSAL_BOTTOM /* j <= i + kv_len - q_len: the last stands at the last */
+} attend_causal;
+
+typedef struct {
+  attend_causal causal;
+  int window; /* 0: none. w: only keys less than w positions away; with a
+                 causal mask a query sees itself and w-1 keys before it      */
+  const int32_t *lengths;   /* [B], keys at or beyond are padding; or NULL   */
+  const uint8_t *key_mask;  /* [B,S], 0 is padding, on any side; or NULL     */
+} attend_mask;              /* pointers are borrowed and read at each call   */
+
+/* ---- what is added to the score ------------------------------------------- */
+
+typedef enum {
+  ATTEND_NO_BIAS = 0,
+  ATTEND_ALIBI,   /* -slope[h] |p_i - j|, p_i the position of the query      */
+  ATTEND_BUCKETS, /* table[bucket(j - p_i)][h], T5's buckets                 */
+  ATTEND_DENSE    /* bias[b,h,i,j], f32, broadcast by zero strides           */
+} attend_bias_kind;
+
+typedef struct {
+  attend_bias_kind kind;
+  const float *slopes; /* ALiBi [H]                                          */
+  const float *table;  /* buckets [buckets, H]                               */
+  int buckets;         /* 0: 32                                              */
+  int max_distance;    /* 0: 128                                             */
+  int one_sided;       /* buckets for keys before the query only (decoders)  */
+  attend_view dense;   /* [B,H,T,S]                                          */
+} attend_bias;         /* pointers are borrowed and read at each call        */
+
+/* The usual ALiBi slopes for a number of heads. */
+ATTEND_API void attend_alibi_slopes(int heads, float *slopes /* [heads] */);
+/* T5's bucket for key position minus query position. */
+ATTEND_API int attend_bucket(const attend_bias *bias, int64_t key_minus_query);
+
+/* ---- the problem ----------------------------------------------------------- */
+
+enum { /* what a plan will be asked for beyond attend_forward */
+  ATTEND_FOR_BACKWARD = 1,
+  ATTEND_FOR_EXTEND = 2 /* states; q_len is the most rows in one call, kv_len
+                           is not used */
+};
+
+typedef struct {
+  attend_form form;
+  int batch, heads;  /* 0: 1                                                 */
+  int kv_heads;      /* 0: heads; otherwise divides heads                    */
+  int q_len, kv_len; /* taken as they are: 0 is no query, no key             */
+  int dim, dim_v;    /* dim_v 0: dim                                         */
+  attend_mask mask;
+  attend_bias bias;
+  float scale; /* 0: 1/sqrt(dim)                                             */
+  attend_dtype dtype; /* storage of q, k, v, o and their gradients; sums are f32 */
+  unsigned purpose;   /* ATTEND_FOR_...                                      */
+  const char *engine; /* NULL: the plan chooses                              */
+} attend_desc;
+
+typedef struct attend_plan attend_plan;
+
+/* Fills in the defaults and checks everything that can be checked without the
+ * tensors. The same work opens attend_plan_create. */
+ATTEND_API attend_status attend_desc_complete(attend_context *ctx,
+                                              attend_desc *desc);
+
+ATTEND_API attend_status attend_plan_create(attend_context *ctx,
+                                            const attend_desc *desc,
+                                            attend_plan **plan);
+ATTEND_API void attend_plan_free(attend_plan *plan);
+ATTEND_API const attend_desc *attend_plan_desc(const attend_plan *plan);
+ATTEND_API const char *attend_plan_engine(const attend_plan *plan);
+ATTEND_API size_t attend_plan_workspace(const attend_plan *plan); /* bytes */
+
+/* Points the plan at other lengths and key_mask (either may be NULL). */
+ATTEND_API void attend_plan_set_padding(attend_plan *plan,
+                                        const int32_t *lengths,
+                                        const uint8_t *key_mask);
+
+/* ---- compute ---------------------------------------------------------------- */
+
+/* o [B,H,T,M]; lse [B,H,T], the log of the denominator, may be NULL. For hard
+ * argmax lse is the best score. For poly and custom, whose similarity may be
+ * negative, it is the denominator itself. */
+ATTEND_API attend_status attend_forward(attend_plan *plan,
+                                        attend_view q,  /* [B,H,T,D] */
+                                        attend_view k,  /* [B,G,S,D] */
+                                        attend_view v,  /* [B,G,S,M] */
+                                        attend_view o,  /* [B,H,T,M] */
+                                        float *lse /* [B,H,T] or NULL */);
+
+/* Everything backward needs is what forward took and gave. dbias is NULL or
+ * has the shape of the bias: [H] for ALiBi's slopes, [buckets, H], or the
+ * dense bias with its strides (broadcast dimensions are summed over). */
+ATTEND_API attend_status attend_backward(
+    attend_plan *plan, attend_view q, attend_view k, attend_view v,
+    attend_view o, const float *lse, attend_view d_o, attend_view dq,
+    attend_view dk, attend_view dv, float *dbias);
+
+/* Two disjoint sets of keys -> their union: (o, lse) takes in (o2, lse2). */
+ATTEND_API attend_status attend_merge(attend_plan *plan, attend_view o,
+                                      float *lse, attend_view o2,
+                                      const float *lse2);
+
+/* ---- what would run, and its cost ------------------------------------------ */
+
+typedef struct {
+  const char *engine;
+  double flops;           /* multiply and add counted as two                */
+  double bytes;           /* the least that must move: inputs and outputs once */
+  double visible;         /* pairs (query, key) that the mask lets through,
+                             over batch and heads, if every key is real     */
+  size_t workspace_bytes; /* all threads together                           */
+} attend_cost;
+
+ATTEND_API attend_status attend_plan_cost(const attend_plan *plan,
+                                          attend_cost *cost);
+
+/* The engines in the order in which the plan asks them. Returns 0 past the
+ * last. *refusal is NULL where the engine applies, else why not. */
+ATTEND_API int attend_engine_ask(const attend_plan *plan, int index,
+                                 const char **name, const char **refusal);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,47 @@
+/* attend/observe.h - looking at attention without ever storing T x S weights.
+ *
+ * Weights are recomputed as exp(score - lse) for what was asked and nothing
+ * else; forward's outputs have the same bits whether anyone looks or not.
+ */
+#ifndef ATTEND_OBSERVE_H
+#define ATTEND_OBSERVE_H
+
+#include "attend/state.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct { /* NULL or 0: not asked for */
+  /* Whole rows: the weights of n_rows queries (the same positions in every
+   * head) over all S keys. */
+  const int32_t *rows; /* [n_rows], each in [0, T)            */
+  int n_rows;
+  float *weights; /* [B,H,n_rows,S]                           */
+  /* The heaviest keys of every query, heaviest first, ties by position; index
+   * -1 and weight 0 where fewer are visible. */
+  int top;
+  int32_t *top_index; /* [B,H,T,top]                          */
+  float *top_weight;  /* [B,H,T,top]                          */
+  /* Of every query's weights, in nats. */
+  float *entropy; /* [B,H,T]                                  */
+  /* The weight every key receives, summed over the queries of a head. */
+  float *mass; /* [B,H,S]                                     */
+} attend_look;
+
+/* q, k and lse as attend_forward took and gave them. */
+ATTEND_API attend_status attend_observe(attend_plan *plan, attend_view q,
+                                        attend_view k, const float *lse,
+                                        const attend_look *look);
+
+/* The same over a state: n queries at its last n positions, as
+ * attend_state_look places them; S is the longest sequence's length. */
+ATTEND_API attend_status attend_state_observe(attend_plan *plan,
+                                              attend_state *state, int n,
+                                              attend_view q, const float *lse,
+                                              const attend_look *look);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

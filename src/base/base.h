@@ -1,0 +1,85 @@
+/* The ground floor: failure sentences, memory, views.
+ *
+ * Place: base/ - depends on nothing; everything includes it.
+ */
+#ifndef BASE_BASE_H
+#define BASE_BASE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "attend/base.h"
+
+struct kernels; /* kernels/kernels.h */
+
+struct attend_context {
+  char message[512]; /* of the last failure; "" before the first */
+  attend_allocator allocator;
+  int threads;
+  const struct kernels *kernels; /* the table of the chosen instruction set */
+  const char *isa;
+};
+
+/* Writes the sentence and returns the status, so that a check is one line. */
+attend_status fail(attend_context *ctx, attend_status status,
+                   const char *sentence, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The two macros: pass a failure up; or fail unless a condition holds. */
+#define ATTEND_TRY(call)                         \
+  do {                                           \
+    attend_status try_status_ = (call);          \
+    if (try_status_ != ATTEND_OK) return try_status_; \
+  } while (0)
+#define ATTEND_CHECK(ctx, condition, ...)                           \
+  do {                                                              \
+    if (!(condition)) return fail(ctx, ATTEND_INVALID, __VA_ARGS__); \
+  } while (0)
+
+/* Aligned to 64 bytes; fails with a sentence naming `what`. bytes may be 0. */
+attend_status take(attend_context *ctx, size_t bytes, const char *what,
+                   void *block /* T ** */);
+attend_status take_zeroed(attend_context *ctx, size_t bytes, const char *what,
+                          void *block /* T ** */);
+void give(const attend_context *ctx, void *block); /* accepts NULL */
+
+/* a * b * c .. as a size; *overflow is set and stays set if it does not fit. */
+size_t size_times(size_t a, size_t b, bool *overflow);
+
+static inline size_t round_up(size_t n, size_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
+
+/* One block cut into aligned pieces. Made twice with the same calls: first
+ * with base NULL, to learn the size, then with the block. */
+typedef struct {
+  unsigned char *base;
+  size_t used;
+} arena;
+
+static inline void *arena_cut(arena *a, size_t bytes) {
+  void *piece = a->base ? a->base + a->used : NULL;
+  a->used += round_up(bytes, 64);
+  return piece;
+}
+
+/* Replaces all-zero strides by the contiguous ones of [B,H,len,width]. */
+attend_view view_complete(attend_view view, int heads, int64_t length,
+                          int width);
+/* Address of element [b, h, i, 0]. */
+static inline void *view_at(const attend_view *v, size_t element, int64_t b,
+                            int64_t h, int64_t i) {
+  return (unsigned char *)v->data +
+         (ptrdiff_t)element *
+             (b * v->stride[0] + h * v->stride[1] + i * v->stride[2]);
+}
+
+float half_to_float(uint16_t h);
+uint16_t half_from_float(float f);
+float bf16_to_float(uint16_t h);
+uint16_t bf16_from_float(float f);
+
+#endif

@@ -1,0 +1,96 @@
+/* Failure sentences, memory and thread counts of a context.
+ *
+ * Place: base/ - attend_context_create is in kernels/select.c, where the
+ * instruction set is chosen.
+ */
+#include "base/base.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *attend_version(void) { return ATTEND_VERSION; }
+
+const char *attend_message(const attend_context *ctx) {
+  return ctx ? ctx->message : "out of memory: no context could be made";
+}
+
+int attend_context_threads(const attend_context *ctx) { return ctx->threads; }
+
+attend_status attend_context_set_threads(attend_context *ctx, int threads) {
+  ATTEND_CHECK(ctx, threads >= 1 && threads <= 4096,
+               "%d threads were asked for: choose a number from 1 to 4096",
+               threads);
+  ctx->threads = threads;
+  return ATTEND_OK;
+}
+
+const char *attend_context_isa(const attend_context *ctx) { return ctx->isa; }
+
+void attend_context_free(attend_context *ctx) {
+  if (!ctx) return;
+  attend_allocator a = ctx->allocator;
+  if (a.give)
+    a.give(ctx, a.user);
+  else
+    free(ctx);
+}
+
+attend_status fail(attend_context *ctx, attend_status status,
+                   const char *sentence, ...) {
+  va_list args;
+  va_start(args, sentence);
+  vsnprintf(ctx->message, sizeof ctx->message, sentence, args);
+  va_end(args);
+  return status;
+}
+
+attend_status take(attend_context *ctx, size_t bytes, const char *what,
+                   void *block) {
+  size_t rounded = round_up(bytes ? bytes : 1, 64);
+  void *p = NULL;
+  if (rounded >= bytes)
+    p = ctx->allocator.take ? ctx->allocator.take(rounded, ctx->allocator.user)
+                            : aligned_alloc(64, rounded);
+  memcpy(block, &p, sizeof p);
+  if (p) return ATTEND_OK;
+  return fail(ctx, ATTEND_NO_MEMORY,
+              "no memory for %s (%zu bytes): free some or choose a smaller "
+              "problem",
+              what, bytes);
+}
+
+attend_status take_zeroed(attend_context *ctx, size_t bytes, const char *what,
+                          void *block) {
+  ATTEND_TRY(take(ctx, bytes, what, block));
+  void *p;
+  memcpy(&p, block, sizeof p);
+  memset(p, 0, bytes);
+  return ATTEND_OK;
+}
+
+void give(const attend_context *ctx, void *block) {
+  if (!block) return;
+  if (ctx->allocator.give)
+    ctx->allocator.give(block, ctx->allocator.user);
+  else
+    free(block);
+}
+
+size_t size_times(size_t a, size_t b, bool *overflow) {
+  size_t product;
+  if (__builtin_mul_overflow(a, b, &product)) *overflow = true;
+  return product;
+}
+
+attend_view view_complete(attend_view view, int heads, int64_t length,
+                          int width) {
+  const ptrdiff_t *s = view.stride;
+  if (s[0] || s[1] || s[2] || s[3]) return view;
+  view.stride[3] = 1;
+  view.stride[2] = width;
+  view.stride[1] = (ptrdiff_t)(length * width);
+  view.stride[0] = heads * view.stride[1];
+  return view;
+}
