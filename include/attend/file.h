@@ -1,0 +1,82 @@
+/* attend/file.h - tensor files (safetensors), read.
+ *
+ *   attend_tensor_file *file;
+ *   attend_tensor_file_open(ctx, "model.safetensors", &file);
+ *   const attend_tensor *w = attend_tensor_file_find(file, "wte.weight");
+ *   ...
+ *   attend_tensor_file_close(file);
+ *
+ * The file is mapped, not copied: its tensors stay valid until it is closed,
+ * and it must not be shortened meanwhile. Everything the header says is
+ * checked before the first tensor is handed out: a file that lies about itself
+ * is refused with ATTEND_IO and a sentence naming it and the tensor.
+ */
+#ifndef ATTEND_FILE_H
+#define ATTEND_FILE_H
+
+#include "attend/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum { /* as stored: little-endian */
+  ATTEND_STORED_BOOL = 0,
+  ATTEND_STORED_U8,
+  ATTEND_STORED_I8,
+  ATTEND_STORED_F8_E5M2,
+  ATTEND_STORED_F8_E4M3,
+  ATTEND_STORED_I16,
+  ATTEND_STORED_U16,
+  ATTEND_STORED_F16,
+  ATTEND_STORED_BF16,
+  ATTEND_STORED_I32,
+  ATTEND_STORED_U32,
+  ATTEND_STORED_F32,
+  ATTEND_STORED_I64,
+  ATTEND_STORED_U64,
+  ATTEND_STORED_F64
+} attend_stored;
+
+enum { ATTEND_TENSOR_RANK = 8 }; /* the most dimensions a tensor may have */
+
+typedef struct {
+  const char *name;
+  attend_stored stored;
+  const char *dtype; /* the format's name of it: "F32" */
+  int rank;          /* 0: one number */
+  int64_t shape[ATTEND_TENSOR_RANK];
+  int64_t count;    /* elements: the product of the shape */
+  const void *data; /* where the file has it: perhaps not aligned */
+  size_t bytes;
+} attend_tensor;
+
+typedef struct attend_tensor_file attend_tensor_file;
+
+ATTEND_API attend_status attend_tensor_file_open(attend_context *ctx,
+                                                 const char *path,
+                                                 attend_tensor_file **file);
+ATTEND_API void attend_tensor_file_close(attend_tensor_file *file);
+
+ATTEND_API size_t attend_tensor_file_count(const attend_tensor_file *file);
+/* Tensor i in the order of the header; NULL past the last. */
+ATTEND_API const attend_tensor *attend_tensor_file_get(
+    const attend_tensor_file *file, size_t i);
+/* NULL if there is none of that name. */
+ATTEND_API const attend_tensor *attend_tensor_file_find(
+    const attend_tensor_file *file, const char *name);
+
+/* The metadata: names and strings. */
+ATTEND_API size_t attend_tensor_file_notes(const attend_tensor_file *file);
+ATTEND_API const char *attend_tensor_file_note(const attend_tensor_file *file,
+                                               size_t i, const char **text);
+ATTEND_API const char *attend_tensor_file_note_find(
+    const attend_tensor_file *file, const char *name);
+
+/* Bytes of one element. */
+ATTEND_API size_t attend_stored_size(attend_stored stored);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

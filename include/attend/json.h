@@ -1,0 +1,114 @@
+/* attend/json.h - reading and writing JSON (RFC 8259).
+ *
+ *   attend_json *root;
+ *   attend_json_parse(ctx, "config.json", text, length, &root);
+ *   double width = attend_json_number(attend_json_get(root, "n_embd"), 768);
+ *   attend_json_free(root);
+ *
+ * The reader is strict: no comments, no trailing commas, no duplicate names,
+ * no invalid UTF-8. Its time grows linearly with the text (names are sorted
+ * within each object), its stack not at all. Every question below may be asked
+ * of NULL, so that lookups chain and one check at the end is enough.
+ */
+#ifndef ATTEND_JSON_H
+#define ATTEND_JSON_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "attend/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- reading -------------------------------------------------------------- */
+
+enum { ATTEND_JSON_DEPTH = 256 }; /* deeper nesting is refused */
+
+typedef enum {
+  ATTEND_JSON_NONE = 0, /* the kind of NULL: there is no such value */
+  ATTEND_JSON_NULL,
+  ATTEND_JSON_BOOL,
+  ATTEND_JSON_NUMBER,
+  ATTEND_JSON_STRING,
+  ATTEND_JSON_ARRAY,
+  ATTEND_JSON_OBJECT
+} attend_json_kind;
+
+typedef struct attend_json attend_json;
+
+/* `what` names the text in sentences about it: a file, a place in a file. The
+ * text may be given back after the call. */
+ATTEND_API attend_status attend_json_parse(attend_context *ctx,
+                                           const char *what, const char *text,
+                                           size_t length, attend_json **root);
+ATTEND_API void attend_json_free(attend_json *root); /* the whole tree */
+
+ATTEND_API attend_json_kind attend_json_kind_of(const attend_json *value);
+/* Elements of an array, members of an object, otherwise 0. */
+ATTEND_API size_t attend_json_count(const attend_json *value);
+/* Element or member i in the order of the text; NULL past the last. */
+ATTEND_API const attend_json *attend_json_at(const attend_json *value,
+                                             size_t i);
+/* The member of that name, or NULL. */
+ATTEND_API const attend_json *attend_json_get(const attend_json *object,
+                                              const char *name);
+/* The name of a member, NULL for what is not one. length may be NULL. */
+ATTEND_API const char *attend_json_name(const attend_json *member,
+                                        size_t *length);
+
+/* Strings are UTF-8 and end in a zero byte that length does not count; they
+ * may hold zero bytes. NULL if it is not a string. */
+ATTEND_API const char *attend_json_string(const attend_json *value,
+                                          size_t *length);
+ATTEND_API double attend_json_number(const attend_json *value,
+                                     double otherwise);
+ATTEND_API bool attend_json_boolean(const attend_json *value, bool otherwise);
+/* True, and *integer set, if it is a number written without a fraction that
+ * fits, or one whose value is integral and exact in a double. */
+ATTEND_API bool attend_json_integer(const attend_json *value,
+                                    int64_t *integer);
+
+/* ---- writing -------------------------------------------------------------- */
+
+/* Start from attend_json_writer_file or _text; treat the fields as private. */
+typedef struct {
+  attend_context *ctx;
+  FILE *file; /* or NULL: into text */
+  char *text; /* ends in a zero byte */
+  size_t length, capacity;
+  int depth;
+  bool indent, first, after_name;
+  attend_status status; /* the first failure; later calls do nothing */
+} attend_json_writer;
+
+ATTEND_API attend_json_writer attend_json_writer_file(attend_context *ctx,
+                                                      FILE *file);
+ATTEND_API attend_json_writer attend_json_writer_text(attend_context *ctx);
+/* Lines and two spaces a level, instead of everything on one line. */
+ATTEND_API void attend_json_indent(attend_json_writer *w, bool indent);
+
+ATTEND_API void attend_json_open(attend_json_writer *w, char bracket);
+ATTEND_API void attend_json_close(attend_json_writer *w, char bracket);
+/* The name of the member that the next call writes. */
+ATTEND_API void attend_json_member(attend_json_writer *w, const char *name);
+ATTEND_API void attend_json_put_string(attend_json_writer *w, const char *text);
+ATTEND_API void attend_json_put_bytes(attend_json_writer *w, const char *text,
+                                      size_t length);
+/* The shortest of 15, 16 or 17 digits that reads back as the same double; null
+ * where it is not finite. */
+ATTEND_API void attend_json_put_number(attend_json_writer *w, double number);
+ATTEND_API void attend_json_put_integer(attend_json_writer *w, int64_t number);
+ATTEND_API void attend_json_put_boolean(attend_json_writer *w, bool truth);
+ATTEND_API void attend_json_put_null(attend_json_writer *w);
+
+/* Ends the document with a newline, flushes a file, and says whether all of it
+ * was written. The text stays until attend_json_writer_free. */
+ATTEND_API attend_status attend_json_finish(attend_json_writer *w);
+ATTEND_API void attend_json_writer_free(attend_json_writer *w);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

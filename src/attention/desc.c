@@ -1,0 +1,260 @@
+/* Descriptions: their defaults, their checks, and the rules they state - who
+ * sees whom, ALiBi's slopes, T5's buckets.
+ *
+ * Place: attention/ - the first thing any plan does.
+ */
+#include "attention/desc.h"
+
+#include <math.h>
+
+#include "attend/definition.h"
+
+enum { BUCKETS = 32, MAX_DISTANCE = 128 }; /* T5's */
+
+/* ---- defaults --------------------------------------------------------------- */
+
+static void form_defaults(attend_form *form, int dim) {
+  if (form->kind == ATTEND_POLY) {
+    if (form->degree == 0) form->degree = 2;
+    if (form->a == 0) form->a = 1;
+  }
+  if (form->kind == ATTEND_GAUSSIAN && form->sigma == 0 && dim > 0)
+    form->sigma = (float)pow(dim, 0.25);
+}
+
+static void bias_defaults(attend_bias *bias) {
+  if (bias->kind != ATTEND_BUCKETS) return;
+  if (bias->buckets == 0) bias->buckets = BUCKETS;
+  if (bias->max_distance == 0) bias->max_distance = MAX_DISTANCE;
+}
+
+void desc_defaults(attend_desc *d) {
+  if (d->batch == 0) d->batch = 1;
+  if (d->heads == 0) d->heads = 1;
+  if (d->kv_heads == 0) d->kv_heads = d->heads;
+  if (d->dim_v == 0) d->dim_v = d->dim;
+  if (d->scale == 0 && d->dim > 0) d->scale = (float)(1 / sqrt(d->dim));
+  form_defaults(&d->form, d->dim);
+  bias_defaults(&d->bias);
+}
+
+/* ---- checks ----------------------------------------------------------------- */
+
+static attend_status check_sizes(attend_context *ctx, const attend_desc *d) {
+  const struct {
+    const char *name;
+    int value, least;
+  } sizes[] = {
+      {"batch", d->batch, 1},       {"heads", d->heads, 1},
+      {"kv_heads", d->kv_heads, 1}, {"q_len", d->q_len, 0},
+      {"kv_len", d->kv_len, 0},     {"dim", d->dim, 1},
+      {"dim_v", d->dim_v, 1},
+  };
+  for (size_t n = 0; n < sizeof sizes / sizeof *sizes; n++)
+    ATTEND_CHECK(ctx, sizes[n].value >= sizes[n].least,
+                 "%s is %d: choose %d or more", sizes[n].name, sizes[n].value,
+                 sizes[n].least);
+  ATTEND_CHECK(ctx, d->heads % d->kv_heads == 0,
+               "%d kv heads do not divide %d heads: choose kv_heads so that "
+               "each serves the same number of heads",
+               d->kv_heads, d->heads);
+  return ATTEND_OK;
+}
+
+/* Whether [batch, heads, length, width] fits the address space in double, the
+ * widest element anyone stores it in. */
+static bool tensor_fits(int batch, int heads, int length, int width) {
+  bool overflow = false;
+  size_t bytes = size_times((size_t)batch, (size_t)heads, &overflow);
+  bytes = size_times(bytes, (size_t)length, &overflow);
+  bytes = size_times(bytes, (size_t)width, &overflow);
+  bytes = size_times(bytes, sizeof(double), &overflow);
+  return !overflow && bytes <= PTRDIFF_MAX;
+}
+
+static attend_status check_extent(attend_context *ctx, const attend_desc *d) {
+  int width = d->dim > d->dim_v ? d->dim : d->dim_v;
+  ATTEND_CHECK(ctx, tensor_fits(d->batch, d->heads, d->q_len, width),
+               "queries of batch %d x heads %d x q_len %d x width %d exceed the "
+               "address space: choose smaller sizes",
+               d->batch, d->heads, d->q_len, width);
+  ATTEND_CHECK(ctx, tensor_fits(d->batch, d->kv_heads, d->kv_len, width),
+               "keys of batch %d x kv_heads %d x kv_len %d x width %d exceed "
+               "the address space: choose smaller sizes",
+               d->batch, d->kv_heads, d->kv_len, width);
+  ATTEND_CHECK(ctx,
+               d->bias.kind != ATTEND_DENSE ||
+                   tensor_fits(d->batch, d->heads, d->q_len, d->kv_len),
+               "a dense bias of batch %d x heads %d x q_len %d x kv_len %d "
+               "exceeds the address space: choose smaller sizes or another "
+               "bias",
+               d->batch, d->heads, d->q_len, d->kv_len);
+  return ATTEND_OK;
+}
+
+static attend_status check_choices(attend_context *ctx, const attend_desc *d) {
+  const struct {
+    const char *name;
+    unsigned value, last;
+    const char *choices;
+  } choices[] = {
+      {"form", d->form.kind, ATTEND_CUSTOM,
+       "ATTEND_SOFTMAX, _ARGMAX, _POLY, _GAUSSIAN or _CUSTOM"},
+      {"ties", d->form.ties, ATTEND_TIES_AVERAGE,
+       "ATTEND_TIES_FIRST or _AVERAGE"},
+      {"causal", d->mask.causal, ATTEND_CAUSAL_BOTTOM,
+       "ATTEND_NOT_CAUSAL, _CAUSAL, _CAUSAL_TOP or _CAUSAL_BOTTOM"},
+      {"bias", d->bias.kind, ATTEND_DENSE,
+       "ATTEND_NO_BIAS, _ALIBI, _BUCKETS or _DENSE"},
+      {"dtype", d->dtype, ATTEND_BF16, "ATTEND_F32, _F16 or _BF16"},
+      {"purpose", d->purpose, ATTEND_FOR_BACKWARD | ATTEND_FOR_EXTEND,
+       "0 or a sum of ATTEND_FOR_BACKWARD and _EXTEND"},
+  };
+  for (size_t n = 0; n < sizeof choices / sizeof *choices; n++)
+    ATTEND_CHECK(ctx, choices[n].value <= choices[n].last,
+                 "%s %u does not exist: choose %s", choices[n].name,
+                 choices[n].value, choices[n].choices);
+  return ATTEND_OK;
+}
+
+static attend_status check_form(attend_context *ctx, const attend_form *f) {
+  ATTEND_CHECK(ctx, f->temperature >= 0 && isfinite(f->temperature),
+               "temperature is %g: choose 0 for a hard argmax or a positive "
+               "number for a soft one",
+               (double)f->temperature);
+  ATTEND_CHECK(ctx, f->temperature == 0 || f->kind == ATTEND_ARGMAX,
+               "temperature %g belongs to argmax: choose form argmax, or leave "
+               "temperature 0 and choose a scale",
+               (double)f->temperature);
+  if (f->kind == ATTEND_POLY) {
+    ATTEND_CHECK(ctx, f->degree >= 1, "degree is %d: choose 1 or more",
+                 f->degree);
+    ATTEND_CHECK(ctx, isfinite(f->a) && isfinite(f->c),
+                 "poly's a is %g and c is %g: choose finite numbers",
+                 (double)f->a, (double)f->c);
+  }
+  ATTEND_CHECK(ctx,
+               f->kind != ATTEND_GAUSSIAN ||
+                   (f->sigma > 0 && isfinite(f->sigma)),
+               "sigma is %g: choose a positive number, or 0 for dim^(1/4)",
+               (double)f->sigma);
+  ATTEND_CHECK(ctx, f->kind != ATTEND_CUSTOM || f->sim,
+               "form custom has no similarity: set form.sim to a function of a "
+               "query and a key");
+  return ATTEND_OK;
+}
+
+static attend_status check_mask(attend_context *ctx, const attend_desc *d) {
+  ATTEND_CHECK(ctx, d->mask.window >= 0,
+               "window is %d: choose 1 or more, or 0 for none",
+               d->mask.window);
+  bool guess = d->mask.causal == ATTEND_CAUSAL && d->q_len != d->kv_len &&
+               !(d->purpose & ATTEND_FOR_EXTEND);
+  ATTEND_CHECK(ctx, !guess,
+               "key length %d is %s than query length %d: choose causal "
+               "alignment top or bottom",
+               d->kv_len, d->kv_len < d->q_len ? "shorter" : "longer",
+               d->q_len);
+  return ATTEND_OK;
+}
+
+/* Buckets that distances are counted into on one side of the query; the first
+ * half of them hold one distance each. */
+static int side_buckets(const attend_bias *bias, int buckets) {
+  return bias->one_sided ? buckets : buckets / 2;
+}
+
+static attend_status check_bias(attend_context *ctx, const attend_bias *bias) {
+  if (bias->kind != ATTEND_BUCKETS) return ATTEND_OK;
+  ATTEND_CHECK(ctx, bias->buckets >= 0 && side_buckets(bias, bias->buckets) >= 2,
+               "%d buckets are too few: choose %d or more, or 0 for %d",
+               bias->buckets, bias->one_sided ? 2 : 4, BUCKETS);
+  int exact = side_buckets(bias, bias->buckets) / 2;
+  ATTEND_CHECK(ctx, bias->max_distance > exact,
+               "max_distance %d leaves nothing beyond the %d distances that "
+               "have a bucket each: choose %d or more, or fewer buckets",
+               bias->max_distance, exact, exact + 1);
+  return ATTEND_OK;
+}
+
+attend_status attend_desc_complete(attend_context *ctx, attend_desc *desc) {
+  desc_defaults(desc);
+  ATTEND_TRY(check_choices(ctx, desc));
+  ATTEND_TRY(check_sizes(ctx, desc));
+  ATTEND_TRY(check_extent(ctx, desc));
+  ATTEND_CHECK(ctx, isfinite(desc->scale),
+               "scale is %g: choose a finite number, or 0 for 1/sqrt(dim)",
+               (double)desc->scale);
+  ATTEND_TRY(check_form(ctx, &desc->form));
+  ATTEND_TRY(check_mask(ctx, desc));
+  return check_bias(ctx, &desc->bias);
+}
+
+attend_status desc_check_pointers(attend_context *ctx, const attend_desc *d) {
+  const attend_bias *bias = &d->bias;
+  ATTEND_CHECK(ctx, bias->kind != ATTEND_ALIBI || bias->slopes,
+               "an ALiBi bias has no slopes: set bias.slopes to %d of them "
+               "(attend_alibi_slopes gives the usual ones)",
+               d->heads);
+  ATTEND_CHECK(ctx, bias->kind != ATTEND_BUCKETS || bias->table,
+               "a bucket bias has no table: set bias.table to [%d, %d]",
+               bias->buckets, d->heads);
+  ATTEND_CHECK(ctx, bias->kind != ATTEND_DENSE || bias->dense.data,
+               "a dense bias has no numbers: set bias.dense to a view over "
+               "[batch, heads, q_len, kv_len]");
+  for (int b = 0; d->mask.lengths && b < d->batch; b++)
+    ATTEND_CHECK(ctx,
+                 d->mask.lengths[b] >= 0 && d->mask.lengths[b] <= d->kv_len,
+                 "length %d of batch entry %d does not lie in [0, %d]: choose "
+                 "how many of the keys are real",
+                 (int)d->mask.lengths[b], b, d->kv_len);
+  return ATTEND_OK;
+}
+
+/* ---- rules ------------------------------------------------------------------ */
+
+int attend_visible(const attend_desc *d, int b, int64_t i, int64_t j) {
+  const attend_mask *mask = &d->mask;
+  if (j < 0 || j >= d->kv_len) return 0;
+  if (mask->lengths && j >= mask->lengths[b]) return 0;
+  if (mask->key_mask && !mask->key_mask[(int64_t)b * d->kv_len + j]) return 0;
+  int64_t behind = desc_position(d, i) - j;
+  if (mask->causal != ATTEND_NOT_CAUSAL && behind < 0) return 0;
+  int64_t away = behind < 0 ? -behind : behind;
+  return mask->window == 0 || away < mask->window;
+}
+
+/* Powers of two get a geometric series that ends at 2^-8; other numbers take
+ * the series of the power below, then every other slope of the power above. */
+void attend_alibi_slopes(int heads, float *slopes) {
+  int power = 1;
+  while (power <= heads / 2) power *= 2;
+  for (int h = 0; h < heads; h++) {
+    double step = h < power ? h + 1 : h - power + 0.5;
+    slopes[h] = (float)exp2(-8 * step / power);
+  }
+}
+
+/* Float at each step where T5's published formula is float, so that distances
+ * on an edge between two buckets fall on the same side. The logarithms are
+ * rounded from double: no libm is asked for a correct logf. */
+static int far_bucket(uint64_t distance, int exact, int buckets, int furthest) {
+  float ratio = (float)distance / (float)exact;
+  float span = (float)log((double)furthest / exact);
+  float steps = (float)log((double)ratio) / span * (float)(buckets - exact);
+  float last = (float)(buckets - 1 - exact);
+  return exact + (int)(steps < last ? steps : last);
+}
+
+int attend_bucket(const attend_bias *bias, int64_t key_minus_query) {
+  int buckets = side_buckets(bias, bias->buckets ? bias->buckets : BUCKETS);
+  int furthest = bias->max_distance ? bias->max_distance : MAX_DISTANCE;
+  bool after = key_minus_query > 0;
+  int base = after && !bias->one_sided ? buckets : 0;
+  if (after && bias->one_sided) return 0;
+  uint64_t distance = after ? (uint64_t)key_minus_query
+                            : 0 - (uint64_t)key_minus_query;
+  int exact = buckets / 2;
+  if (distance < (uint64_t)exact) return base + (int)distance;
+  return base + far_bucket(distance, exact, buckets, furthest);
+}

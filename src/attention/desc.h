@@ -1,0 +1,24 @@
+/* A description, complete and checked, and the rules it states.
+ *
+ * Place: attention/ - opens every plan, the definition and every problem.
+ */
+#ifndef ATTENTION_DESC_H
+#define ATTENTION_DESC_H
+
+#include "attend/attention.h"
+#include "base/base.h"
+
+/* The defaults alone, without a check; doing it twice changes nothing. */
+void desc_defaults(attend_desc *desc);
+
+/* What attend_desc_complete cannot know because pointers may change between
+ * calls: the bias has its numbers, and every length lies in [0, kv_len]. */
+attend_status desc_check_pointers(attend_context *ctx, const attend_desc *desc);
+
+/* Where query i stands among the keys. */
+static inline int64_t desc_position(const attend_desc *desc, int64_t i) {
+  bool bottom = desc->mask.causal == ATTEND_CAUSAL_BOTTOM;
+  return i + (bottom ? (int64_t)desc->kv_len - desc->q_len : 0);
+}
+
+#endif

@@ -1,0 +1,65 @@
+/* Plans, engines and calls: what every file of this room shares.
+ *
+ * Place: attention/ - plan.c asks the engines in order; an engine computes a
+ * call. The public functions are thin: they check, make a call, hand it over.
+ */
+#ifndef ATTENTION_ENGINE_H
+#define ATTENTION_ENGINE_H
+
+#include "attend/observe.h"
+#include "attention/desc.h"
+#include "kernels/kernels.h"
+
+typedef struct attend_engine attend_engine;
+
+struct attend_plan {
+  attend_context *ctx;
+  attend_desc desc; /* complete */
+  const attend_engine *engine;
+  const struct kernels *kn;
+  int threads;
+  int group;       /* heads that share a kv head: H / G */
+  int ldk, ldv;    /* D and M rounded up to whole lanes */
+  int tile;        /* rows that share loaded keys */
+  int slots;       /* partial results a tile may have when keys are split */
+  float score_to2; /* q.k -> log2 of the weight: scale log2(e) / temperature */
+  float bias_to2;  /* bias -> the same */
+  size_t thread_bytes, shared_bytes; /* the workspace: threads, then shared */
+  unsigned char *workspace;
+};
+
+/* One call: a plan and the tensors of this time. Keys come from views, or from
+ * a state's pages. */
+typedef struct {
+  attend_plan *plan;
+  attend_view q, k, v, o;
+  float *lse;
+  const attend_state *state;
+  const int64_t *before; /* [B] where each sequence's first query stands */
+  int n;                 /* queries a sequence */
+  attend_view d_o, dq, dk, dv; /* backward */
+  const float *lse_in;
+  float *dbias;
+  const attend_look *look; /* observe */
+} call;
+
+struct attend_engine {
+  const char *name;
+  const char *(*applicable)(const attend_desc *desc); /* NULL, or why not */
+  void (*size)(attend_plan *plan);                    /* sets tile, bytes  */
+  attend_status (*forward)(call *c); /* also looks into a state */
+  attend_status (*backward)(call *c);
+  attend_status (*observe)(call *c);
+};
+
+extern const attend_engine engine_softmax, engine_argmax, engine_definition;
+
+/* The workspace of one thread, and the part that all share. */
+static inline arena plan_thread_arena(const attend_plan *p, int thread) {
+  return (arena){p->workspace + p->thread_bytes * (size_t)thread, 0};
+}
+static inline arena plan_shared_arena(const attend_plan *p) {
+  return (arena){p->workspace + p->thread_bytes * (size_t)p->threads, 0};
+}
+
+#endif

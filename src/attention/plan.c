@@ -1,0 +1,198 @@
+/* Plans: asking the engines, owning the workspace, and the calls.
+ *
+ * Place: attention/ - the door of the room. Engines are asked in a fixed
+ * order; the first that applies is taken.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "attention/engine.h"
+
+static const attend_engine *const engines[] = {&engine_softmax, &engine_argmax,
+                                               &engine_definition};
+enum { ENGINES = sizeof engines / sizeof *engines };
+
+int attend_engine_ask(const attend_plan *plan, int index, const char **name,
+                      const char **refusal) {
+  if (index < 0 || index >= ENGINES) return 0;
+  *name = engines[index]->name;
+  *refusal = engines[index]->applicable(&plan->desc);
+  return 1;
+}
+
+/* ---- making one ------------------------------------------------------------------ */
+
+static attend_status choose(attend_plan *p) {
+  const char *wanted = p->desc.engine;
+  for (int i = 0; i < ENGINES; i++) {
+    const char *refusal = engines[i]->applicable(&p->desc);
+    if (wanted && strcmp(wanted, engines[i]->name)) continue;
+    if (refusal && wanted)
+      return fail(p->ctx, ATTEND_UNSUPPORTED,
+                  "engine %s does not apply: %s; leave the engine out and the "
+                  "plan will choose",
+                  wanted, refusal);
+    if (refusal) continue;
+    p->engine = engines[i];
+    return ATTEND_OK;
+  }
+  return fail(p->ctx, ATTEND_UNSUPPORTED, "no engine is called \"%.40s\"",
+              wanted ? wanted : "");
+}
+
+static void derive(attend_plan *p) {
+  const attend_desc *d = &p->desc;
+  p->kn = p->ctx->kernels;
+  p->threads = p->ctx->threads;
+  p->group = d->heads / d->kv_heads;
+  p->ldk = (int)round_up((size_t)d->dim, LANES);
+  p->ldv = (int)round_up((size_t)d->dim_v, LANES);
+  double unit = d->form.kind == ATTEND_SOFTMAX || d->form.temperature > 0
+                    ? 1.44269504088896340736 : 1.0;
+  if (d->form.temperature > 0) unit /= (double)d->form.temperature;
+  p->score_to2 = (float)((double)d->scale * unit);
+  p->bias_to2 = (float)unit;
+}
+
+static attend_status check_purpose(const attend_plan *p) {
+  const attend_desc *d = &p->desc;
+  if (!(d->purpose & ATTEND_FOR_EXTEND)) return ATTEND_OK;
+  ATTEND_CHECK(p->ctx, d->bias.kind != ATTEND_DENSE,
+               "a dense bias has no place in a state, which grows: choose ALiBi "
+               "or buckets, or attend_forward");
+  ATTEND_CHECK(p->ctx, p->engine != &engine_definition,
+               "this form keeps no state: choose softmax or argmax, or "
+               "attend_forward");
+  return ATTEND_OK;
+}
+
+static attend_status make(attend_plan *p) {
+  ATTEND_TRY(attend_desc_complete(p->ctx, &p->desc));
+  derive(p);
+  ATTEND_TRY(choose(p));
+  ATTEND_TRY(check_purpose(p));
+  p->engine->size(p);
+  return take(p->ctx, attend_plan_workspace(p), "a plan's workspace",
+              &p->workspace);
+}
+
+attend_status attend_plan_create(attend_context *ctx, const attend_desc *desc,
+                                 attend_plan **plan) {
+  *plan = NULL;
+  attend_plan *p;
+  ATTEND_TRY(take_zeroed(ctx, sizeof *p, "a plan", &p));
+  p->ctx = ctx;
+  p->desc = *desc;
+  attend_status status = make(p);
+  if (status == ATTEND_OK)
+    *plan = p;
+  else
+    give(ctx, p);
+  return status;
+}
+
+void attend_plan_free(attend_plan *plan) {
+  if (!plan) return;
+  give(plan->ctx, plan->workspace);
+  give(plan->ctx, plan);
+}
+
+const attend_desc *attend_plan_desc(const attend_plan *plan) {
+  return &plan->desc;
+}
+
+const char *attend_plan_engine(const attend_plan *plan) {
+  return plan->engine->name;
+}
+
+size_t attend_plan_workspace(const attend_plan *plan) {
+  return plan->thread_bytes * (size_t)plan->threads + plan->shared_bytes;
+}
+
+void attend_plan_set_padding(attend_plan *plan, const int32_t *lengths,
+                             const uint8_t *key_mask) {
+  plan->desc.mask.lengths = lengths;
+  plan->desc.mask.key_mask = key_mask;
+}
+
+/* ---- calls ------------------------------------------------------------------------ */
+
+/* A tensor of no elements may have no address. */
+static attend_status check_view(attend_context *ctx, const char *name,
+                                attend_view view, int64_t elements) {
+  ATTEND_CHECK(ctx, view.data || elements == 0, "%s is NULL: give its address",
+               name);
+  return ATTEND_OK;
+}
+
+static attend_status check_inputs(const attend_plan *p, attend_view q,
+                                  attend_view k, attend_view v) {
+  const attend_desc *d = &p->desc;
+  ATTEND_TRY(check_view(p->ctx, "q", q, d->q_len));
+  ATTEND_TRY(check_view(p->ctx, "k", k, d->kv_len));
+  ATTEND_TRY(check_view(p->ctx, "v", v, d->kv_len));
+  return desc_check_pointers(p->ctx, d);
+}
+
+static call call_of(attend_plan *p, attend_view q, attend_view k,
+                    attend_view v) {
+  const attend_desc *d = &p->desc;
+  call c = {.plan = p, .n = d->q_len};
+  c.q = view_complete(q, d->heads, d->q_len, d->dim);
+  c.k = view_complete(k, d->kv_heads, d->kv_len, d->dim);
+  c.v = view_complete(v, d->kv_heads, d->kv_len, d->dim_v);
+  return c;
+}
+
+attend_status attend_forward(attend_plan *p, attend_view q, attend_view k,
+                             attend_view v, attend_view o, float *lse) {
+  const attend_desc *d = &p->desc;
+  ATTEND_TRY(check_inputs(p, q, k, v));
+  ATTEND_TRY(check_view(p->ctx, "o", o, d->q_len));
+  call c = call_of(p, q, k, v);
+  c.o = view_complete(o, d->heads, d->q_len, d->dim_v);
+  c.lse = lse;
+  return p->engine->forward(&c);
+}
+
+attend_status attend_backward(attend_plan *p, attend_view q, attend_view k,
+                              attend_view v, attend_view o, const float *lse,
+                              attend_view d_o, attend_view dq, attend_view dk,
+                              attend_view dv, float *dbias) {
+  const attend_desc *d = &p->desc;
+  ATTEND_CHECK(p->ctx, d->purpose & ATTEND_FOR_BACKWARD,
+               "this plan was made for forward alone: set ATTEND_FOR_BACKWARD "
+               "in the description's purpose");
+  ATTEND_CHECK(p->ctx, !dbias || d->bias.kind != ATTEND_NO_BIAS,
+               "dbias was given, but the description has no bias");
+  ATTEND_TRY(check_inputs(p, q, k, v));
+  ATTEND_TRY(check_view(p->ctx, "o", o, d->q_len));
+  ATTEND_TRY(check_view(p->ctx, "d_o", d_o, d->q_len));
+  ATTEND_TRY(check_view(p->ctx, "dq", dq, d->q_len));
+  ATTEND_TRY(check_view(p->ctx, "dk", dk, d->kv_len));
+  ATTEND_TRY(check_view(p->ctx, "dv", dv, d->kv_len));
+  ATTEND_CHECK(p->ctx, lse || d->q_len == 0,
+               "lse is NULL: give the one that attend_forward wrote");
+  call c = call_of(p, q, k, v);
+  c.o = view_complete(o, d->heads, d->q_len, d->dim_v);
+  c.d_o = view_complete(d_o, d->heads, d->q_len, d->dim_v);
+  c.dq = view_complete(dq, d->heads, d->q_len, d->dim);
+  c.dk = view_complete(dk, d->kv_heads, d->kv_len, d->dim);
+  c.dv = view_complete(dv, d->kv_heads, d->kv_len, d->dim_v);
+  c.lse_in = lse;
+  c.dbias = dbias;
+  return p->engine->backward(&c);
+}
+
+attend_status attend_observe(attend_plan *p, attend_view q, attend_view k,
+                             const float *lse, const attend_look *look) {
+  const attend_desc *d = &p->desc;
+  ATTEND_TRY(check_inputs(p, q, k, k));
+  ATTEND_CHECK(p->ctx, lse || d->q_len == 0,
+               "lse is NULL: give the one that attend_forward wrote");
+  call c = call_of(p, q, k, (attend_view){0});
+  c.v.data = NULL;
+  c.lse_in = lse;
+  c.look = look;
+  return p->engine->observe(&c);
+}

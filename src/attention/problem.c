@@ -1,0 +1,423 @@
+/* Reading a problem: FORM[(name=value,...)]:SHAPE[:WORD]...
+ *
+ * Place: attention/ - `attend explain, verify, bench` and the tests name what
+ * they run this way.
+ *
+ * The text is cut at its colons and each word is read by itself, so that every
+ * complaint can name the word it is about.
+ */
+#include "attention/problem.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const problem_forms[] = {"softmax", "argmax", "poly", "gaussian",
+                                     "sgemm"};
+enum { FORMS = sizeof problem_forms / sizeof *problem_forms };
+
+const problem_word problem_words[] = {
+    {"causal", WORD_CAUSAL, ATTEND_CAUSAL},
+    {"top", WORD_CAUSAL, ATTEND_CAUSAL_TOP},
+    {"bottom", WORD_CAUSAL, ATTEND_CAUSAL_BOTTOM},
+    {"window=", WORD_WINDOW, 0},
+    {"lengths", WORD_PAD, ATTEND_PAD_LENGTHS},
+    {"padleft", WORD_PAD, ATTEND_PAD_LEFT},
+    {"padright", WORD_PAD, ATTEND_PAD_RIGHT},
+    {"alibi", WORD_BIAS, ATTEND_ALIBI},
+    {"buckets", WORD_BIAS, ATTEND_BUCKETS},
+    {"buckets1", WORD_BIAS, ATTEND_BUCKETS | PROBLEM_ONE_SIDED},
+    {"dense", WORD_BIAS, ATTEND_DENSE},
+    {"scale=", WORD_SCALE, 0},
+    {"f32", WORD_DTYPE, ATTEND_F32},
+    {"f16", WORD_DTYPE, ATTEND_F16},
+    {"bf16", WORD_DTYPE, ATTEND_BF16},
+    {"bthd", WORD_LAYOUT, 1},
+    {"bwd", WORD_OP, ATTEND_OP_BACKWARD},
+    {"decode", WORD_OP, ATTEND_OP_DECODE},
+    {NULL, WORD_OP, 0},
+};
+
+typedef struct {
+  const char *at;
+  size_t length;
+} span;
+
+typedef struct {
+  attend_context *ctx;
+  attend_problem problem;
+  const char *text;
+  const char *rest; /* after the word being read; NULL after the last */
+  span word;        /* being read                                     */
+  int number;       /* of the word; the form is word 1                */
+  span taken[WORD_OP + 1]; /* the word that spoke for each group      */
+} reader;
+
+/* ---- small pieces --------------------------------------------------------------- */
+
+enum { SHOWN = 48 }; /* characters of the text that a sentence repeats */
+
+static int shown(span s) { return s.length < SHOWN ? (int)s.length : SHOWN; }
+
+__attribute__((format(printf, 2, 3)))
+static attend_status wrong(reader *r, const char *sentence, ...) {
+  char what[384];
+  va_list args;
+  va_start(args, sentence);
+  vsnprintf(what, sizeof what, sentence, args);
+  va_end(args);
+  return fail(r->ctx, ATTEND_INVALID, "word %d \"%.*s\": %s", r->number,
+              shown(r->word), r->word.at, what);
+}
+
+static span cut(span *rest, char mark) {
+  const char *end = memchr(rest->at, mark, rest->length);
+  span piece = {rest->at, end ? (size_t)(end - rest->at) : rest->length};
+  size_t used = piece.length + (end ? 1 : 0);
+  *rest = (span){rest->at + used, rest->length - used};
+  return piece;
+}
+
+static bool span_is(span s, const char *name) {
+  return s.length == strlen(name) && memcmp(s.at, name, s.length) == 0;
+}
+
+static void next_word(reader *r) {
+  const char *end = strchr(r->rest, ':');
+  r->word = (span){r->rest, end ? (size_t)(end - r->rest) : strlen(r->rest)};
+  r->rest = end ? end + 1 : NULL;
+  r->number++;
+}
+
+/* Digits only; the value must fit an int. */
+static bool read_int(span s, int *value) {
+  int64_t sum = 0;
+  for (size_t n = 0; n < s.length; n++) {
+    if (s.at[n] < '0' || s.at[n] > '9') return false;
+    sum = sum * 10 + (s.at[n] - '0');
+    if (sum > INT_MAX) return false;
+  }
+  *value = (int)sum;
+  return s.length > 0;
+}
+
+static bool read_float(span s, float *value) {
+  char copy[64], *end;
+  if (s.length == 0 || s.length >= sizeof copy || isspace((unsigned char)*s.at))
+    return false;
+  memcpy(copy, s.at, s.length);
+  copy[s.length] = 0;
+  *value = strtof(copy, &end);
+  return *end == 0 && isfinite(*value);
+}
+
+/* ---- FORM(name=value,...) --------------------------------------------------------- */
+
+static attend_status read_ties(reader *r, span value) {
+  bool average = span_is(value, "average");
+  if (!average && !span_is(value, "first"))
+    return wrong(r, "ties are \"%.*s\": choose ties=first or ties=average",
+                 shown(value), value.at);
+  r->problem.desc.form.ties = average ? ATTEND_TIES_AVERAGE : ATTEND_TIES_FIRST;
+  return ATTEND_OK;
+}
+
+static attend_status read_degree(reader *r, span value) {
+  int *degree = &r->problem.desc.form.degree;
+  if (read_int(value, degree) && *degree >= 1) return ATTEND_OK;
+  return wrong(r, "the degree p is \"%.*s\": choose a whole number from 1 to %d",
+               shown(value), value.at, INT_MAX);
+}
+
+/* In a description 0 means the default; a string leaves the setting out. */
+static attend_status read_setting(reader *r, const char *name, span value,
+                                  bool may_be_zero, float *out) {
+  if (!read_float(value, out))
+    return wrong(r, "%s is \"%.*s\": choose a number such as %s=0.5", name,
+                 shown(value), value.at, name);
+  if (*out == 0 && !may_be_zero)
+    return wrong(r, "%s is 0: choose another number, or leave it out for the "
+                    "default",
+                 name);
+  return ATTEND_OK;
+}
+
+static attend_status read_form_setting(reader *r, span name, span value) {
+  attend_form *f = &r->problem.desc.form;
+  static const char *const known[] = {"none", "ties and t", "p, a and c",
+                                      "sigma"};
+  if (f->kind == ATTEND_ARGMAX) {
+    if (span_is(name, "ties")) return read_ties(r, value);
+    if (span_is(name, "t"))
+      return read_setting(r, "t", value, true, &f->temperature);
+  } else if (f->kind == ATTEND_POLY) {
+    if (span_is(name, "p")) return read_degree(r, value);
+    if (span_is(name, "a")) return read_setting(r, "a", value, false, &f->a);
+    if (span_is(name, "c")) return read_setting(r, "c", value, true, &f->c);
+  } else if (f->kind == ATTEND_GAUSSIAN && span_is(name, "sigma")) {
+    return read_setting(r, "sigma", value, false, &f->sigma);
+  }
+  return wrong(r, "%s has no setting \"%.*s\": it has %s",
+               problem_forms[f->kind], shown(name), name.at, known[f->kind]);
+}
+
+static bool occurs_before(const char *list, span name) {
+  span rest = {list, (size_t)(name.at - list)};
+  while (rest.length > 0) {
+    span piece = cut(&rest, ',');
+    span earlier = cut(&piece, '=');
+    if (earlier.length == name.length &&
+        memcmp(earlier.at, name.at, name.length) == 0)
+      return true;
+  }
+  return false;
+}
+
+static attend_status read_form_settings(reader *r, span list) {
+  if (r->problem.op == ATTEND_OP_SGEMM)
+    return wrong(r, "sgemm has no settings: write sgemm without parentheses");
+  if (list.length > 0 && list.at[list.length - 1] == ',')
+    return wrong(r, "a comma ends the settings: leave it out");
+  span rest = list;
+  do {
+    span value = cut(&rest, ',');
+    span name = cut(&value, '=');
+    if (name.length == 0 || value.at == name.at + name.length)
+      return wrong(r, "\"%.*s\" is no setting: write name=value, with commas "
+                      "between several",
+                   shown(name), name.at);
+    if (occurs_before(list.at, name))
+      return wrong(r, "%.*s is set twice: keep one", shown(name), name.at);
+    ATTEND_TRY(read_form_setting(r, name, value));
+  } while (rest.length > 0);
+  return ATTEND_OK;
+}
+
+static attend_status read_form(reader *r) {
+  span rest = r->word;
+  const char *open = memchr(rest.at, '(', rest.length);
+  span name = cut(&rest, '(');
+  int kind = 0;
+  while (kind < FORMS && !span_is(name, problem_forms[kind])) kind++;
+  if (kind == FORMS)
+    return wrong(r, "\"%.*s\" is no form: choose softmax, argmax, poly, gaussian "
+                    "or sgemm%s",
+                 shown(name), name.at,
+                 span_is(name, "custom")
+                     ? "; custom needs a function and works from C only"
+                     : "");
+  if (kind == PROBLEM_SGEMM)
+    r->problem.op = ATTEND_OP_SGEMM;
+  else
+    r->problem.desc.form.kind = (attend_form_kind)kind;
+  if (!open) return ATTEND_OK;
+  if (rest.length == 0 || rest.at[rest.length - 1] != ')')
+    return wrong(r, "the parenthesis does not close at the end of the word: "
+                    "write %s(name=value)",
+                 problem_forms[kind]);
+  return read_form_settings(r, (span){rest.at, rest.length - 1});
+}
+
+/* ---- SHAPE ------------------------------------------------------------------------ */
+
+typedef struct {
+  char letter;
+  int *value; /* 0 if the letter is absent and not needed */
+  int least;
+  bool needed, given;
+  const char *meaning;
+} measure;
+
+static measure *find_measure(measure *m, int count, char letter) {
+  for (int n = 0; n < count; n++)
+    if (m[n].letter == letter) return m + n;
+  return NULL;
+}
+
+static attend_status read_measure(reader *r, measure *m, span digits) {
+  if (m->given)
+    return wrong(r, "the letter %c (%s) occurs twice: keep one", m->letter,
+                 m->meaning);
+  m->given = true;
+  if (read_int(digits, m->value) && *m->value >= m->least) return ATTEND_OK;
+  return wrong(r, "%c (%s) is \"%.*s\": choose a whole number from %d to %d",
+               m->letter, m->meaning, shown(digits), digits.at, m->least,
+               INT_MAX);
+}
+
+static attend_status read_measures(reader *r, measure *m, int count,
+                                   const char *letters) {
+  const char *at = r->word.at, *end = at + r->word.length;
+  while (at < end) {
+    measure *found = find_measure(m, count, *at);
+    if (!found)
+      return wrong(r, "\"%c\" is no size: the letters are %s", *at, letters);
+    const char *stop = ++at;
+    while (stop < end && isdigit((unsigned char)*stop)) stop++;
+    ATTEND_TRY(read_measure(r, found, (span){at, (size_t)(stop - at)}));
+    at = stop;
+  }
+  for (int n = 0; n < count; n++)
+    if (m[n].needed && !m[n].given)
+      return wrong(r, "the letter %c (%s) is missing: write %c and a number",
+                   m[n].letter, m[n].meaning, m[n].letter);
+  return ATTEND_OK;
+}
+
+static attend_status read_sgemm_shape(reader *r) {
+  attend_problem *p = &r->problem;
+  measure m[] = {
+      {'m', &p->m, 1, true, false, "rows of A and C"},
+      {'n', &p->n, 1, true, false, "columns of B and C"},
+      {'k', &p->k, 1, true, false, "columns of A, rows of B"},
+  };
+  return read_measures(r, m, 3, "m, n and k");
+}
+
+static attend_status read_shape(reader *r) {
+  attend_desc *d = &r->problem.desc;
+  d->kv_len = -1; /* until the words say whether n or x names it */
+  measure m[] = {
+      {'b', &d->batch, 1, false, false, "batch"},
+      {'h', &d->heads, 1, false, false, "heads"},
+      {'g', &d->kv_heads, 1, false, false, "kv heads"},
+      {'n', &d->q_len, 0, true, false, "query length"},
+      {'x', &d->kv_len, 0, false, false, "key length"},
+      {'d', &d->dim, 1, true, false, "width of q and k"},
+      {'v', &d->dim_v, 1, false, false, "width of values"},
+  };
+  return read_measures(r, m, sizeof m / sizeof *m, "b, h, g, n, x, d and v");
+}
+
+/* ---- WORDS ------------------------------------------------------------------------ */
+
+static attend_status unknown_word(reader *r) {
+  char list[256] = "";
+  size_t used = 0;
+  for (const problem_word *w = problem_words; w->name; w++)
+    used += (size_t)snprintf(list + used, sizeof list - used, "%s%s",
+                             w == problem_words ? "" : ", ", w->name);
+  return wrong(r, "there is no such word: the words are %s", list);
+}
+
+static bool takes_number(const char *name) {
+  return name[strlen(name) - 1] == '=';
+}
+
+static const problem_word *find_word(span word) {
+  for (const problem_word *w = problem_words; w->name; w++) {
+    size_t length = strlen(w->name);
+    bool starts = word.length >= length && !memcmp(word.at, w->name, length);
+    if (starts && (takes_number(w->name) || word.length == length)) return w;
+  }
+  return NULL;
+}
+
+static attend_status read_window(reader *r, span value) {
+  int *window = &r->problem.desc.mask.window;
+  if (read_int(value, window) && *window >= 1) return ATTEND_OK;
+  return wrong(r, "the window is \"%.*s\": choose a whole number from 1 to %d",
+               shown(value), value.at, INT_MAX);
+}
+
+static attend_status read_scale(reader *r, span value) {
+  attend_desc *d = &r->problem.desc;
+  if (d->form.kind != ATTEND_SOFTMAX && d->form.kind != ATTEND_ARGMAX)
+    return wrong(r, "%s has no scale: leave it out, or choose softmax or argmax",
+                 problem_forms[d->form.kind]);
+  return read_setting(r, "scale", value, false, &d->scale);
+}
+
+static attend_status apply_word(reader *r, const problem_word *w, span value) {
+  attend_problem *p = &r->problem;
+  attend_desc *d = &p->desc;
+  switch (w->group) {
+    case WORD_CAUSAL: d->mask.causal = (attend_causal)w->value; break;
+    case WORD_WINDOW: return read_window(r, value);
+    case WORD_PAD: p->pad = (attend_pad)w->value; break;
+    case WORD_BIAS:
+      d->bias.kind = (attend_bias_kind)(w->value & ~PROBLEM_ONE_SIDED);
+      d->bias.one_sided = (w->value & PROBLEM_ONE_SIDED) != 0;
+      break;
+    case WORD_SCALE: return read_scale(r, value);
+    case WORD_DTYPE: d->dtype = (attend_dtype)w->value; break;
+    case WORD_LAYOUT: p->bthd = 1; break;
+    case WORD_OP: p->op = (attend_op)w->value; break;
+  }
+  return ATTEND_OK;
+}
+
+static attend_status read_word(reader *r) {
+  if (r->problem.op == ATTEND_OP_SGEMM)
+    return wrong(r, "sgemm takes no words: end the problem after its shape");
+  const problem_word *w = find_word(r->word);
+  if (!w) return unknown_word(r);
+  span *taken = &r->taken[w->group];
+  if (taken->at)
+    return wrong(r, "\"%.*s\" has already settled this: keep one of the two",
+                 shown(*taken), taken->at);
+  *taken = r->word;
+  size_t name = strlen(w->name);
+  return apply_word(r, w, (span){r->word.at + name, r->word.length - name});
+}
+
+/* ---- the whole ---------------------------------------------------------------------- */
+
+/* n counted the keys held; the one query stands at the last of them. */
+static attend_status finish_decode(reader *r) {
+  attend_desc *d = &r->problem.desc;
+  ATTEND_CHECK(r->ctx, d->kv_len < 0,
+               "a decode has one query and x%d beside n%d: write the number of "
+               "keys held as n and leave x out",
+               d->kv_len, d->q_len);
+  ATTEND_CHECK(r->ctx, d->q_len >= 1,
+               "a decode has n0: choose n1 or more, the keys held with the new "
+               "one");
+  ATTEND_CHECK(r->ctx, d->mask.causal != ATTEND_CAUSAL_TOP,
+               "a decode puts its query at the last key: leave out top, or "
+               "write bottom");
+  d->mask.causal = ATTEND_CAUSAL_BOTTOM;
+  d->kv_len = d->q_len;
+  d->q_len = 1;
+  d->purpose |= ATTEND_FOR_EXTEND;
+  return ATTEND_OK;
+}
+
+static attend_status finish(reader *r) {
+  attend_problem *p = &r->problem;
+  if (p->op == ATTEND_OP_SGEMM) return ATTEND_OK;
+  if (p->op == ATTEND_OP_DECODE) ATTEND_TRY(finish_decode(r));
+  if (p->op == ATTEND_OP_BACKWARD) p->desc.purpose |= ATTEND_FOR_BACKWARD;
+  if (p->desc.kv_len < 0) p->desc.kv_len = p->desc.q_len;
+  return attend_desc_complete(r->ctx, &p->desc);
+}
+
+attend_status attend_problem_parse(attend_context *ctx, const char *text,
+                                   attend_problem *problem) {
+  ATTEND_CHECK(ctx, text && *text,
+               "the problem is empty: write FORM:SHAPE, such as "
+               "softmax:b1h12n1024d64:causal");
+  reader r = {.ctx = ctx, .text = text, .rest = text};
+  memset(&r.problem, 0, sizeof r.problem); /* its padding too: == is memcmp */
+  next_word(&r);
+  ATTEND_TRY(read_form(&r));
+  ATTEND_CHECK(ctx, r.rest && *r.rest,
+               "\"%.*s\" has no shape: write it after a colon, such as %s",
+               SHOWN, text,
+               r.problem.op == ATTEND_OP_SGEMM ? "sgemm:m64n64k64"
+                                               : "softmax:b1h12n1024d64");
+  next_word(&r);
+  ATTEND_TRY(r.problem.op == ATTEND_OP_SGEMM ? read_sgemm_shape(&r)
+                                             : read_shape(&r));
+  while (r.rest) {
+    next_word(&r);
+    ATTEND_TRY(read_word(&r));
+  }
+  ATTEND_TRY(finish(&r));
+  memcpy(problem, &r.problem, sizeof *problem);
+  return ATTEND_OK;
+}

@@ -1,0 +1,38 @@
+/* The vocabulary of problem strings, shared by the reader and the printer.
+ *
+ * Place: attention/ - problem.c reads, problem_print.c writes,
+ * problem_tensors.c makes what a problem needs.
+ */
+#ifndef ATTENTION_PROBLEM_H
+#define ATTENTION_PROBLEM_H
+
+#include "attend/problem.h"
+#include "attention/desc.h"
+
+/* A problem holds one word of each group. */
+typedef enum {
+  WORD_CAUSAL,
+  WORD_WINDOW,
+  WORD_PAD,
+  WORD_BIAS,
+  WORD_SCALE,
+  WORD_DTYPE,
+  WORD_LAYOUT,
+  WORD_OP
+} problem_word_group;
+
+/* Two kinds of bucket bias, told apart by one word. */
+enum { PROBLEM_ONE_SIDED = 1 << 8 };
+
+typedef struct {
+  const char *name; /* ends in '=' where a number follows */
+  problem_word_group group;
+  int value; /* of the enum that the group sets */
+} problem_word;
+
+/* In the order in which they are printed; the last name is NULL. */
+extern const problem_word problem_words[];
+extern const char *const problem_forms[]; /* by attend_form_kind, then sgemm */
+enum { PROBLEM_SGEMM = ATTEND_CUSTOM };   /* no string can hold a function   */
+
+#endif

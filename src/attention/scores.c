@@ -1,0 +1,107 @@
+/* Scores of a group of queries on a block of keys, with bias and mask.
+ *
+ * Place: attention/ - see walk.h. Scores are log2 of the weights, so that the
+ * kernels' exponential is 2^x and needs no multiplication of its own.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "attention/walk.h"
+
+/* ---- buckets: a table by distance, spread out once per call ------------------- */
+
+static size_t spread_length(const attend_plan *p) {
+  return 2 * (size_t)p->desc.bias.max_distance + 1;
+}
+
+size_t walk_shared_bytes(const attend_plan *p) {
+  if (p->desc.bias.kind != ATTEND_BUCKETS) return 0;
+  return spread_length(p) * (size_t)p->desc.heads * sizeof(float);
+}
+
+/* [H][2 max + 1], entry max + distance; farther keys share the last bucket. */
+static float *spread_of(const attend_plan *p) {
+  arena a = plan_shared_arena(p);
+  return arena_cut(&a, walk_shared_bytes(p));
+}
+
+void bias_prepare(const call *c) {
+  const attend_plan *p = c->plan;
+  const attend_bias *bias = &p->desc.bias;
+  if (bias->kind != ATTEND_BUCKETS) return;
+  float *out = spread_of(p);
+  int far = bias->max_distance, heads = p->desc.heads;
+  for (int h = 0; h < heads; h++)
+    for (int distance = -far; distance <= far; distance++)
+      *out++ = p->bias_to2 *
+               bias->table[(size_t)attend_bucket(bias, distance) *
+                               (size_t)heads + (size_t)h];
+}
+
+static void add_buckets(const float *spread, int far, int64_t distance, int j0,
+                        int j1, float *s) {
+  for (int j = j0; j < j1; j++) {
+    int64_t at = max64(-far, min64(far, distance + j));
+    s[j] += spread[far + at];
+  }
+}
+
+/* Beyond the last key there is no bias to read. */
+static void add_dense(const float *bias, ptrdiff_t col, float factor, int j0,
+                      int j1, int keys, float *s) {
+  for (int j = j0; j < j1 && j < keys; j++) s[j] += factor * bias[j * col];
+}
+
+static void add_row(const call *c, int b, int h, int64_t query, int64_t start,
+                    int j0, int j1, float *s) {
+  const attend_plan *p = c->plan;
+  const attend_bias *bias = &p->desc.bias;
+  int64_t distance = start - (call_position(c, b) + query);
+  if (bias->kind == ATTEND_ALIBI)
+    p->kn->add_ramp(j0, j1, -bias->slopes[h] * p->bias_to2, (float)distance, s);
+  if (bias->kind == ATTEND_BUCKETS)
+    add_buckets(spread_of(p) + spread_length(p) * (size_t)h, bias->max_distance,
+                distance, j0, j1, s);
+  if (bias->kind == ATTEND_DENSE) {
+    attend_view v = view_complete(bias->dense, p->desc.heads, c->n,
+                                  (int)p->desc.kv_len);
+    add_dense((const float *)view_at(&v, sizeof(float), b, h, query) +
+                  start * v.stride[3],
+              v.stride[3], p->bias_to2, j0, j1,
+              (int)min64(BLOCK, p->desc.kv_len - start), s);
+  }
+}
+
+void bias_add(const call *c, tile t, int64_t start, int j0, int j1, float *s) {
+  if (c->plan->desc.bias.kind == ATTEND_NO_BIAS) return;
+  for (int r = 0; r < t.rows; r++)
+    add_row(c, t.b, row_head(c->plan, t.g, t.row + r),
+            (t.row + r) / c->plan->group, start, j0, j1, s + r * BLOCK);
+}
+
+/* ---- scores and masks --------------------------------------------------------- */
+
+void group_scores(const call *c, tile t, const float *q, const block *k, int j0,
+                  int j1, float *s) {
+  const attend_plan *p = c->plan;
+  for (int j = j0; j < j1;) {
+    int i = j / PANEL, at = i * PANEL;
+    int end = at + PANEL < j1 ? at + PANEL : j1;
+    p->kn->scores(t.rows, p->desc.dim, q, k->k[i], j - at, end - at, s + at);
+    j = end;
+  }
+  bias_add(c, t, k->start, j0, j1, s);
+}
+
+void group_mask(const call *c, tile t, const block *k, int j0, int j1,
+                float value, float *s) {
+  for (int r = 0; r < t.rows; r++, s += BLOCK) {
+    span seen = rows_see(c, t.b, t.row + r, 1);
+    int lo = (int)max64(j0, min64(j1, seen.lo - k->start));
+    int hi = (int)max64(lo, min64(j1, seen.hi - k->start));
+    for (int j = j0; j < lo; j++) s[j] = value;
+    for (int j = hi; j < j1; j++) s[j] = value;
+    for (int i = 0; i < k->n_hidden; i++)
+      if (k->hidden[i] >= j0 && k->hidden[i] < j1) s[k->hidden[i]] = value;
+  }
+}

@@ -1,0 +1,17 @@
+/* What the files of the softmax engine share.
+ *
+ * Place: attention/ - softmax.c is the engine; backward and observe have files
+ * of their own.
+ */
+#ifndef ATTENTION_SOFTMAX_H
+#define ATTENTION_SOFTMAX_H
+
+#include "attention/engine.h"
+
+void softmax_backward_size(attend_plan *p); /* adds to the plan's bytes */
+attend_status softmax_backward(call *c);
+
+void observe_size(attend_plan *p);
+attend_status observe_tiled(call *c);
+
+#endif

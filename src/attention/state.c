@@ -1,0 +1,386 @@
+/* States: a KV cache in pages, that grows without copying and can fork.
+ *
+ * Place: attention/ - attend_extend appends here and then lets the plan's
+ * engine look, with keys read from pages. Memory is taken first, then written:
+ * a call that fails leaves every sequence as long as it was.
+ */
+#include "attention/state.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- pages ------------------------------------------------------------------- */
+
+static size_t page_bytes(const attend_state *s) {
+  return sizeof(page) + s->head_bytes * (size_t)s->desc.kv_heads;
+}
+
+static attend_status page_take(attend_state *s, page **out) {
+  ATTEND_TRY(take_zeroed(s->ctx, page_bytes(s), "a page of the cache", out));
+  (*out)->refs = 1;
+  return ATTEND_OK;
+}
+
+static void page_drop(attend_state *s, page *p) {
+  if (--p->refs == 0) give(s->ctx, p);
+}
+
+static int64_t pages_for(int64_t keys) { return (keys + PANEL - 1) / PANEL; }
+
+static attend_status table_reserve(attend_state *s, sequence *q, int64_t room) {
+  if (room <= q->room) return ATTEND_OK;
+  room = max64(room, 2 * q->room);
+  page **table;
+  ATTEND_TRY(take(s->ctx, (size_t)room * sizeof *table, "a table of pages",
+                  &table));
+  if (q->pages)
+    memcpy(table, q->page, (size_t)q->pages * sizeof *table);
+  give(s->ctx, q->page);
+  q->page = table;
+  q->room = room;
+  return ATTEND_OK;
+}
+
+static attend_status sequence_reserve(attend_state *s, sequence *q,
+                                      int64_t keys) {
+  int64_t wanted = pages_for(keys);
+  ATTEND_TRY(table_reserve(s, q, wanted));
+  while (q->pages < wanted) {
+    ATTEND_TRY(page_take(s, &q->page[q->pages]));
+    q->pages++;
+  }
+  return ATTEND_OK;
+}
+
+/* The page that the next key goes to must belong to this sequence alone. */
+static attend_status sequence_own_last(attend_state *s, sequence *q) {
+  int64_t last = q->length / PANEL;
+  if (last >= q->pages || q->page[last]->refs == 1) return ATTEND_OK;
+  page *shared = q->page[last], *own;
+  ATTEND_TRY(take(s->ctx, page_bytes(s), "a page of the cache", &own));
+  memcpy(own, shared, page_bytes(s));
+  own->refs = 1;
+  page_drop(s, shared);
+  q->page[last] = own;
+  return ATTEND_OK;
+}
+
+static void sequence_drop(attend_state *s, sequence *q) {
+  for (int64_t i = 0; i < q->pages; i++) page_drop(s, q->page[i]);
+  give(s->ctx, q->page);
+  *q = (sequence){0};
+}
+
+/* A sequence that shares the used pages of another. */
+static attend_status sequence_share(attend_state *s, const sequence *from,
+                                    sequence *to) {
+  *to = (sequence){0};
+  int64_t used = pages_for(from->length);
+  ATTEND_TRY(table_reserve(s, to, used));
+  for (int64_t i = 0; i < used; i++) {
+    to->page[i] = from->page[i];
+    to->page[i]->refs++;
+  }
+  to->pages = used;
+  to->length = from->length;
+  return ATTEND_OK;
+}
+
+/* ---- making, forking ------------------------------------------------------------ */
+
+static attend_status state_make(attend_context *ctx, const attend_desc *desc,
+                                attend_state **out) {
+  attend_state *s;
+  size_t batch = (size_t)desc->batch, element = attend_dtype_size(desc->dtype);
+  ATTEND_TRY(take_zeroed(
+      ctx, sizeof *s + batch * (sizeof(sequence) + sizeof(int64_t)), "a state",
+      &s));
+  s->ctx = ctx;
+  s->desc = *desc;
+  s->batch = desc->batch;
+  s->ldv = (int)round_up((size_t)desc->dim_v, LANES);
+  s->keys_bytes = round_up(PANEL * (size_t)desc->dim * element, 64);
+  s->head_bytes = s->keys_bytes +
+                  round_up(PANEL * (size_t)s->ldv * element, 64);
+  s->sequence = (sequence *)(s + 1);
+  s->before = (int64_t *)(s->sequence + batch);
+  *out = s;
+  return ATTEND_OK;
+}
+
+attend_status attend_state_create(attend_plan *plan, attend_state **state) {
+  *state = NULL;
+  ATTEND_CHECK(plan->ctx, plan->desc.purpose & ATTEND_FOR_EXTEND,
+               "this plan was not made for states: set ATTEND_FOR_EXTEND in "
+               "the description's purpose");
+  return state_make(plan->ctx, &plan->desc, state);
+}
+
+void attend_state_free(attend_state *s) {
+  if (!s) return;
+  for (int b = 0; b < s->batch; b++) sequence_drop(s, &s->sequence[b]);
+  give(s->ctx, s);
+}
+
+attend_status attend_state_reserve(attend_state *s, int keys) {
+  ATTEND_CHECK(s->ctx, keys >= 0, "%d keys cannot be reserved", keys);
+  for (int b = 0; b < s->batch; b++)
+    ATTEND_TRY(sequence_reserve(s, &s->sequence[b], keys));
+  return ATTEND_OK;
+}
+
+attend_status attend_state_fork(const attend_state *state,
+                                attend_state **copy) {
+  attend_state *s;
+  *copy = NULL;
+  ATTEND_TRY(state_make(state->ctx, &state->desc, &s));
+  for (int b = 0; b < s->batch; b++) {
+    attend_status status =
+        sequence_share(s, &state->sequence[b], &s->sequence[b]);
+    if (status != ATTEND_OK) {
+      attend_state_free(s);
+      return status;
+    }
+  }
+  *copy = s;
+  return ATTEND_OK;
+}
+
+static attend_status share_parents(attend_state *s, const int32_t *parents,
+                                   sequence *next) {
+  for (int b = 0; b < s->batch; b++) {
+    ATTEND_CHECK(s->ctx, parents[b] >= 0 && parents[b] < s->batch,
+                 "parent %d of sequence %d is not a sequence: choose 0 to %d",
+                 (int)parents[b], b, s->batch - 1);
+    if (parents[b] != b)
+      ATTEND_TRY(sequence_share(s, &s->sequence[parents[b]], &next[b]));
+  }
+  return ATTEND_OK;
+}
+
+attend_status attend_state_reorder(attend_state *s, const int32_t *parents) {
+  sequence *next;
+  ATTEND_TRY(take_zeroed(s->ctx, (size_t)s->batch * sizeof *next,
+                         "the reordered sequences", &next));
+  attend_status status = share_parents(s, parents, next);
+  for (int b = 0; b < s->batch; b++) {
+    if (status != ATTEND_OK) {
+      sequence_drop(s, &next[b]);
+    } else if (parents[b] != b) {
+      sequence_drop(s, &s->sequence[b]);
+      s->sequence[b] = next[b];
+    }
+  }
+  give(s->ctx, next);
+  return status;
+}
+
+attend_status attend_state_truncate(attend_state *s, int b, int64_t length) {
+  ATTEND_CHECK(s->ctx, b >= 0 && b < s->batch,
+               "the state has no sequence %d: choose 0 to %d", b, s->batch - 1);
+  ATTEND_CHECK(s->ctx, length >= 0 && length <= s->sequence[b].length,
+               "sequence %d has %lld keys and cannot be cut to %lld", b,
+               (long long)s->sequence[b].length, (long long)length);
+  s->sequence[b].length = length;
+  return ATTEND_OK;
+}
+
+int64_t attend_state_length(const attend_state *s, int b) {
+  return b >= 0 && b < s->batch ? s->sequence[b].length : 0;
+}
+
+size_t attend_state_bytes(const attend_state *s) {
+  size_t pages = 0;
+  for (int b = 0; b < s->batch; b++) pages += (size_t)s->sequence[b].pages;
+  return pages * page_bytes(s);
+}
+
+/* ---- appending -------------------------------------------------------------------- */
+
+/* Copies one element without looking at it; says whether it is finite. */
+static bool copy_element(attend_dtype dtype, const void *src, void *dst) {
+  if (dtype == ATTEND_F32) {
+    memcpy(dst, src, 4);
+    return isfinite(*(float *)dst);
+  }
+  memcpy(dst, src, 2);
+  uint16_t exponent = dtype == ATTEND_F16 ? 0x7c00 : 0x7f80;
+  return (*(uint16_t *)dst & exponent) != exponent;
+}
+
+static void append_key(const attend_state *s, const char *src, ptrdiff_t col,
+                       page *to, int g, int slot) {
+  size_t element = attend_dtype_size(s->desc.dtype);
+  size_t d = (size_t)s->desc.dim;
+  char *dst = (char *)page_keys(s, to, g) +
+              ((size_t)(slot / LANES) * d * LANES + (size_t)(slot % LANES)) *
+                  element;
+  for (size_t i = 0; i < d; i++)
+    copy_element(s->desc.dtype, src + (ptrdiff_t)(i * element) * col,
+                 dst + i * LANES * element);
+}
+
+static bool append_value(const attend_state *s, const char *src, ptrdiff_t col,
+                         page *to, int g, int slot) {
+  size_t element = attend_dtype_size(s->desc.dtype);
+  char *dst = (char *)page_values(s, to, g) +
+              (size_t)slot * (size_t)s->ldv * element;
+  bool finite = true;
+  for (size_t i = 0; i < (size_t)s->desc.dim_v; i++)
+    finite &= copy_element(s->desc.dtype, src + (ptrdiff_t)(i * element) * col,
+                           dst + i * element);
+  return finite;
+}
+
+/* Padding is not read: its place in the page is cleared. */
+static void clear_key(const attend_state *s, page *to, int g, int slot) {
+  static const float zero;
+  append_key(s, (const char *)&zero, 0, to, g, slot);
+  append_value(s, (const char *)&zero, 0, to, g, slot);
+}
+
+typedef struct {
+  attend_view k, v;
+  const uint8_t *key_mask; /* [B,n] or NULL */
+  int n;
+} chunk;
+
+static void append_head(const attend_state *s, const chunk *x, int b, int g,
+                        int count) {
+  const sequence *q = &s->sequence[b];
+  size_t element = attend_dtype_size(s->desc.dtype);
+  for (int i = 0; i < count; i++) {
+    int64_t at = q->length + i;
+    page *to = q->page[at / PANEL];
+    int slot = (int)(at % PANEL);
+    if (x->key_mask && !x->key_mask[(size_t)b * (size_t)x->n + (size_t)i]) {
+      clear_key(s, to, g, slot);
+      continue;
+    }
+    append_key(s, view_at(&x->k, element, b, g, i), x->k.stride[3], to, g, slot);
+    if (!append_value(s, view_at(&x->v, element, b, g, i), x->v.stride[3], to,
+                      g, slot)) {
+#pragma omp atomic write
+      to->wild = true;
+    }
+  }
+}
+
+static void append_padding(attend_state *s, const chunk *x, int b, int count) {
+  sequence *q = &s->sequence[b];
+  for (int i = 0; i < count; i++) {
+    int64_t at = q->length + i;
+    page *to = q->page[at / PANEL];
+    bool real = !x->key_mask ||
+                x->key_mask[(size_t)b * (size_t)x->n + (size_t)i];
+    to->real[at % PANEL] = real;
+    to->padded |= !real;
+  }
+  q->length += count;
+}
+
+static int new_keys(const attend_plan *p, int b, int n) {
+  return p->desc.mask.lengths ? p->desc.mask.lengths[b] : n;
+}
+
+static attend_status check_call(const attend_plan *p, const attend_state *s,
+                                int n) {
+  const attend_desc *a = &p->desc, *b = &s->desc;
+  ATTEND_CHECK(p->ctx, a->purpose & ATTEND_FOR_EXTEND,
+               "this plan was not made for states: set ATTEND_FOR_EXTEND in "
+               "the description's purpose");
+  ATTEND_CHECK(p->ctx, a->batch == b->batch && a->kv_heads == b->kv_heads &&
+                           a->dim == b->dim && a->dim_v == b->dim_v &&
+                           a->dtype == b->dtype,
+               "the state was made for another shape: use a plan with the same "
+               "batch, kv heads, widths and dtype");
+  ATTEND_CHECK(p->ctx, n >= 0 && n <= a->q_len,
+               "%d rows in one call, but the plan was made for at most %d "
+               "(q_len): cut the call or make a larger plan",
+               n, a->q_len);
+  for (int i = 0; a->mask.lengths && i < a->batch; i++)
+    ATTEND_CHECK(p->ctx, a->mask.lengths[i] >= 0 && a->mask.lengths[i] <= n,
+                 "lengths[%d] is %d, but the call has %d rows", i,
+                 (int)a->mask.lengths[i], n);
+  ATTEND_CHECK(p->ctx, a->bias.kind != ATTEND_ALIBI || a->bias.slopes,
+               "the bias is ALiBi but slopes is NULL: give [heads] slopes");
+  ATTEND_CHECK(p->ctx, a->bias.kind != ATTEND_BUCKETS || a->bias.table,
+               "the bias has buckets but table is NULL: give [buckets, heads]");
+  return ATTEND_OK;
+}
+
+attend_status attend_state_append(attend_plan *p, attend_state *s, int n,
+                                  attend_view k, attend_view v) {
+  ATTEND_TRY(check_call(p, s, n));
+  ATTEND_CHECK(p->ctx, n == 0 || (k.data && v.data),
+               "k or v is NULL: give the new keys and values");
+  const attend_desc *d = &p->desc;
+  for (int b = 0; b < s->batch; b++) {
+    sequence *q = &s->sequence[b];
+    ATTEND_TRY(sequence_reserve(s, q, q->length + new_keys(p, b, n)));
+    if (new_keys(p, b, n)) ATTEND_TRY(sequence_own_last(s, q));
+  }
+  chunk x = {view_complete(k, d->kv_heads, n, d->dim),
+             view_complete(v, d->kv_heads, n, d->dim_v), d->mask.key_mask, n};
+  int stacks = s->batch * d->kv_heads;
+#pragma omp parallel for num_threads(p->threads) if (n > 16)
+  for (int i = 0; i < stacks; i++)
+    append_head(s, &x, i / d->kv_heads, i % d->kv_heads,
+                new_keys(p, i / d->kv_heads, n));
+  for (int b = 0; b < s->batch; b++)
+    append_padding(s, &x, b, new_keys(p, b, n));
+  return ATTEND_OK;
+}
+
+/* ---- looking ---------------------------------------------------------------------- */
+
+static call look_call(attend_plan *p, attend_state *s, int n, attend_view q) {
+  call c = {.plan = p, .state = s, .before = s->before, .n = n};
+  c.q = view_complete(q, p->desc.heads, n, p->desc.dim);
+  return c;
+}
+
+static attend_status look(attend_plan *p, attend_state *s, int n, attend_view q,
+                          attend_view o, float *lse) {
+  ATTEND_CHECK(p->ctx, n == 0 || (q.data && o.data),
+               "q or o is NULL: give the queries and room for the outputs");
+  call c = look_call(p, s, n, q);
+  c.o = view_complete(o, p->desc.heads, n, p->desc.dim_v);
+  c.lse = lse;
+  return p->engine->forward(&c);
+}
+
+static void stand_last(const attend_plan *p, attend_state *s, int n) {
+  for (int b = 0; b < s->batch; b++)
+    s->before[b] = s->sequence[b].length - new_keys(p, b, n);
+}
+
+attend_status attend_state_look(attend_plan *p, attend_state *s, int n,
+                                attend_view q, attend_view o, float *lse) {
+  ATTEND_TRY(check_call(p, s, n));
+  stand_last(p, s, n);
+  return look(p, s, n, q, o, lse);
+}
+
+attend_status attend_extend(attend_plan *p, attend_state *s, int n,
+                            attend_view q, attend_view k, attend_view v,
+                            attend_view o, float *lse) {
+  ATTEND_CHECK(p->ctx, n == 0 || (q.data && o.data),
+               "q or o is NULL: give the queries and room for the outputs");
+  ATTEND_TRY(attend_state_append(p, s, n, k, v));
+  stand_last(p, s, n);
+  return look(p, s, n, q, o, lse);
+}
+
+attend_status attend_state_observe(attend_plan *p, attend_state *s, int n,
+                                   attend_view q, const float *lse,
+                                   const attend_look *what) {
+  ATTEND_TRY(check_call(p, s, n));
+  ATTEND_CHECK(p->ctx, n == 0 || (q.data && lse),
+               "q or lse is NULL: give what attend_extend took and wrote");
+  stand_last(p, s, n);
+  call c = look_call(p, s, n, q);
+  c.lse_in = lse;
+  c.look = what;
+  return p->engine->observe(&c);
+}

@@ -1,0 +1,43 @@
+/* A state: sequences of pages that hold packed keys and values.
+ *
+ * Place: attention/ - made and grown by state.c, read by walk.c. A page is
+ * PANEL keys of every kv head of one sequence, in the layout that kernels read:
+ * [G][keys: lanes of D][values: rows of ldv], in the plan's storage type.
+ */
+#ifndef ATTENTION_STATE_H
+#define ATTENTION_STATE_H
+
+#include "attention/engine.h"
+
+typedef struct {
+  int refs;            /* sequences that hold it, in any state */
+  bool padded;         /* some of its keys are padding: real says which */
+  bool wild;           /* some value is NaN or infinite */
+  uint8_t real[PANEL];
+  _Alignas(64) unsigned char data[]; /* [G][page_head_bytes] */
+} page;
+
+typedef struct {
+  int64_t length; /* keys */
+  int64_t pages, room;
+  page **page; /* [room], the first `pages` in use or reserved */
+} sequence;
+
+struct attend_state {
+  attend_context *ctx;
+  attend_desc desc; /* of the plan that made it */
+  int ldv;
+  size_t keys_bytes, head_bytes; /* of one head in a page */
+  int batch;
+  sequence *sequence; /* [batch] */
+  int64_t *before;    /* [batch], scratch of extend */
+};
+
+static inline void *page_keys(const attend_state *s, const page *p, int g) {
+  return (void *)(p->data + s->head_bytes * (size_t)g);
+}
+static inline void *page_values(const attend_state *s, const page *p, int g) {
+  return (void *)(p->data + s->head_bytes * (size_t)g + s->keys_bytes);
+}
+
+#endif

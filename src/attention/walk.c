@@ -1,0 +1,209 @@
+/* Rows, what they see, and blocks of keys.
+ *
+ * Place: attention/ - see walk.h; scores and biases are in scores.c.
+ */
+#include "attention/walk.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "attention/state.h"
+
+/* ---- geometry --------------------------------------------------------------- */
+
+int64_t call_keys(const call *c, int b) {
+  if (c->state) return c->state->sequence[b].length;
+  const attend_desc *d = &c->plan->desc;
+  return d->mask.lengths ? d->mask.lengths[b] : d->kv_len;
+}
+
+int64_t call_position(const call *c, int b) {
+  return c->before ? c->before[b] : desc_position(&c->plan->desc, 0);
+}
+
+int call_queries(const call *c, int b) {
+  const int32_t *lengths = c->plan->desc.mask.lengths;
+  return c->state && lengths ? lengths[b] : c->n;
+}
+
+span call_sees(const call *c, int b, int64_t position) {
+  const attend_mask *m = &c->plan->desc.mask;
+  span s = {0, call_keys(c, b)};
+  if (m->window) s.lo = max64(0, position - m->window + 1);
+  if (m->causal != ATTEND_NOT_CAUSAL)
+    s.hi = min64(s.hi, position + 1);
+  else if (m->window)
+    s.hi = min64(s.hi, position + m->window);
+  if (s.hi < s.lo) s.hi = s.lo;
+  return s;
+}
+
+span rows_see(const call *c, int b, int row, int rows) {
+  int64_t first = row / c->plan->group, last = (row + rows - 1) / c->plan->group;
+  int queries = call_queries(c, b);
+  if (first >= queries) return (span){0, 0};
+  last = min64(last, queries - 1);
+  int64_t at = call_position(c, b);
+  return (span){call_sees(c, b, at + first).lo, call_sees(c, b, at + last).hi};
+}
+
+static int64_t tiles_per_stack(const call *c) {
+  int64_t rows = (int64_t)c->n * c->plan->group;
+  return (rows + c->plan->tile - 1) / c->plan->tile;
+}
+
+int64_t call_tiles(const call *c) {
+  const attend_desc *d = &c->plan->desc;
+  return tiles_per_stack(c) * d->batch * d->kv_heads;
+}
+
+tile call_tile(const call *c, int64_t i) {
+  const attend_plan *p = c->plan;
+  int64_t stacks = (int64_t)p->desc.batch * p->desc.kv_heads;
+  int64_t stack = i % stacks, down = tiles_per_stack(c) - 1 - i / stacks;
+  tile t = {.b = (int)(stack / p->desc.kv_heads),
+            .g = (int)(stack % p->desc.kv_heads),
+            .row = (int)(down * p->tile)};
+  t.rows = (int)min64(p->tile, (int64_t)c->n * p->group - t.row);
+  return t;
+}
+
+/* ---- blocks ----------------------------------------------------------------- */
+
+void block_cut(const attend_plan *p, arena *a, bool backward, block *out) {
+  size_t d = (size_t)p->desc.dim, m = (size_t)p->desc.dim_v;
+  out->k_lanes = arena_cut(a, BLOCK * d * sizeof(float));
+  out->v_rows = arena_cut(a, BLOCK * (size_t)p->ldv * sizeof(float));
+  out->k_rows = out->v_lanes = NULL;
+  if (!backward) return;
+  out->k_rows = arena_cut(a, BLOCK * (size_t)p->ldk * sizeof(float));
+  out->v_lanes = arena_cut(a, BLOCK * m * sizeof(float));
+}
+
+/* Marks what may be read: inside `seen`, and real. */
+static bool block_padding(const uint8_t *real, int64_t start, span seen,
+                          block *out) {
+  int from = (int)max64(seen.lo - start, 0);
+  int to = (int)min64(seen.hi - start, BLOCK);
+  memset(out->valid, 0, sizeof out->valid);
+  out->n_hidden = 0;
+  for (int j = from; j < to; j++) {
+    out->valid[j] = !real || real[j];
+    if (!out->valid[j]) out->hidden[out->n_hidden++] = (uint8_t)j;
+  }
+  return out->n_hidden < to - from;
+}
+
+static source source_at(const call *c, const attend_view *view, int b, int g,
+                        int64_t i) {
+  attend_dtype dtype = c->plan->desc.dtype;
+  return (source){view_at(view, attend_dtype_size(dtype), b, g, i), dtype,
+                  view->stride[2], view->stride[3]};
+}
+
+static void load_panel(const call *c, int b, int g, int i, int n, block *out) {
+  const struct kernels *kn = c->plan->kn;
+  int d = c->plan->desc.dim, m = c->plan->desc.dim_v, at = i * PANEL;
+  const uint8_t *valid = out->valid + at;
+  source k = source_at(c, &c->k, b, g, out->start + at);
+  float *lanes = out->k_lanes + (size_t)at * d;
+  kn->pack_lanes(k, valid, n, d, lanes);
+  out->k[i] = lanes;
+  bool finite = true;
+  if (c->v.data) {
+    source v = source_at(c, &c->v, b, g, out->start + at);
+    float *rows = out->v_rows + (size_t)at * c->plan->ldv;
+    finite = kn->pack_rows(v, valid, n, m, rows, c->plan->ldv);
+    out->v[i] = rows;
+    if (out->v_lanes)
+      kn->pack_lanes(v, valid, n, m, out->v_lanes + (size_t)at * m);
+  }
+  if (out->k_rows)
+    finite = kn->pack_rows(k, valid, n, d,
+                           out->k_rows + (size_t)at * c->plan->ldk,
+                           c->plan->ldk);
+  if (!finite) out->wild |= 1u << i;
+}
+
+/* Pages of a state hold lanes and rows already; 16-bit pages are widened. */
+static void page_panel(const call *c, int g, const page *from, int i, int n,
+                       block *out) {
+  const attend_plan *p = c->plan;
+  const attend_state *s = c->state;
+  int at = i * PANEL;
+  out->k[i] = page_keys(s, from, g);
+  out->v[i] = page_values(s, from, g);
+  if (p->desc.dtype != ATTEND_F32) {
+    float *lanes = out->k_lanes + (size_t)at * p->desc.dim;
+    float *rows = out->v_rows + (size_t)at * p->ldv;
+    size_t keys = round_up((size_t)n, LANES);
+    p->kn->widen(p->desc.dtype, out->k[i], keys * (size_t)p->desc.dim, lanes);
+    p->kn->widen(p->desc.dtype, out->v[i], (size_t)n * (size_t)p->ldv, rows);
+    out->k[i] = lanes;
+    out->v[i] = rows;
+  }
+  if (from->wild) out->wild |= 1u << i;
+}
+
+static bool load_pages(const call *c, int b, int g, span seen, block *out) {
+  const sequence *q = &c->state->sequence[b];
+  uint8_t real[BLOCK];
+  int64_t first = out->start / PANEL;
+  bool any = false;
+  for (int i = 0; i < PANELS; i++) {
+    const page *from = first + i < q->pages ? q->page[first + i] : NULL;
+    for (int j = 0; j < PANEL; j++)
+      real[i * PANEL + j] = !from || !from->padded || from->real[j];
+    any |= from && from->padded;
+  }
+  if (!block_padding(any ? real : NULL, out->start, seen, out)) return false;
+  for (int i = 0; i < PANELS; i++) {
+    int64_t at = out->start + i * PANEL, n = min64(seen.hi - at, PANEL);
+    if (n > 0 && at + PANEL > seen.lo)
+      page_panel(c, g, q->page[first + i], i, (int)n, out);
+  }
+  return true;
+}
+
+bool block_load(const call *c, int b, int g, int64_t start, span seen,
+                block *out) {
+  out->start = start;
+  out->wild = 0;
+  if (c->state) return load_pages(c, b, g, seen, out);
+  const attend_desc *d = &c->plan->desc;
+  const uint8_t *real = d->mask.key_mask;
+  if (real) real += (size_t)b * (size_t)d->kv_len + (size_t)start;
+  if (!block_padding(real, start, seen, out)) return false;
+  for (int i = 0; i < PANELS; i++) {
+    int64_t at = start + i * PANEL, n = min64(seen.hi - at, PANEL);
+    if (n > 0 && at + PANEL > seen.lo) load_panel(c, b, g, i, (int)n, out);
+  }
+  return true;
+}
+
+/* ---- queries ---------------------------------------------------------------- */
+
+void *row_address(const call *c, const attend_view *view, int b, int g,
+                  int row) {
+  const attend_plan *p = c->plan;
+  return view_at(view, attend_dtype_size(p->desc.dtype), b,
+                 row_head(p, g, row), row / p->group);
+}
+
+static bool row_dead(const call *c, int b, int row) {
+  span s = rows_see(c, b, row, 1);
+  return s.lo >= s.hi;
+}
+
+void rows_load(const call *c, const attend_view *view, tile t, int width,
+               int ld, bool drop_dead, float *dst) {
+  const attend_plan *p = c->plan;
+  source src = {.dtype = p->desc.dtype, .row = 0, .col = view->stride[3]};
+  for (int i = 0; i < t.rows; i++, dst += ld) {
+    bool dead = (t.row + i) / p->group >= call_queries(c, t.b) ||
+                (drop_dead && row_dead(c, t.b, t.row + i));
+    uint8_t valid = !dead;
+    src.data = row_address(c, view, t.b, t.g, t.row + i);
+    p->kn->pack_rows(src, &valid, 1, width, dst, ld);
+  }
+}

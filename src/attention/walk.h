@@ -1,0 +1,95 @@
+/* Walking a call: rows, what they see, blocks of keys, and scores.
+ *
+ * Place: attention/ - under the tiled engines (softmax, argmax), backward and
+ * observe: they differ in what they do with a group's scores on a block.
+ *
+ * The heads that share a kv head are rows of one stack: row r of (b, g) is
+ * query r / group of head g * group + r % group. Rows of a stack lie in order
+ * of position, so what a run of rows sees is one interval.
+ */
+#ifndef ATTENTION_WALK_H
+#define ATTENTION_WALK_H
+
+#include "attention/engine.h"
+
+typedef struct {
+  int64_t lo, hi; /* keys [lo, hi) */
+} span;
+
+typedef struct {
+  int b, g;
+  int row, rows; /* of the stack (b, g) */
+} tile;
+
+/* A block of keys, ready for kernels. What is not wanted is NULL. */
+typedef struct {
+  int64_t start; /* position of its first key */
+  const float *k[PANELS]; /* lanes */
+  const float *v[PANELS]; /* rows, plan->ldv */
+  unsigned wild;          /* bit i: panel i's rows hold NaN or infinity */
+  uint8_t valid[BLOCK];   /* seen by someone, and not padding */
+  int n_hidden;           /* padding among the keys that are in sight, */
+  uint8_t hidden[BLOCK];  /* and where it is */
+  /* storage, and what the backward pass wants besides */
+  float *k_lanes, *v_rows; /* [BLOCK][D], [BLOCK][ldv] */
+  float *k_rows, *v_lanes; /* [BLOCK][ldk], [BLOCK][M]; NULL in forward */
+} block;
+
+/* ---- geometry --------------------------------------------------------------- */
+
+int64_t call_keys(const call *c, int b);     /* keys that exist */
+int64_t call_position(const call *c, int b); /* of query 0 */
+int call_queries(const call *c, int b);      /* that are real */
+span call_sees(const call *c, int b, int64_t position);
+span rows_see(const call *c, int b, int row, int rows); /* their union */
+
+static inline int row_head(const attend_plan *p, int g, int row) {
+  return g * p->group + row % p->group;
+}
+
+/* The number of tiles of the call; tile i of them. Tiles that see most come
+ * first, so that threads end together. */
+int64_t call_tiles(const call *c);
+tile call_tile(const call *c, int64_t i);
+
+/* [j0, j1): the part of the block that the rows see, in whole lanes. */
+static inline bool block_part(span s, int64_t start, int *j0, int *j1) {
+  int64_t lo = max64(s.lo - start, 0), hi = min64(s.hi - start, BLOCK);
+  if (lo >= hi) return false;
+  *j0 = (int)(lo / LANES * LANES);
+  *j1 = (int)round_up((size_t)hi, LANES);
+  return true;
+}
+
+/* ---- loading ---------------------------------------------------------------- */
+
+void block_cut(const attend_plan *p, arena *a, bool backward, block *out);
+/* Loads the block that starts at `start`, keys seen by nobody left out.
+ * Returns false if no key of it is real. */
+bool block_load(const call *c, int b, int g, int64_t start, span seen,
+                block *out);
+
+/* dst[rows][ld]: rows of the stack from a view over queries; dead rows (that
+ * see no key) become zeros when asked. */
+void rows_load(const call *c, const attend_view *view, tile t, int width,
+               int ld, bool drop_dead, float *dst);
+/* The address of a row in a view over queries. */
+void *row_address(const call *c, const attend_view *view, int b, int g,
+                  int row);
+
+/* ---- scores ----------------------------------------------------------------- */
+
+/* ALiBi, buckets or dense, onto s[rows][BLOCK], times bias_to2. */
+void bias_prepare(const call *c); /* once per call */
+void bias_add(const call *c, tile t, int64_t start, int j0, int j1, float *s);
+
+/* s = score in log2 units, no mask yet: group t of packed queries q. */
+void group_scores(const call *c, tile t, const float *q, const block *k, int j0,
+                  int j1, float *s);
+/* Outside of what each row sees: value. */
+void group_mask(const call *c, tile t, const block *k, int j0, int j1,
+                float value, float *s);
+
+size_t walk_shared_bytes(const attend_plan *p); /* the bias table */
+
+#endif

@@ -1,0 +1,37 @@
+/* The values of a JSON tree, between its reader and its questions.
+ *
+ * Place: base/ - json.c makes them, json_tree.c answers about them, and
+ * tensor_file.c uses that members lie side by side.
+ */
+#ifndef BASE_JSON_TREE_H
+#define BASE_JSON_TREE_H
+
+#include "attend/json.h"
+#include "base/base.h"
+
+struct attend_json {
+  unsigned char kind;
+  bool truth, exact; /* exact: integer holds the number */
+  uint32_t count, name_length;
+  const char *name; /* of a member */
+  union {
+    struct {
+      double number;
+      int64_t integer;
+    };
+    struct {
+      const char *text;
+      size_t length;
+    };
+    struct {
+      const attend_json *child; /* [count], in the order of the text */
+      const uint32_t *sorted;   /* [count], by name; NULL for few or arrays */
+    };
+  };
+};
+
+/* Sorts the names of an object into *index and steps over what it used.
+ * Returns a member whose name comes twice, or NULL. */
+const attend_json *json_index(attend_json *object, uint32_t **index);
+
+#endif

@@ -1,0 +1,180 @@
+/* Writing JSON, to a file or into a text that grows.
+ *
+ * Place: base/ - reports, caches, headers of tensor files.
+ *
+ * The first failure stays in the writer and silences the rest, so that only
+ * attend_json_finish needs checking.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attend/json.h"
+#include "base/base.h"
+
+attend_json_writer attend_json_writer_file(attend_context *ctx, FILE *file) {
+  return (attend_json_writer){.ctx = ctx, .file = file, .first = true};
+}
+
+attend_json_writer attend_json_writer_text(attend_context *ctx) {
+  return attend_json_writer_file(ctx, NULL);
+}
+
+void attend_json_indent(attend_json_writer *w, bool indent) {
+  w->indent = indent;
+}
+
+static attend_status grow(attend_json_writer *w, size_t more) {
+  size_t wanted = w->length + more + 1;
+  if (wanted <= w->capacity) return ATTEND_OK;
+  size_t capacity = wanted + w->capacity + 256;
+  char *text;
+  ATTEND_TRY(take(w->ctx, capacity, "the JSON text", &text));
+  if (w->length) memcpy(text, w->text, w->length);
+  text[w->length] = 0;
+  give(w->ctx, w->text);
+  w->text = text;
+  w->capacity = capacity;
+  return ATTEND_OK;
+}
+
+static void put(attend_json_writer *w, const char *bytes, size_t n) {
+  if (w->status || !n) return;
+  if (w->file) {
+    if (fwrite(bytes, 1, n, w->file) != n)
+      w->status = fail(w->ctx, ATTEND_IO, "could not write JSON: %s",
+                       strerror(errno));
+    return;
+  }
+  w->status = grow(w, n);
+  if (w->status) return;
+  memcpy(w->text + w->length, bytes, n);
+  w->length += n;
+  w->text[w->length] = 0;
+}
+
+static void put_line(attend_json_writer *w) {
+  put(w, "\n", 1);
+  for (int i = 0; i < w->depth; i++) put(w, "  ", 2);
+}
+
+/* What stands between the last value and the next. */
+static void separate(attend_json_writer *w) {
+  if (w->after_name) {
+    w->after_name = false;
+    return;
+  }
+  if (!w->first) put(w, ",", 1);
+  if (w->depth && w->indent)
+    put_line(w);
+  else if (!w->first)
+    put(w, " ", 1);
+  w->first = false;
+}
+
+void attend_json_open(attend_json_writer *w, char bracket) {
+  separate(w);
+  put(w, &bracket, 1);
+  w->depth++;
+  w->first = true;
+}
+
+void attend_json_close(attend_json_writer *w, char bracket) {
+  w->depth--;
+  if (w->indent && !w->first) put_line(w);
+  put(w, &bracket, 1);
+  w->first = false;
+}
+
+static void put_escaped(attend_json_writer *w, unsigned char c) {
+  static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
+  const char *found = c ? strchr(from, c) : NULL;
+  char text[8];
+  int n = found ? snprintf(text, sizeof text, "\\%c", to[found - from])
+                : snprintf(text, sizeof text, "\\u%04x", c);
+  put(w, text, (size_t)n);
+}
+
+static void put_quoted(attend_json_writer *w, const char *text, size_t n) {
+  put(w, "\"", 1);
+  size_t plain = 0;
+  for (size_t i = 0; i < n; i++) {
+    unsigned char c = (unsigned char)text[i];
+    if (c >= 0x20 && c != '"' && c != '\\') continue;
+    put(w, text + plain, i - plain);
+    put_escaped(w, c);
+    plain = i + 1;
+  }
+  put(w, text + plain, n - plain);
+  put(w, "\"", 1);
+}
+
+void attend_json_member(attend_json_writer *w, const char *name) {
+  separate(w);
+  put_quoted(w, name, strlen(name));
+  put(w, ": ", 2);
+  w->after_name = true;
+}
+
+void attend_json_put_bytes(attend_json_writer *w, const char *text,
+                           size_t length) {
+  separate(w);
+  put_quoted(w, text, length);
+}
+
+void attend_json_put_string(attend_json_writer *w, const char *text) {
+  if (text)
+    attend_json_put_bytes(w, text, strlen(text));
+  else
+    attend_json_put_null(w);
+}
+
+void attend_json_put_number(attend_json_writer *w, double number) {
+  if (!isfinite(number)) {
+    attend_json_put_null(w);
+    return;
+  }
+  char text[40];
+  for (int digits = 15; digits <= 17; digits++) {
+    snprintf(text, sizeof text, "%.*g", digits, number);
+    if (strtod(text, NULL) == number) break;
+  }
+  char *point = strchr(text, *localeconv()->decimal_point);
+  if (point) *point = '.';
+  separate(w);
+  put(w, text, strlen(text));
+}
+
+void attend_json_put_integer(attend_json_writer *w, int64_t number) {
+  char text[24];
+  int n = snprintf(text, sizeof text, "%" PRId64, number);
+  separate(w);
+  put(w, text, (size_t)n);
+}
+
+void attend_json_put_boolean(attend_json_writer *w, bool truth) {
+  separate(w);
+  put(w, truth ? "true" : "false", truth ? 4 : 5);
+}
+
+void attend_json_put_null(attend_json_writer *w) {
+  separate(w);
+  put(w, "null", 4);
+}
+
+attend_status attend_json_finish(attend_json_writer *w) {
+  put(w, "\n", 1);
+  if (!w->status && w->file && (fflush(w->file) || ferror(w->file)))
+    w->status =
+        fail(w->ctx, ATTEND_IO, "could not write JSON: %s", strerror(errno));
+  return w->status;
+}
+
+void attend_json_writer_free(attend_json_writer *w) {
+  give(w->ctx, w->text);
+  w->text = NULL;
+  w->length = w->capacity = 0;
+}

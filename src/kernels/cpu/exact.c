@@ -1,0 +1,226 @@
+/* Exact attention on one block of keys: scores, softmax, weighted values.
+ *
+ * Place: kernels/cpu - called by the tiled engines for every group of queries
+ * and block of keys; all of forward's time is spent here.
+ *
+ * A tile keeps R rows x U units of 16 columns in registers. U is as large as
+ * the accumulators allow: a full group reads keys once per R rows, a single
+ * row (decoding) has enough independent chains to hide the latency of fma.
+ */
+#include "kernels/cpu/vec.h"
+
+#define UNITS(R) \
+  ((R) * 4 * NV <= ACC ? 4 : (R) * 2 * NV <= ACC ? 2 : 1)
+
+/* Calls tile(R, U, ...) with R a constant. */
+#define FOR_ROWS(rows, CALL) \
+  switch (rows) {            \
+    case 1: CALL(1); break;  \
+    case 2: CALL(2); break;  \
+    case 3: CALL(3); break;  \
+    case 4: CALL(4); break;  \
+    MORE_ROWS(CALL)          \
+    default: break;          \
+  }
+#if defined(ISA_AVX512)
+#define MORE_ROWS(CALL)       \
+  case 5: CALL(5); break;     \
+  case 6: CALL(6); break;     \
+  case 7: CALL(7); break;     \
+  case 8: CALL(8); break;     \
+  case 9: CALL(9); break;     \
+  case 10: CALL(10); break;   \
+  case 11: CALL(11); break;   \
+  case 12: CALL(12); break;
+#elif defined(ISA_AVX2) || defined(ISA_NEON)
+#define MORE_ROWS(CALL)   \
+  case 5: CALL(5); break; \
+  case 6: CALL(6); break;
+#else
+#define MORE_ROWS(CALL)
+#endif
+
+/* ---- scores --------------------------------------------------------------- */
+
+INLINE void score_tile(const int R, const int U, int width, const float *q,
+                       const float *k, float *s) {
+  vf acc[COLS];
+  UNROLL for (int i = 0; i < R * U * NV; i++) acc[i] = v_zero();
+  for (int d = 0; d < width; d++, q += R, k += LANES) {
+    vf b[4 * NV];
+    UNROLL for (int u = 0; u < U; u++)
+      UNROLL for (int i = 0; i < NV; i++)
+        b[u * NV + i] = v_load(k + (size_t)u * width * LANES + i * VW);
+    UNROLL for (int r = 0; r < R; r++) {
+      vf a = v_set1(q[r]);
+      UNROLL for (int i = 0; i < U * NV; i++)
+        acc[r * U * NV + i] = v_fma(a, b[i], acc[r * U * NV + i]);
+    }
+  }
+  UNROLL for (int r = 0; r < R; r++)
+    UNROLL for (int i = 0; i < U * NV; i++)
+      v_store(s + r * BLOCK + i * VW, acc[r * U * NV + i]);
+}
+
+INLINE void score_rows(const int R, int width, const float *q, const float *k,
+                       int j0, int j1, float *s) {
+  const int U = UNITS(R);
+  int j = j0;
+  for (; j + U * LANES <= j1; j += U * LANES)
+    score_tile(R, U, width, q, k + (size_t)j * width, s + j);
+  for (; U > 1 && j < j1; j += LANES)
+    score_tile(R, 1, width, q, k + (size_t)j * width, s + j);
+}
+
+void KERNEL(scores)(int rows, int width, const float *q, const float *k, int j0,
+                    int j1, float *s) {
+#define CALL(R) score_rows(R, width, q, k, j0, j1, s)
+  FOR_ROWS(rows, CALL)
+#undef CALL
+}
+
+void KERNEL(add_ramp)(int j0, int j1, float slope, float distance, float *s) {
+  vf a = v_set1(slope);
+  for (int j = j0; j < j1; j += VW) {
+    vf far = v_abs(v_add(v_set1(distance + (float)j), v_iota()));
+    v_store(s + j, v_fma(a, far, v_load(s + j)));
+  }
+}
+
+/* ---- softmax -------------------------------------------------------------- */
+
+INLINE float max_of(int j0, int j1, const float *s) {
+  vf m[NV];
+  UNROLL for (int i = 0; i < NV; i++) m[i] = v_set1(-INFINITY);
+  for (int j = j0; j < j1; j += LANES)
+    UNROLL for (int i = 0; i < NV; i++)
+      m[i] = v_max(v_load(s + j + i * VW), m[i]);
+  return fold_max(m);
+}
+
+float KERNEL(row_max)(int j0, int j1, const float *s) {
+  return max_of(j0, j1, s);
+}
+
+/* The least integer not below the row's maximum; 0 for a row of -inf or NaN.
+ * An integer, so that the choice of it moves exponents and no bits: a row's
+ * result is the same whatever maximum its neighbours or its past had. */
+INLINE float shift_of(float top) {
+  return top > -INFINITY ? ceilf(top) : 0.0f;
+}
+
+/* Scores too large for v_exp2_less's integers are brought down first. */
+static void lower_row(int j0, int j1, float m, float *s) {
+  for (int j = j0; j < j1; j += VW)
+    v_store(s + j, v_sub(v_load(s + j), v_set1(m)));
+}
+
+INLINE float exp_row(int j0, int j1, float m, float *s) {
+  if (fabsf(m) > 0x1p19f) {
+    lower_row(j0, j1, m, s);
+    m = 0.0f;
+  }
+  vf sum[NV];
+  UNROLL for (int i = 0; i < NV; i++) sum[i] = v_zero();
+  for (int j = j0; j < j1; j += LANES)
+    UNROLL for (int i = 0; i < NV; i++) {
+      vf p = v_exp2_less(v_load(s + j + i * VW), m);
+      v_store(s + j + i * VW, p);
+      sum[i] = v_add(sum[i], p);
+    }
+  return fold_sum(sum);
+}
+
+/* 2^(a - b) for integers a <= b: exact, and 0 once it would be subnormal. */
+INLINE float power_of(float a, float b) {
+  float d = a - b;
+  uint32_t bits = d >= -126.0f ? (uint32_t)((int)d + 127) << 23 : 0;
+  float p;
+  memcpy(&p, &bits, sizeof p);
+  return p;
+}
+
+/* (m, l) takes in (block_m, block_l); m is an integer or -inf (nothing seen).
+ * The factors are powers of two, so that nothing is rounded but the sum. */
+INLINE void join(float block_m, float block_l, float *m, float *l, float *alpha,
+                 float *beta) {
+  float joint = *m > block_m ? *m : block_m;
+  *alpha = *m == -INFINITY ? 0.0f : power_of(*m, joint);
+  *beta = block_m == -INFINITY ? 0.0f : power_of(block_m, joint);
+  *m = joint;
+  *l = *l * *alpha + block_l * *beta;
+}
+
+void KERNEL(softmax)(int rows, int j0, int j1, float *s, float *m, float *l,
+                     float *alpha, float *beta) {
+  for (int r = 0; r < rows; r++) {
+    float shift = shift_of(max_of(j0, j1, s + r * BLOCK));
+    float sum = exp_row(j0, j1, shift, s + r * BLOCK);
+    join(sum == 0.0f ? -INFINITY : shift, sum, m + r, l + r, alpha + r,
+         beta + r);
+  }
+}
+
+void KERNEL(join_rows)(int rows, int ld, const float *m2, const float *l2,
+                       const float *o2, float *m, float *l, float *o) {
+  for (int r = 0; r < rows; r++, o += ld, o2 += ld) {
+    float alpha, beta;
+    join(m2[r], l2[r], m + r, l + r, &alpha, &beta);
+    vf x = v_set1(alpha), y = v_set1(beta);
+    for (int i = 0; i < ld; i += VW)
+      v_store(o + i, v_fma(v_load(o2 + i), y, v_mul(v_load(o + i), x)));
+  }
+}
+
+/* ---- weighted values ------------------------------------------------------ */
+
+INLINE void weigh_tile(const int R, const int U, int j0, int j1, const float *p,
+                       const float *const *v, int ld, const float *alpha,
+                       const float *beta, float *o) {
+  vf acc[COLS];
+  UNROLL for (int i = 0; i < R * U * NV; i++) acc[i] = v_zero();
+  for (int j = j0; j < j1;) {
+    const float *row = v[j / PANEL] + (size_t)(j % PANEL) * ld;
+    int end = (j / PANEL + 1) * PANEL < j1 ? (j / PANEL + 1) * PANEL : j1;
+    for (; j < end; j++, row += ld) {
+      vf b[4 * NV];
+      UNROLL for (int i = 0; i < U * NV; i++) b[i] = v_load(row + i * VW);
+      UNROLL for (int r = 0; r < R; r++) {
+        vf a = v_set1(p[r * BLOCK + j]);
+        UNROLL for (int i = 0; i < U * NV; i++)
+          acc[r * U * NV + i] = v_fma(a, b[i], acc[r * U * NV + i]);
+      }
+    }
+  }
+  UNROLL for (int r = 0; r < R; r++) {
+    vf x = v_set1(alpha[r]), y = v_set1(beta[r]);
+    UNROLL for (int i = 0; i < U * NV; i++) {
+      float *out = o + (size_t)r * ld + i * VW;
+      v_store(out, v_fma(acc[r * U * NV + i], y, v_mul(v_load(out), x)));
+    }
+  }
+}
+
+INLINE void weigh_rows(const int R, int j0, int j1, const float *p,
+                       const float *const *v, int ld, const float *alpha,
+                       const float *beta, float *o) {
+  const int U = UNITS(R);
+  const float *panel[PANELS];
+  int c = 0;
+  for (; c + U * LANES <= ld; c += U * LANES) {
+    for (int i = j0 / PANEL; i * PANEL < j1; i++) panel[i] = v[i] + c;
+    weigh_tile(R, U, j0, j1, p, panel, ld, alpha, beta, o + c);
+  }
+  for (; U > 1 && c < ld; c += LANES) {
+    for (int i = j0 / PANEL; i * PANEL < j1; i++) panel[i] = v[i] + c;
+    weigh_tile(R, 1, j0, j1, p, panel, ld, alpha, beta, o + c);
+  }
+}
+
+void KERNEL(weigh)(int rows, int j0, int j1, const float *p,
+                   const float *const *v, int ld, const float *alpha,
+                   const float *beta, float *o) {
+#define CALL(R) weigh_rows(R, j0, j1, p, v, ld, alpha, beta, o)
+  FOR_ROWS(rows, CALL)
+#undef CALL
+}

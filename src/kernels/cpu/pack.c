@@ -1,0 +1,192 @@
+/* Between callers' tensors and the layouts that kernels work on.
+ *
+ * Place: kernels/cpu - every tensor passes here once per tile: any strides and
+ * any storage type come in, rows and lanes of f32 go out, and back.
+ */
+#include "kernels/cpu/vec.h"
+
+enum { CHUNK = 64 }; /* columns that are transposed at a time */
+
+/* ---- one row in ----------------------------------------------------------- */
+
+INLINE vf load_as(const attend_dtype dtype, const void *p) {
+  if (dtype == ATTEND_F16) return v_load_f16(p);
+  if (dtype == ATTEND_BF16) return v_load_bf16(p);
+  return v_load(p);
+}
+
+static float load_one(attend_dtype dtype, const void *p, ptrdiff_t i) {
+  if (dtype == ATTEND_F32) return ((const float *)p)[i];
+  uint16_t h = ((const uint16_t *)p)[i];
+  return dtype == ATTEND_F16 ? half_to_float(h) : bf16_to_float(h);
+}
+
+INLINE void load_vectors(const attend_dtype dtype, const void *p, int width,
+                         float *dst) {
+  size_t size = dtype == ATTEND_F32 ? 4 : 2;
+  for (int i = 0; i + VW <= width; i += VW)
+    v_store(dst + i, load_as(dtype, (const char *)p + (size_t)i * size));
+}
+
+static void load_row(attend_dtype dtype, const void *p, ptrdiff_t col,
+                     int width, float *dst) {
+  int done = 0;
+  if (col == 1) {
+    done = width / VW * VW;
+    if (dtype == ATTEND_F32) load_vectors(ATTEND_F32, p, width, dst);
+    if (dtype == ATTEND_F16) load_vectors(ATTEND_F16, p, width, dst);
+    if (dtype == ATTEND_BF16) load_vectors(ATTEND_BF16, p, width, dst);
+  }
+  for (int i = done; i < width; i++) dst[i] = load_one(dtype, p, i * col);
+}
+
+/* x * 0 is 0 for finite x and NaN otherwise. */
+static bool all_finite(const float *x, int n /* multiple of 16 */) {
+  vf zero[NV];
+  for (int i = 0; i < NV; i++) zero[i] = v_zero();
+  for (int i = 0; i < n; i += LANES)
+    for (int k = 0; k < NV; k++)
+      zero[k] = v_fma(v_load(x + i + k * VW), v_zero(), zero[k]);
+  return fold_sum(zero) == 0.0f;
+}
+
+static const void *row_at(const source *src, int i, int column) {
+  ptrdiff_t element = src->dtype == ATTEND_F32 ? 4 : 2;
+  return (const char *)src->data +
+         (i * src->row + column * src->col) * element;
+}
+
+/* ---- packing -------------------------------------------------------------- */
+
+static void pack_some(const source *src, const uint8_t *valid, int n,
+                      int column, int width, float *dst, int ld) {
+  for (int i = 0; i < n; i++, dst += ld) {
+    int from = 0;
+    if (!valid || valid[i]) {
+      load_row(src->dtype, row_at(src, i, column), src->col, width, dst);
+      from = width;
+    }
+    memset(dst + from, 0, (size_t)(ld - from) * sizeof *dst);
+  }
+}
+
+bool KERNEL(pack_rows)(source src, const uint8_t *valid, int n, int width,
+                       float *dst, int ld) {
+  pack_some(&src, valid, n, 0, width, dst, ld);
+  bool finite = true;
+  for (int i = 0; i < n; i++) finite &= all_finite(dst + (size_t)i * ld, ld);
+  return finite;
+}
+
+/* tmp[16][CHUNK] -> dst[width][16] */
+static void transpose(const float *tmp, int width, float *dst) {
+  for (int lane = 0; lane < LANES; lane += VW)
+    for (int c = 0; c < width; c += VW) {
+      vf r[VW];
+      for (int i = 0; i < VW; i++) r[i] = v_load(tmp + (lane + i) * CHUNK + c);
+      v_transpose(r);
+      for (int i = 0; i < VW && c + i < width; i++)
+        v_store(dst + (size_t)(c + i) * LANES + lane, r[i]);
+    }
+}
+
+void KERNEL(pack_lanes)(source src, const uint8_t *valid, int n, int width,
+                        float *dst) {
+  float tmp[LANES * CHUNK] __attribute__((aligned(64)));
+  for (int i = 0; i < n; i += LANES, dst += (size_t)width * LANES) {
+    source part = src;
+    part.data = row_at(&src, i, 0);
+    int rows = n - i < LANES ? n - i : LANES;
+    if (rows < LANES) memset(tmp, 0, sizeof tmp);
+    for (int c = 0; c < width; c += CHUNK) {
+      int w = width - c < CHUNK ? width - c : CHUNK;
+      pack_some(&part, valid ? valid + i : NULL, rows, c, w, tmp, CHUNK);
+      transpose(tmp, w, dst + (size_t)c * LANES);
+    }
+  }
+}
+
+void KERNEL(pack_group)(const float *rows, int ld, int n, int width,
+                        float factor, float *dst) {
+  for (int d = 0; d < width; d++)
+    for (int r = 0; r < n; r++) dst[d * n + r] = rows[(size_t)r * ld + d] * factor;
+}
+
+void KERNEL(widen)(attend_dtype dtype, const void *src, size_t n, float *dst) {
+  const uint16_t *p = src;
+  size_t i = 0;
+  if (dtype == ATTEND_F16)
+    for (; i + VW <= n; i += VW) v_store(dst + i, v_load_f16(p + i));
+  if (dtype == ATTEND_BF16)
+    for (; i + VW <= n; i += VW) v_store(dst + i, v_load_bf16(p + i));
+  for (; i < n; i++) dst[i] = load_one(dtype, p, (ptrdiff_t)i);
+}
+
+/* ---- and back ------------------------------------------------------------- */
+
+static void store_one(attend_dtype dtype, void *p, ptrdiff_t i, float x) {
+  if (dtype == ATTEND_F32)
+    ((float *)p)[i] = x;
+  else
+    ((uint16_t *)p)[i] =
+        dtype == ATTEND_F16 ? half_from_float(x) : bf16_from_float(x);
+}
+
+static void store_vector(attend_dtype dtype, void *p, int i, vf x) {
+  if (dtype == ATTEND_F32) v_store((float *)p + i, x);
+  if (dtype == ATTEND_F16) v_store_f16((uint16_t *)p + i, x);
+  if (dtype == ATTEND_BF16) v_store_bf16((uint16_t *)p + i, x);
+}
+
+/* Division by lanes and by one agree: both round once. */
+static void store_row(const float *src, int width, float divisor,
+                      attend_dtype dtype, ptrdiff_t col, void *p) {
+  int i = 0;
+  if (col == 1)
+    for (; i + VW <= width; i += VW)
+      store_vector(dtype, p, i, v_div(v_load(src + i), v_set1(divisor)));
+  for (; i < width; i++) store_one(dtype, p, i * col, src[i] / divisor);
+}
+
+void KERNEL(store_rows)(const float *src, int ld, int n, int width,
+                        const float *divisor, target dst) {
+  static const float zeros[CHUNK];
+  ptrdiff_t element = dst.dtype == ATTEND_F32 ? 4 : 2;
+  for (int i = 0; i < n; i++) {
+    char *p = (char *)dst.data + i * dst.row * element;
+    if (divisor[i] != 0.0f) {
+      store_row(src + (size_t)i * ld, width, divisor[i], dst.dtype, dst.col, p);
+      continue;
+    }
+    for (int c = 0; c < width; c += CHUNK)
+      store_row(zeros, width - c < CHUNK ? width - c : CHUNK, 1.0f, dst.dtype,
+                dst.col, p + c * dst.col * element);
+  }
+}
+
+void KERNEL(add_rows)(const float *src, int ld, int n, int width, float factor,
+                      target dst) {
+  vf f = v_set1(factor);
+  for (int r = 0; r < n; r++, src += ld) {
+    float *out = (float *)dst.data + r * dst.row;
+    int i = 0;
+    if (dst.col == 1)
+      for (; i + VW <= width; i += VW)
+        v_store(out + i, v_add(v_load(out + i), v_mul(v_load(src + i), f)));
+    for (; i < width; i++) out[i * dst.col] += src[i] * factor;
+  }
+}
+
+void KERNEL(row_dots)(int n, int width, const float *a, const float *b, int ld,
+                      float *out) {
+  for (int r = 0; r < n; r++) {
+    vf sum[NV];
+    for (int k = 0; k < NV; k++) sum[k] = v_zero();
+    for (int i = 0; i < width; i += LANES)
+      for (int k = 0; k < NV; k++) {
+        size_t at = (size_t)r * ld + i + k * VW;
+        sum[k] = v_fma(v_load(a + at), v_load(b + at), sum[k]);
+      }
+    out[r] = fold_sum(sum);
+  }
+}

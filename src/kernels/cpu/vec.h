@@ -1,0 +1,92 @@
+/* The vector vocabulary: the same words for every instruction set.
+ *
+ * Place: kernels/cpu - the sources there use these words alone. VW is the
+ * number of floats in a vf, NV the number of vf in 16 lanes, ROWS the queries
+ * in a full group, ACC the accumulators that fit the register file.
+ *
+ *   v_max(a, b)  a > b ? a : b, so b where either is NaN
+ *   v_fma(a, b, c)  a * b + c; rounded once, except on the scalar set
+ *   v_eighths(t)  2^(n/8), n the integer in the low bits of t (see v_exp2)
+ *   v_transpose(r)  a VW x VW matrix in VW vectors
+ */
+#ifndef KERNELS_CPU_VEC_H
+#define KERNELS_CPU_VEC_H
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+
+/* 2^(i/8) less i in the bits where v_eighths will add it with the exponent. */
+static const uint32_t eighth_roots[8] = {
+    0x3f800000u,            0x3f8b95c2u - (1 << 20), 0x3f9837f0u - (2 << 20),
+    0x3fa5fed7u - (3 << 20), 0x3fb504f3u - (4 << 20), 0x3fc5672au - (5 << 20),
+    0x3fd744fdu - (6 << 20), 0x3feac0c7u - (7 << 20)};
+
+#if defined(ISA_AVX512)
+#include "kernels/cpu/vec_avx512.h"
+#elif defined(ISA_AVX2)
+#include "kernels/cpu/vec_avx2.h"
+#elif defined(ISA_NEON)
+#include "kernels/cpu/vec_neon.h"
+#else
+#include "kernels/cpu/vec_scalar.h"
+#endif
+
+enum { NV = LANES / VW };
+enum { COLS = (int)ACC > 4 * NV ? (int)ACC : 4 * NV }; /* vectors in a tile */
+#define UNROLL _Pragma("GCC unroll 64")
+
+#define INLINE static inline __attribute__((always_inline))
+#define JOIN_(a, b) a##_##b
+#define JOIN(a, b) JOIN_(a, b)
+#define KERNEL(name) JOIN(name, ISA)
+
+#define K(returns, name, arguments) returns KERNEL(name) arguments;
+KERNEL_LIST(K)
+#undef K
+
+/* Folds 16 lanes in the one order that every set keeps: 8, 4, 2, 1. */
+INLINE float fold_sum(const vf v[NV]) {
+  float t[LANES];
+  for (int i = 0; i < NV; i++) v_store(t + i * VW, v[i]);
+  for (int half = LANES / 2; half; half /= 2)
+    for (int i = 0; i < half; i++) t[i] += t[i + half];
+  return t[0];
+}
+
+INLINE float fold_max(const vf v[NV]) {
+  float t[LANES];
+  for (int i = 0; i < NV; i++) v_store(t + i * VW, v[i]);
+  for (int half = LANES / 2; half; half /= 2)
+    for (int i = 0; i < half; i++) t[i] = t[i] > t[i + half] ? t[i] : t[i + half];
+  return t[0];
+}
+
+/* 2^(s - m) for an integer m with |m| <= 2^19, and s <= m + 128.
+ *
+ * s - m = n/8 + f with |f| <= 1/16. The sum s + (magic - m) leaves n in its low
+ * bits; 2^(n/8) is one of eight roots with n/8's integer part added to its
+ * exponent, and 2^f a cubic that is 1 at 0 (its error 4e-8, by Remez exchange
+ * with float coefficients). A vector of it costs ten operations: the root comes
+ * from a permutation, on a port that multiply-adds leave free.
+ *
+ * Bound, tested over every float (m = 0): within 1.7 units in the last place
+ * for -126 <= s - m < 128. Lower values err by less than 2^-126 and from -127
+ * on are 0; NaN stays NaN. Because m is an integer, another m gives the same
+ * result times a power of two, exactly. */
+INLINE vf v_exp2_less(vf s, float m) {
+  const vf magic = v_set1(1572864.0f - m); /* 1.5 * 2^20: unit 1/8 */
+  s = v_max(v_set1(m - 127.0f), s);        /* lets NaN through */
+  vf t = v_add(s, magic);
+  vf f = v_sub(s, v_sub(t, magic));
+  vf y = v_fma(f, v_set1(0x1.c6b934p-5f), v_set1(0x1.ec0aa6p-3f));
+  y = v_fma(y, f, v_set1(0x1.62e43p-1f));
+  y = v_fma(y, f, v_set1(1.0f));
+  return v_mul(y, v_eighths(t));
+}
+
+/* 2^x for any x. */
+INLINE vf v_exp2(vf x) { return v_exp2_less(v_min(v_set1(128.0f), x), 0.0f); }
+
+#endif

@@ -1,0 +1,143 @@
+/* Making a context: which instruction set, how many threads.
+ *
+ * Place: kernels/ - above the tables of kernels/cpu. The build says which
+ * tables exist (ATTEND_HAVE_...); the CPU says which of them can run.
+ */
+#define _GNU_SOURCE
+#include "kernels/kernels.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+/* Not every compiler's __builtin_cpu_supports knows it. */
+static int has_f16c(void) {
+  unsigned a, b, c, d;
+  return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
+#define TABLES(T) T_SCALAR(T) T_AVX2(T) T_AVX512(T) T_NEON(T)
+#define T_SCALAR(T) T(scalar, 1)
+#ifdef ATTEND_HAVE_AVX2
+#define T_AVX2(T)                                                  \
+  T(avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && \
+              has_f16c())
+#else
+#define T_AVX2(T)
+#endif
+#ifdef ATTEND_HAVE_AVX512
+#define T_AVX512(T)                            \
+  T(avx512, __builtin_cpu_supports("avx512f") && \
+                __builtin_cpu_supports("avx512bw") && \
+                __builtin_cpu_supports("avx512dq") && \
+                __builtin_cpu_supports("avx512vl"))
+#else
+#define T_AVX512(T)
+#endif
+#ifdef ATTEND_HAVE_NEON
+#define T_NEON(T) T(neon, 1)
+#else
+#define T_NEON(T)
+#endif
+
+#define T(name, runs) extern const struct kernels kernels_##name;
+TABLES(T)
+#undef T
+
+typedef struct {
+  const struct kernels *kernels;
+  int runs_here;
+} choice;
+
+static int choices(choice out[8]) {
+  int n = 0;
+#define T(name, runs) out[n++] = (choice){&kernels_##name, !!(runs)};
+  TABLES(T)
+#undef T
+  return n;
+}
+
+const char *attend_isa_name(int index, int *runs_here) {
+  choice all[8];
+  int n = choices(all);
+  if (index < 0 || index >= n) return NULL;
+  if (runs_here) *runs_here = all[index].runs_here;
+  return all[index].kernels->isa;
+}
+
+static void name_all(char *text, size_t size, int only_here) {
+  choice all[8];
+  int n = choices(all);
+  text[0] = 0;
+  for (int i = 0; i < n; i++) {
+    if (only_here && !all[i].runs_here) continue;
+    if (text[0]) strncat(text, ", ", size - strlen(text) - 1);
+    strncat(text, all[i].kernels->isa, size - strlen(text) - 1);
+  }
+}
+
+static attend_status choose_isa(attend_context *ctx, const char *wanted) {
+  choice all[8];
+  int n = choices(all);
+  char names[128];
+  for (int i = n - 1; i >= 0; i--) {
+    const char *isa = all[i].kernels->isa;
+    if (wanted ? strcmp(wanted, isa) : !all[i].runs_here) continue;
+    name_all(names, sizeof names, 1);
+    if (!all[i].runs_here)
+      return fail(ctx, ATTEND_UNSUPPORTED,
+                  "this CPU has no %s: choose among %s, or unset ATTEND_ISA",
+                  isa, names);
+    ctx->kernels = all[i].kernels;
+    ctx->isa = isa;
+    return ATTEND_OK;
+  }
+  name_all(names, sizeof names, 0);
+  return fail(ctx, ATTEND_INVALID,
+              "\"%.40s\" is not an instruction set of this build: choose among "
+              "%s, or unset ATTEND_ISA",
+              wanted, names);
+}
+
+static int cores(void) {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  long n = sysconf(_SC_NPROCESSORS_ONLN);
+  return n > 0 ? (int)n : 1;
+}
+
+/* A variable that holds no number is an error only if it is ours. */
+static attend_status choose_threads(attend_context *ctx, int wanted) {
+  if (wanted) return attend_context_set_threads(ctx, wanted);
+  const char *ours = getenv("ATTEND_NUM_THREADS");
+  char *end;
+  if (ours && *ours) {
+    long n = strtol(ours, &end, 10);
+    ATTEND_CHECK(ctx, *end == 0 && n >= 1 && n <= 4096,
+                 "ATTEND_NUM_THREADS is \"%.40s\": set it to a number from 1 "
+                 "to 4096",
+                 ours);
+    return attend_context_set_threads(ctx, (int)n);
+  }
+  const char *theirs = getenv("OMP_NUM_THREADS");
+  long n = theirs ? strtol(theirs, &end, 10) : 0;
+  return attend_context_set_threads(ctx, n >= 1 && n <= 4096 ? (int)n : cores());
+}
+
+attend_status attend_context_create(const attend_options *options,
+                                    attend_context **out) {
+  attend_options o = options ? *options : (attend_options){0};
+  attend_context blank = {.allocator = o.allocator, .threads = 1};
+  attend_context *ctx;
+  *out = NULL;
+  ATTEND_TRY(take(&blank, sizeof blank, "a context", &ctx));
+  *ctx = blank;
+  *out = ctx;
+  const char *isa = o.isa ? o.isa : getenv("ATTEND_ISA");
+  ATTEND_TRY(choose_isa(ctx, isa && *isa ? isa : NULL));
+  return choose_threads(ctx, o.threads);
+}
