@@ -17,7 +17,7 @@
 
 #include "attention/definition_row.h"
 
-/* ---- reading ---------------------------------------------------------------- */
+/* ---- reading ------------------------------------------------------------ */
 
 static double read_element(const void *data, attend_dtype dtype, ptrdiff_t n) {
   if (dtype == ATTEND_F32) return ((const float *)data)[n];
@@ -54,7 +54,7 @@ void definition_row_read_key(const definition_row *row, int j) {
                   row->d.dim, row->key);
 }
 
-/* ---- similarity ------------------------------------------------------------- */
+/* ---- similarity --------------------------------------------------------- */
 
 double definition_row_bias(const definition_row *row, int j) {
   const attend_bias *bias = &row->d.bias;
@@ -90,9 +90,11 @@ static double similarity(const definition_row *row, int j) {
   double score = row->d.scale * definition_dot(q, k, dim) + bias;
   switch (f->kind) {
     case ATTEND_SOFTMAX: return score;
-    case ATTEND_ARGMAX: return f->temperature > 0 ? score / f->temperature : score;
+    case ATTEND_ARGMAX:
+      return f->temperature > 0 ? score / f->temperature : score;
     case ATTEND_POLY:
-      return pow(f->a * definition_dot(q, k, dim) + f->c, f->degree) * exp(bias);
+      return exp(bias) *
+             pow(f->a * definition_dot(q, k, dim) + f->c, f->degree);
     case ATTEND_GAUSSIAN:
       return -squared_distance(q, k, dim) /
                  (2 * (double)f->sigma * (double)f->sigma) +
@@ -102,7 +104,7 @@ static double similarity(const definition_row *row, int j) {
   return f->sim(q, k, dim, NULL, NULL, f->user) * exp(bias);
 }
 
-/* ---- weights ---------------------------------------------------------------- */
+/* ---- weights ------------------------------------------------------------ */
 
 static double sum_of(const double *x, int n) {
   double sum = 0;
@@ -214,7 +216,7 @@ void definition_row_close(const attend_context *ctx, definition_row *row) {
   give(ctx, row->block);
 }
 
-/* ---- the public calls --------------------------------------------------------- */
+/* ---- the public calls --------------------------------------------------- */
 
 static void sum_values(const definition_row *row, const attend_view *v,
                        double *value /* [M] */, double *o /* [M] */) {

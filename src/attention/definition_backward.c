@@ -3,9 +3,9 @@
  * Place: attention/ - beside definition.c.
  *
  * With p_j = sim_j / sum sim and dp_j = dO . v_j, out's dependence on any
- * similarity is dsim_j = (dp_j - delta) / sum sim, delta = sum_j p_j dp_j. Where
- * sim is an exponential this becomes d(log sim_j) = p_j (dp_j - delta). A hard
- * argmax passes nothing through its choice.
+ * similarity is dsim_j = (dp_j - delta) / sum sim, delta = sum_j p_j dp_j.
+ * Where sim is an exponential this becomes d(log sim_j) = p_j (dp_j - delta).
+ * A hard argmax passes nothing through its choice.
  */
 #include <math.h>
 
@@ -23,15 +23,15 @@ typedef struct {
 } backward_pass;
 
 static size_t row_at(int b, int heads, int h, int length, int i, int width) {
-  return (((size_t)b * (size_t)heads + (size_t)h) * (size_t)length + (size_t)i) *
-         (size_t)width;
+  size_t head = (size_t)b * (size_t)heads + (size_t)h;
+  return (head * (size_t)length + (size_t)i) * (size_t)width;
 }
 
 static void add(double *y, double factor, const double *x, int n) {
   for (int i = 0; i < n; i++) y[i] += factor * x[i];
 }
 
-/* ---- through the similarity --------------------------------------------------- */
+/* ---- through the similarity --------------------------------------------- */
 
 static void through_poly(backward_pass *p, double gap, double bias, double *dq,
                          double *dk) {
@@ -93,7 +93,8 @@ static void through_key(backward_pass *p, int s, double gap) {
   double dlog = row->weight[s] * gap;
   if (d->form.kind == ATTEND_ARGMAX) dlog /= d->form.temperature;
   double bias = definition_row_bias(row, j);
-  double *dq = p->dq + row_at(row->b, d->heads, row->h, d->q_len, row->i, d->dim);
+  double *dq =
+      p->dq + row_at(row->b, d->heads, row->h, d->q_len, row->i, d->dim);
   double *dk = p->dk + row_at(row->b, d->kv_heads, definition_row_kv_head(row),
                               d->kv_len, j, d->dim);
   definition_row_read_key(row, j);
@@ -107,7 +108,7 @@ static void through_key(backward_pass *p, int s, double gap) {
   if (p->dbias) through_bias(p, j, dlog);
 }
 
-/* ---- one row ------------------------------------------------------------------ */
+/* ---- one row ------------------------------------------------------------ */
 
 /* dv takes its part, and dp is filled in. Returns delta. */
 static double through_values(backward_pass *p) {
@@ -136,7 +137,7 @@ static void backward_row(backward_pass *p, int b, int h, int i) {
   for (int s = 0; s < row->n_seen; s++) through_key(p, s, p->dp[s] - delta);
 }
 
-/* ---- the public call ------------------------------------------------------------ */
+/* ---- the public call ---------------------------------------------------- */
 
 static void zero(double *x, size_t n) {
   for (size_t i = 0; x && i < n; i++) x[i] = 0;

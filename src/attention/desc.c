@@ -11,7 +11,7 @@
 
 enum { BUCKETS = 32, MAX_DISTANCE = 128 }; /* T5's */
 
-/* ---- defaults --------------------------------------------------------------- */
+/* ---- defaults ----------------------------------------------------------- */
 
 static void form_defaults(attend_form *form, int dim) {
   if (form->kind == ATTEND_POLY) {
@@ -38,7 +38,7 @@ void desc_defaults(attend_desc *d) {
   bias_defaults(&d->bias);
 }
 
-/* ---- checks ----------------------------------------------------------------- */
+/* ---- checks ------------------------------------------------------------- */
 
 static attend_status check_sizes(attend_context *ctx, const attend_desc *d) {
   const struct {
@@ -75,8 +75,8 @@ static bool tensor_fits(int batch, int heads, int length, int width) {
 static attend_status check_extent(attend_context *ctx, const attend_desc *d) {
   int width = d->dim > d->dim_v ? d->dim : d->dim_v;
   ATTEND_CHECK(ctx, tensor_fits(d->batch, d->heads, d->q_len, width),
-               "queries of batch %d x heads %d x q_len %d x width %d exceed the "
-               "address space: choose smaller sizes",
+               "queries of batch %d x heads %d x q_len %d x width %d exceed "
+               "the address space: choose smaller sizes",
                d->batch, d->heads, d->q_len, width);
   ATTEND_CHECK(ctx, tensor_fits(d->batch, d->kv_heads, d->kv_len, width),
                "keys of batch %d x kv_heads %d x kv_len %d x width %d exceed "
@@ -166,7 +166,8 @@ static int side_buckets(const attend_bias *bias, int buckets) {
 
 static attend_status check_bias(attend_context *ctx, const attend_bias *bias) {
   if (bias->kind != ATTEND_BUCKETS) return ATTEND_OK;
-  ATTEND_CHECK(ctx, bias->buckets >= 0 && side_buckets(bias, bias->buckets) >= 2,
+  ATTEND_CHECK(ctx,
+               bias->buckets >= 0 && side_buckets(bias, bias->buckets) >= 2,
                "%d buckets are too few: choose %d or more, or 0 for %d",
                bias->buckets, bias->one_sided ? 2 : 4, BUCKETS);
   int exact = side_buckets(bias, bias->buckets) / 2;
@@ -211,7 +212,7 @@ attend_status desc_check_pointers(attend_context *ctx, const attend_desc *d) {
   return ATTEND_OK;
 }
 
-/* ---- rules ------------------------------------------------------------------ */
+/* ---- rules -------------------------------------------------------------- */
 
 int attend_visible(const attend_desc *d, int b, int64_t i, int64_t j) {
   const attend_mask *mask = &d->mask;

@@ -57,7 +57,7 @@ typedef struct {
   span taken[WORD_OP + 1]; /* the word that spoke for each group      */
 } reader;
 
-/* ---- small pieces --------------------------------------------------------------- */
+/* ---- small pieces ------------------------------------------------------- */
 
 enum { SHOWN = 48 }; /* characters of the text that a sentence repeats */
 
@@ -115,7 +115,7 @@ static bool read_float(span s, float *value) {
   return *end == 0 && isfinite(*value);
 }
 
-/* ---- FORM(name=value,...) --------------------------------------------------------- */
+/* ---- FORM(name=value,...) ----------------------------------------------- */
 
 static attend_status read_ties(reader *r, span value) {
   bool average = span_is(value, "average");
@@ -129,7 +129,8 @@ static attend_status read_ties(reader *r, span value) {
 static attend_status read_degree(reader *r, span value) {
   int *degree = &r->problem.desc.form.degree;
   if (read_int(value, degree) && *degree >= 1) return ATTEND_OK;
-  return wrong(r, "the degree p is \"%.*s\": choose a whole number from 1 to %d",
+  return wrong(r,
+               "the degree p is \"%.*s\": choose a whole number from 1 to %d",
                shown(value), value.at, INT_MAX);
 }
 
@@ -204,8 +205,8 @@ static attend_status read_form(reader *r) {
   int kind = 0;
   while (kind < FORMS && !span_is(name, problem_forms[kind])) kind++;
   if (kind == FORMS)
-    return wrong(r, "\"%.*s\" is no form: choose softmax, argmax, poly, gaussian "
-                    "or sgemm%s",
+    return wrong(r, "\"%.*s\" is no form: choose softmax, argmax, poly, "
+                    "gaussian or sgemm%s",
                  shown(name), name.at,
                  span_is(name, "custom")
                      ? "; custom needs a function and works from C only"
@@ -222,7 +223,7 @@ static attend_status read_form(reader *r) {
   return read_form_settings(r, (span){rest.at, rest.length - 1});
 }
 
-/* ---- SHAPE ------------------------------------------------------------------------ */
+/* ---- SHAPE -------------------------------------------------------------- */
 
 typedef struct {
   char letter;
@@ -293,7 +294,7 @@ static attend_status read_shape(reader *r) {
   return read_measures(r, m, sizeof m / sizeof *m, "b, h, g, n, x, d and v");
 }
 
-/* ---- WORDS ------------------------------------------------------------------------ */
+/* ---- WORDS -------------------------------------------------------------- */
 
 static attend_status unknown_word(reader *r) {
   char list[256] = "";
@@ -327,7 +328,8 @@ static attend_status read_window(reader *r, span value) {
 static attend_status read_scale(reader *r, span value) {
   attend_desc *d = &r->problem.desc;
   if (d->form.kind != ATTEND_SOFTMAX && d->form.kind != ATTEND_ARGMAX)
-    return wrong(r, "%s has no scale: leave it out, or choose softmax or argmax",
+    return wrong(r, "%s has no scale: leave it out, or choose softmax or "
+                    "argmax",
                  problem_forms[d->form.kind]);
   return read_setting(r, "scale", value, false, &d->scale);
 }
@@ -365,7 +367,7 @@ static attend_status read_word(reader *r) {
   return apply_word(r, w, (span){r->word.at + name, r->word.length - name});
 }
 
-/* ---- the whole ---------------------------------------------------------------------- */
+/* ---- the whole ---------------------------------------------------------- */
 
 /* n counted the keys held; the one query stands at the last of them. */
 static attend_status finish_decode(reader *r) {

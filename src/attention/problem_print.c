@@ -60,7 +60,8 @@ static void put_form(writer *w, const attend_form *f, int dim) {
   if (n) put(w, ")");
 }
 
-static void put_shape(writer *w, const attend_problem *p, const attend_desc *d) {
+static void put_shape(writer *w, const attend_problem *p,
+                      const attend_desc *d) {
   bool decode = p->op == ATTEND_OP_DECODE;
   put(w, ":b%dh%d", d->batch, d->heads);
   if (d->kv_heads != d->heads) put(w, "g%d", d->kv_heads);
@@ -89,7 +90,8 @@ static int group_value(const attend_problem *p, problem_word_group group) {
   return 0;
 }
 
-static void put_words(writer *w, const attend_problem *p, const attend_desc *d) {
+static void put_words(writer *w, const attend_problem *p,
+                      const attend_desc *d) {
   attend_desc usual = {.dim = d->dim};
   desc_defaults(&usual);
   bool scaled = d->form.kind == ATTEND_SOFTMAX || d->form.kind == ATTEND_ARGMAX;

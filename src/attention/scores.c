@@ -105,3 +105,32 @@ void group_mask(const call *c, tile t, const block *k, int j0, int j1,
       if (k->hidden[i] >= j0 && k->hidden[i] < j1) s[k->hidden[i]] = value;
   }
 }
+
+bool group_sees(const call *c, tile t, const block *k, int j0, int j1) {
+  span first = rows_see(c, t.b, t.row, 1);
+  span last = rows_see(c, t.b, t.row + t.rows - 1, 1);
+  return k->n_hidden == 0 && last.lo <= k->start + j0 &&
+         first.hi >= k->start + j1;
+}
+
+/* A number that is NaN or infinite must not reach rows that do not see it, even
+ * with weight 0: then each row takes exactly the keys that it sees. */
+static void weigh_alone(const call *c, tile t, const block *k, const float *s,
+                        int ld, const float *alpha, const float *beta,
+                        float *o) {
+  for (int r = 0; r < t.rows; r++, s += BLOCK, o += ld) {
+    span seen = rows_see(c, t.b, t.row + r, 1);
+    int lo = (int)max64(0, min64(BLOCK, seen.lo - k->start));
+    int hi = (int)max64(lo, min64(BLOCK, seen.hi - k->start));
+    c->plan->kn->weigh(1, lo, hi, s, k->rows, ld, alpha + r, beta + r, o);
+  }
+}
+
+void group_weigh(const call *c, tile t, const block *k, int j0, int j1,
+                 const float *s, int ld, const float *alpha, const float *beta,
+                 float *o) {
+  if (k->wild && !group_sees(c, t, k, j0, j1))
+    weigh_alone(c, t, k, s, ld, alpha, beta, o);
+  else
+    c->plan->kn->weigh(t.rows, j0, j1, s, k->rows, ld, alpha, beta, o);
+}

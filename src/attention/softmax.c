@@ -87,17 +87,11 @@ static void size(attend_plan *p) {
 
 /* ---- one tile ------------------------------------------------------------------ */
 
-/* The rows [i, i + n) of a tile. */
-static tile group_of(tile t, int i, int rows) {
-  int n = t.rows - i < rows ? t.rows - i : rows;
-  return (tile){t.b, t.g, t.row + i, n};
-}
-
 static void tile_begin(const call *c, tile t, scratch *w) {
   const attend_plan *p = c->plan;
   rows_load(c, &c->q, t, p->desc.dim, p->ldk, false, w->o);
   for (int i = 0; i < t.rows; i += p->kn->rows) {
-    int n = group_of(t, i, p->kn->rows).rows;
+    int n = tile_group(p, t, i).rows;
     p->kn->pack_group(w->o + (size_t)i * p->ldk, p->ldk, n, p->desc.dim,
                       p->score_to2, w->q + (size_t)i * p->desc.dim);
   }
@@ -108,49 +102,24 @@ static void tile_clear(const attend_plan *p, int rows, scratch *w) {
   for (int i = 0; i < rows; i++) w->m[i] = -INFINITY, w->l[i] = 0.0f;
 }
 
-/* A value that is NaN or infinite must not reach rows that do not see it, even
- * with weight 0: each row takes exactly the keys that it sees. */
-static void weigh_alone(const call *c, tile g, const block *k, const scratch *w,
-                        float *o) {
-  const attend_plan *p = c->plan;
-  for (int r = 0; r < g.rows; r++) {
-    span seen = rows_see(c, g.b, g.row + r, 1);
-    int lo = (int)max64(0, min64(BLOCK, seen.lo - k->start));
-    int hi = (int)max64(lo, min64(BLOCK, seen.hi - k->start));
-    p->kn->weigh(1, lo, hi, w->s + r * BLOCK, k->v, p->ldv, w->alpha + r,
-                 w->beta + r, o + (size_t)r * p->ldv);
-  }
-}
-
-/* Does every row of the group see all of [j0, j1)? */
-static bool all_see(const call *c, tile g, const block *k, int j0, int j1) {
-  span first = rows_see(c, g.b, g.row, 1);
-  span last = rows_see(c, g.b, g.row + g.rows - 1, 1);
-  return k->n_hidden == 0 && last.lo <= k->start + j0 &&
-         first.hi >= k->start + j1;
-}
-
 static void group_block(const call *c, tile g, int at, scratch *w) {
   const attend_plan *p = c->plan;
   const block *k = &w->keys;
   int j0, j1;
   if (!block_part(rows_see(c, g.b, g.row, g.rows), k->start, &j0, &j1)) return;
   group_scores(c, g, w->q + (size_t)at * p->desc.dim, k, j0, j1, w->s);
-  bool whole = all_see(c, g, k, j0, j1);
-  if (!whole) group_mask(c, g, k, j0, j1, -INFINITY, w->s);
+  if (!group_sees(c, g, k, j0, j1))
+    group_mask(c, g, k, j0, j1, -INFINITY, w->s);
   p->kn->softmax(g.rows, j0, j1, w->s, w->m + at, w->l + at, w->alpha, w->beta);
-  float *o = w->o + (size_t)at * p->ldv;
-  if (k->wild && !whole)
-    weigh_alone(c, g, k, w, o);
-  else
-    p->kn->weigh(g.rows, j0, j1, w->s, k->v, p->ldv, w->alpha, w->beta, o);
+  group_weigh(c, g, k, j0, j1, w->s, p->ldv, w->alpha, w->beta,
+              w->o + (size_t)at * p->ldv);
 }
 
 static void tile_block(const call *c, tile t, int64_t start, span seen,
                        scratch *w) {
   if (!block_load(c, t.b, t.g, start, seen, &w->keys)) return;
   for (int i = 0; i < t.rows; i += c->plan->kn->rows)
-    group_block(c, group_of(t, i, c->plan->kn->rows), i, w);
+    group_block(c, tile_group(c->plan, t, i), i, w);
 }
 
 static float log_sum(float m, float l) {
@@ -167,10 +136,7 @@ static void tile_end(const call *c, tile t, const float *o, const float *m,
     out.data = row_address(c, &c->o, t.b, t.g, row);
     p->kn->store_rows(o + (size_t)i * p->ldv, p->ldv, 1, p->desc.dim_v, l + i,
                       out);
-    if (c->lse)
-      c->lse[((size_t)t.b * (size_t)p->desc.heads +
-              (size_t)row_head(p, t.g, row)) * (size_t)c->n +
-             (size_t)(row / p->group)] = log_sum(m[i], l[i]);
+    if (c->lse) c->lse[row_index(c, t, i)] = log_sum(m[i], l[i]);
   }
 }
 

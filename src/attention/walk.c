@@ -72,12 +72,11 @@ tile call_tile(const call *c, int64_t i) {
 
 void block_cut(const attend_plan *p, arena *a, bool backward, block *out) {
   size_t d = (size_t)p->desc.dim, m = (size_t)p->desc.dim_v;
-  out->k_lanes = arena_cut(a, BLOCK * d * sizeof(float));
-  out->v_rows = arena_cut(a, BLOCK * (size_t)p->ldv * sizeof(float));
-  out->k_rows = out->v_lanes = NULL;
-  if (!backward) return;
-  out->k_rows = arena_cut(a, BLOCK * (size_t)p->ldk * sizeof(float));
-  out->v_lanes = arena_cut(a, BLOCK * m * sizeof(float));
+  size_t ldk = (size_t)p->ldk, ldv = (size_t)p->ldv, f = sizeof(float);
+  out->k_lanes = arena_cut(a, BLOCK * d * f);
+  out->v_rows = backward ? NULL : arena_cut(a, BLOCK * ldv * f);
+  out->k_rows = backward ? arena_cut(a, BLOCK * ldk * f) : NULL;
+  out->v_lanes = backward ? arena_cut(a, BLOCK * m * f) : NULL;
 }
 
 /* Marks what may be read: inside `seen`, and real. */
@@ -101,6 +100,19 @@ static source source_at(const call *c, const attend_view *view, int b, int g,
                   view->stride[2], view->stride[3]};
 }
 
+/* The last lanes of a panel are zeros where there are no keys: kernels take
+ * whole lanes. */
+static void pack_panel(const call *c, source src, const uint8_t *valid, int n,
+                       int width, int ld, float *storage, int i, block *out) {
+  float *rows = storage + (size_t)(i * PANEL) * (size_t)ld;
+  int whole = (int)round_up((size_t)n, LANES);
+  if (!c->plan->kn->pack_rows(src, valid, n, width, rows, ld))
+    out->wild |= 1u << i;
+  memset(rows + (size_t)n * (size_t)ld, 0,
+         (size_t)(whole - n) * (size_t)ld * sizeof(float));
+  out->rows[i] = rows;
+}
+
 static void load_panel(const call *c, int b, int g, int i, int n, block *out) {
   const struct kernels *kn = c->plan->kn;
   int d = c->plan->desc.dim, m = c->plan->desc.dim_v, at = i * PANEL;
@@ -109,20 +121,14 @@ static void load_panel(const call *c, int b, int g, int i, int n, block *out) {
   float *lanes = out->k_lanes + (size_t)at * d;
   kn->pack_lanes(k, valid, n, d, lanes);
   out->k[i] = lanes;
-  bool finite = true;
-  if (c->v.data) {
-    source v = source_at(c, &c->v, b, g, out->start + at);
-    float *rows = out->v_rows + (size_t)at * c->plan->ldv;
-    finite = kn->pack_rows(v, valid, n, m, rows, c->plan->ldv);
-    out->v[i] = rows;
-    if (out->v_lanes)
-      kn->pack_lanes(v, valid, n, m, out->v_lanes + (size_t)at * m);
-  }
   if (out->k_rows)
-    finite = kn->pack_rows(k, valid, n, d,
-                           out->k_rows + (size_t)at * c->plan->ldk,
-                           c->plan->ldk);
-  if (!finite) out->wild |= 1u << i;
+    pack_panel(c, k, valid, n, d, c->plan->ldk, out->k_rows, i, out);
+  if (!c->v.data) return;
+  source v = source_at(c, &c->v, b, g, out->start + at);
+  if (out->v_rows)
+    pack_panel(c, v, valid, n, m, c->plan->ldv, out->v_rows, i, out);
+  if (out->v_lanes)
+    kn->pack_lanes(v, valid, n, m, out->v_lanes + (size_t)at * m);
 }
 
 /* Pages of a state hold lanes and rows already; 16-bit pages are widened. */
@@ -132,15 +138,15 @@ static void page_panel(const call *c, int g, const page *from, int i, int n,
   const attend_state *s = c->state;
   int at = i * PANEL;
   out->k[i] = page_keys(s, from, g);
-  out->v[i] = page_values(s, from, g);
+  out->rows[i] = page_values(s, from, g);
   if (p->desc.dtype != ATTEND_F32) {
     float *lanes = out->k_lanes + (size_t)at * p->desc.dim;
     float *rows = out->v_rows + (size_t)at * p->ldv;
     size_t keys = round_up((size_t)n, LANES);
     p->kn->widen(p->desc.dtype, out->k[i], keys * (size_t)p->desc.dim, lanes);
-    p->kn->widen(p->desc.dtype, out->v[i], (size_t)n * (size_t)p->ldv, rows);
+    p->kn->widen(p->desc.dtype, out->rows[i], keys * (size_t)p->ldv, rows);
     out->k[i] = lanes;
-    out->v[i] = rows;
+    out->rows[i] = rows;
   }
   if (from->wild) out->wild |= 1u << i;
 }

@@ -25,14 +25,15 @@ typedef struct {
 typedef struct {
   int64_t start; /* position of its first key */
   const float *k[PANELS]; /* lanes */
-  const float *v[PANELS]; /* rows, plan->ldv */
+  const float *rows[PANELS]; /* values by rows of ldv; in backward, keys */
   unsigned wild;          /* bit i: panel i's rows hold NaN or infinity */
   uint8_t valid[BLOCK];   /* seen by someone, and not padding */
   int n_hidden;           /* padding among the keys that are in sight, */
   uint8_t hidden[BLOCK];  /* and where it is */
-  /* storage, and what the backward pass wants besides */
+  /* storage: forward wants lanes of keys and rows of values, backward lanes
+   * of both and rows of keys */
   float *k_lanes, *v_rows; /* [BLOCK][D], [BLOCK][ldv] */
-  float *k_rows, *v_lanes; /* [BLOCK][ldk], [BLOCK][M]; NULL in forward */
+  float *k_rows, *v_lanes; /* [BLOCK][ldk], [BLOCK][M] */
 } block;
 
 /* ---- geometry --------------------------------------------------------------- */
@@ -89,6 +90,28 @@ void group_scores(const call *c, tile t, const float *q, const block *k, int j0,
 /* Outside of what each row sees: value. */
 void group_mask(const call *c, tile t, const block *k, int j0, int j1,
                 float value, float *s);
+
+/* Does every row of the group see all of [j0, j1)? */
+bool group_sees(const call *c, tile t, const block *k, int j0, int j1);
+
+/* o[r] = alpha o[r] + beta sum_j s[r][j] rows_j over what the group sees. */
+void group_weigh(const call *c, tile t, const block *k, int j0, int j1,
+                 const float *s, int ld, const float *alpha, const float *beta,
+                 float *o);
+
+/* The rows [i, i + n) of a tile. */
+static inline tile tile_group(const attend_plan *p, tile t, int i) {
+  int n = t.rows - i < p->kn->rows ? t.rows - i : p->kn->rows;
+  return (tile){t.b, t.g, t.row + i, n};
+}
+
+/* Where row r of a tile lies in [B,H,n]. */
+static inline size_t row_index(const call *c, tile t, int r) {
+  const attend_plan *p = c->plan;
+  size_t head = (size_t)t.b * (size_t)p->desc.heads +
+                (size_t)row_head(p, t.g, t.row + r);
+  return head * (size_t)c->n + (size_t)((t.row + r) / p->group);
+}
 
 size_t walk_shared_bytes(const attend_plan *p); /* the bias table */
 

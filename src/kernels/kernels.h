@@ -99,6 +99,7 @@ typedef struct {
   /* out[r] = a_r . b_r */                                                    \
   K(void, row_dots,                                                           \
     (int n, int width, const float *a, const float *b, int ld, float *out))   \
+  K(void, scale_all, (float *x, size_t n, float factor))                      \
   /* The largest of s[j0, j1). */                                             \
   K(float, row_max, (int j0, int j1, const float *s))                         \
   K(void, exp2_all, (const float *x, size_t n, float *y))                     \

@@ -190,3 +190,10 @@ void KERNEL(row_dots)(int n, int width, const float *a, const float *b, int ld,
     out[r] = fold_sum(sum);
   }
 }
+
+void KERNEL(scale_all)(float *x, size_t n, float factor) {
+  size_t i = 0;
+  for (; i + VW <= n; i += VW)
+    v_store(x + i, v_mul(v_load(x + i), v_set1(factor)));
+  for (; i < n; i++) x[i] *= factor;
+}
