@@ -3,6 +3,8 @@
 #define ATTEND_ATTEND_H
 
 #include "attend/base.h"
+#include "attend/json.h"
+#include "attend/file.h"
 #include "attend/attention.h"
 #include "attend/state.h"
 #include "attend/observe.h"

@@ -18,7 +18,8 @@
  * of X.
  *
  * Promises:
- *  - A row that sees no key gives zeros, lse = -inf and zero gradients.
+ *  - A row that sees no key gives zeros, lse = -inf (0 where lse is the
+ *    denominator itself: poly, custom) and zero gradients.
  *  - Masked keys and values are never read: NaN there changes nothing.
  *  - The same bits always: a query row's result depends on that row, the keys
  *    it sees and the description alone; not on the number of threads, the

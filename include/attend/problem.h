@@ -8,6 +8,8 @@
  *   sgemm:m1024n1024k1024
  *
  * FORM[(name=value,...)]:SHAPE[:WORD]...
+ * SETTINGS: argmax ties=first|average, t=TEMPERATURE; poly p=, a=, c=;
+ * gaussian sigma=.
  * SHAPE: b batch, h heads, g kv heads (default h), n query length, x key length
  * (default n), d width of q and k, v width of values (default d); b and h
  * default to 1. For :decode, n is the number of keys already held.
@@ -57,7 +59,7 @@ ATTEND_API int attend_problem_print(const attend_problem *problem, char *text,
 
 /* The tensors of a problem, filled from Philox: q, k, v and d_o normal with
  * unit variance, bias values, lengths, key mask. Everything lies in one block
- * that attend_problem_free returns. desc is the problem's, its pointers set. */
+ * that attend_tensors_free returns; d_o, dq, dk, dv and dbias exist for :bwd. desc is the problem's, its pointers set. */
 typedef struct {
   attend_desc desc;
   attend_view q, k, v, o, d_o, dq, dk, dv;

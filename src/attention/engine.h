@@ -21,9 +21,9 @@ struct attend_plan {
   int group;       /* heads that share a kv head: H / G */
   int ldk, ldv;    /* D and M rounded up to whole lanes */
   int tile;        /* rows that share loaded keys */
-  int slots;       /* partial results a tile may have when keys are split */
   float score_to2; /* q.k -> log2 of the weight: scale log2(e) / temperature */
   float bias_to2;  /* bias -> the same */
+  size_t slot_bytes; /* of shared: partial results when keys are split */
   size_t thread_bytes, shared_bytes; /* the workspace: threads, then shared */
   unsigned char *workspace;
 };

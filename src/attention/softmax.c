@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "attention/softmax.h"
-#include "attention/walk.h"
+#include "attention/tile.h"
 
 static const char *applicable(const attend_desc *d) {
   if (d->form.kind == ATTEND_SOFTMAX) return NULL;
@@ -28,90 +28,49 @@ static const char *applicable(const attend_desc *d) {
 
 /* ---- workspace ----------------------------------------------------------------- */
 
-typedef struct {
-  block keys;
-  float *q;           /* groups of packed queries */
-  float *o, *m, *l;   /* running result of the tile's rows */
-  float *s;           /* scores of a group */
-  float alpha[GROUP], beta[GROUP];
-} scratch;
-
-static size_t scratch_cut(const attend_plan *p, arena a, scratch *w) {
-  size_t rows = (size_t)p->tile, f = sizeof(float);
-  block_cut(p, &a, false, &w->keys);
-  w->q = arena_cut(&a, rows * (size_t)p->desc.dim * f);
-  size_t wide = (size_t)(p->ldv > p->ldk ? p->ldv : p->ldk);
-  w->o = arena_cut(&a, rows * wide * f);
-  w->m = arena_cut(&a, rows * f);
-  w->l = arena_cut(&a, rows * f);
-  w->s = arena_cut(&a, GROUP * BLOCK * f);
-  return a.used;
+/* Splitting pays while there are fewer tiles than threads want. A partial
+ * result of one (tile, block) is a slot: m and l of each row, then o. */
+static bool wants_split(const attend_plan *p, int64_t tiles) {
+  return p->threads > 1 && tiles < 4 * p->threads;
+}
+static int slot_rows(const call *c) {
+  return (int)min64(c->plan->tile, (int64_t)c->n * c->plan->group);
+}
+static size_t slot_floats(const call *c) {
+  return (size_t)slot_rows(c) * (size_t)(c->plan->ldv + 2);
 }
 
-/* Partial results of one (tile, block): m and l of each row, then o. */
-static size_t slot_floats(const attend_plan *p) {
-  return (size_t)p->tile * (size_t)(p->ldv + 2);
-}
-
-/* Wide rows take more of the cache, so fewer of them share a tile. A plan of
- * few rows makes its tiles no larger than what it has. */
-static int tile_rows(const attend_plan *p) {
-  int64_t group = p->kn->rows, wide = p->ldk + p->ldv;
-  int64_t rows = 192 * 128 / max64(wide, 128);
-  int64_t stack = (int64_t)p->desc.q_len * p->group;
-  int64_t stacks = (int64_t)p->desc.batch * p->desc.kv_heads;
-  int64_t shares = (4 * p->threads + stacks - 1) / stacks;
-  rows = min64(rows, max64(stack / shares, 48));
-  rows = min64(rows, max64(stack, 1));
-  return (int)((rows + group - 1) / group * group);
+/* Slots for n queries a sequence: eight blocks a thread, in 1 MiB a thread. */
+static size_t slot_bytes(attend_plan *p, int n) {
+  call c = {.plan = p, .n = n};
+  int64_t tiles = max64(call_tiles(&c), 1);
+  if (!wants_split(p, tiles)) return 0;
+  size_t all = (size_t)tiles * (size_t)(8 * p->threads + 1) * slot_floats(&c) *
+               sizeof(float);
+  size_t most = (size_t)p->threads << 20;
+  return all < most ? all : most;
 }
 
 static void size(attend_plan *p) {
   scratch w;
   p->tile = tile_rows(p);
   p->thread_bytes = scratch_cut(p, (arena){NULL, 0}, &w);
-  p->shared_bytes = round_up(walk_shared_bytes(p), 64);
-  /* Splitting pays while there are fewer tiles than threads want; the slots of
-   * all tiles stay within 1 MiB a thread. */
-  call c = {.plan = p, .n = p->desc.q_len};
-  int64_t tiles = max64(call_tiles(&c), 1);
-  int64_t most = (int64_t)p->threads << 20;
-  int64_t slots = most / (tiles * (int64_t)(slot_floats(p) * sizeof(float)));
-  p->slots = 0;
-  if (p->threads > 1 && tiles < 4 * p->threads)
-    p->slots = (int)min64(slots, 8 * p->threads + 1);
-  p->shared_bytes += (size_t)p->slots * (size_t)tiles * slot_floats(p) *
-                     sizeof(float);
+  p->slot_bytes = slot_bytes(p, p->desc.q_len);
+  if (p->desc.purpose & ATTEND_FOR_EXTEND)
+    p->slot_bytes = (size_t)max64((int64_t)p->slot_bytes,
+                                  (int64_t)slot_bytes(p, 1));
+  p->shared_bytes = round_up(walk_shared_bytes(p), 64) + p->slot_bytes;
   if (p->desc.purpose & ATTEND_FOR_BACKWARD) softmax_backward_size(p);
 }
 
 /* ---- one tile ------------------------------------------------------------------ */
 
-static void tile_begin(const call *c, tile t, scratch *w) {
-  const attend_plan *p = c->plan;
-  rows_load(c, &c->q, t, p->desc.dim, p->ldk, false, w->o);
-  for (int i = 0; i < t.rows; i += p->kn->rows) {
-    int n = tile_group(p, t, i).rows;
-    p->kn->pack_group(w->o + (size_t)i * p->ldk, p->ldk, n, p->desc.dim,
-                      p->score_to2, w->q + (size_t)i * p->desc.dim);
-  }
-}
-
-static void tile_clear(const attend_plan *p, int rows, scratch *w) {
-  memset(w->o, 0, (size_t)rows * (size_t)p->ldv * sizeof(float));
-  for (int i = 0; i < rows; i++) w->m[i] = -INFINITY, w->l[i] = 0.0f;
-}
-
 static void group_block(const call *c, tile g, int at, scratch *w) {
   const attend_plan *p = c->plan;
-  const block *k = &w->keys;
   int j0, j1;
-  if (!block_part(rows_see(c, g.b, g.row, g.rows), k->start, &j0, &j1)) return;
-  group_scores(c, g, w->q + (size_t)at * p->desc.dim, k, j0, j1, w->s);
-  if (!group_sees(c, g, k, j0, j1))
-    group_mask(c, g, k, j0, j1, -INFINITY, w->s);
+  if (!tile_scores(c, g, at, &j0, &j1, w)) return;
   p->kn->softmax(g.rows, j0, j1, w->s, w->m + at, w->l + at, w->alpha, w->beta);
-  group_weigh(c, g, k, j0, j1, w->s, p->ldv, w->alpha, w->beta,
+  group_weigh(c, g, &w->keys, j0, j1, w->s, p->ldv, w->alpha, w->beta,
               w->o + (size_t)at * p->ldv);
 }
 
@@ -142,11 +101,6 @@ static void tile_end(const call *c, tile t, const float *o, const float *m,
 
 /* ---- forward ------------------------------------------------------------------- */
 
-static int64_t first_block(span seen) { return seen.lo / BLOCK; }
-static int64_t end_block(span seen) {
-  return seen.hi > seen.lo ? (seen.hi + BLOCK - 1) / BLOCK : first_block(seen);
-}
-
 static void whole_tile(const call *c, tile t, scratch *w) {
   span seen = rows_see(c, t.b, t.row, t.rows);
   tile_begin(c, t, w);
@@ -170,17 +124,21 @@ static void forward_tiles(const call *c) {
 
 /* ---- forward, keys split over threads ---------------------------------------------- */
 
-static float *slot_of(const attend_plan *p, int64_t tile_index, int slot) {
-  arena a = plan_shared_arena(p);
-  arena_cut(&a, walk_shared_bytes(p));
-  float *slots = arena_cut(&a, 0);
-  return slots + ((size_t)tile_index * (size_t)p->slots + (size_t)slot) *
-                     slot_floats(p);
+typedef struct {
+  float *data;
+  int rows, count; /* of a slot; slots a tile */
+  int64_t longest; /* blocks of the tile that sees most */
+} split;
+
+static float *slot_of(const call *c, const split *s, int64_t tile_index,
+                      int slot) {
+  return s->data + ((size_t)tile_index * (size_t)s->count + (size_t)slot) *
+                       slot_floats(c);
 }
 
 /* Slot 0 is the tile's running result; a wave fills the others. */
-static void split_block(const call *c, int64_t tile_index, int64_t wave,
-                        int slot, scratch *w) {
+static void split_block(const call *c, const split *s, int64_t tile_index,
+                        int64_t wave, int slot, scratch *w) {
   const attend_plan *p = c->plan;
   tile t = call_tile(c, tile_index);
   span seen = rows_see(c, t.b, t.row, t.rows);
@@ -189,27 +147,27 @@ static void split_block(const call *c, int64_t tile_index, int64_t wave,
   tile_begin(c, t, w);
   tile_clear(p, t.rows, w);
   tile_block(c, t, i * BLOCK, seen, w);
-  float *out = slot_of(p, tile_index, slot + 1);
+  float *out = slot_of(c, s, tile_index, slot + 1);
   size_t rows = (size_t)t.rows;
   memcpy(out, w->m, rows * sizeof *out);
-  memcpy(out + p->tile, w->l, rows * sizeof *out);
-  memcpy(out + 2 * p->tile, w->o, rows * (size_t)p->ldv * sizeof *out);
+  memcpy(out + s->rows, w->l, rows * sizeof *out);
+  memcpy(out + 2 * s->rows, w->o, rows * (size_t)p->ldv * sizeof *out);
 }
 
-static void join_wave(const call *c, int64_t tile_index, int64_t wave,
-                      int64_t longest) {
+static void join_wave(const call *c, const split *s, int64_t tile_index,
+                      int64_t wave) {
   const attend_plan *p = c->plan;
   tile t = call_tile(c, tile_index);
   span seen = rows_see(c, t.b, t.row, t.rows);
   int64_t left = end_block(seen) - first_block(seen) - wave;
-  float *m = slot_of(p, tile_index, 0), *l = m + p->tile, *o = l + p->tile;
+  float *m = slot_of(c, s, tile_index, 0), *l = m + s->rows, *o = l + s->rows;
   if (wave == 0) tile_clear(p, t.rows, &(scratch){.o = o, .m = m, .l = l});
-  for (int slot = 1; slot <= min64(p->slots - 1, left); slot++) {
-    const float *from = slot_of(p, tile_index, slot);
-    p->kn->join_rows(t.rows, p->ldv, from, from + p->tile, from + 2 * p->tile,
+  for (int slot = 1; slot <= min64(s->count - 1, left); slot++) {
+    const float *from = slot_of(c, s, tile_index, slot);
+    p->kn->join_rows(t.rows, p->ldv, from, from + s->rows, from + 2 * s->rows,
                      m, l, o);
   }
-  if (wave + p->slots - 1 >= longest) tile_end(c, t, o, m, l);
+  if (wave + s->count - 1 >= s->longest) tile_end(c, t, o, m, l);
 }
 
 static int64_t longest_tile(const call *c) {
@@ -222,31 +180,44 @@ static int64_t longest_tile(const call *c) {
   return longest;
 }
 
-static void forward_split(const call *c, int64_t longest) {
+/* Returns false where the call is better done by tiles. */
+static bool split_make(const call *c, split *s) {
   const attend_plan *p = c->plan;
-  int64_t tiles = call_tiles(c), wide = p->slots - 1;
+  int64_t tiles = call_tiles(c);
+  if (tiles == 0 || !wants_split(p, tiles)) return false;
+  arena a = plan_shared_arena(p);
+  arena_cut(&a, walk_shared_bytes(p));
+  s->data = arena_cut(&a, p->slot_bytes);
+  s->rows = slot_rows(c);
+  s->longest = longest_tile(c);
+  size_t fit = p->slot_bytes / ((size_t)tiles * slot_floats(c) * sizeof(float));
+  s->count = (int)min64((int64_t)fit, s->longest + 1);
+  return s->count > 2;
+}
+
+static void forward_split(const call *c, const split *s) {
+  const attend_plan *p = c->plan;
+  int64_t tiles = call_tiles(c), wide = s->count - 1;
 #pragma omp parallel num_threads(p->threads)
   {
     scratch w;
     scratch_cut(p, plan_thread_arena(p, omp_get_thread_num()), &w);
-    for (int64_t wave = 0; wave < longest; wave += wide) {
-      int64_t blocks = min64(wide, longest - wave);
+    for (int64_t wave = 0; wave < s->longest; wave += wide) {
+      int64_t blocks = min64(wide, s->longest - wave);
 #pragma omp for schedule(dynamic, 1)
       for (int64_t i = 0; i < tiles * blocks; i++)
-        split_block(c, i / blocks, wave, (int)(i % blocks), &w);
+        split_block(c, s, i / blocks, wave, (int)(i % blocks), &w);
 #pragma omp for schedule(static)
-      for (int64_t i = 0; i < tiles; i++) join_wave(c, i, wave, longest);
+      for (int64_t i = 0; i < tiles; i++) join_wave(c, s, i, wave);
     }
   }
 }
 
 static attend_status forward(call *c) {
-  const attend_plan *p = c->plan;
+  split s;
   bias_prepare(c);
-  int64_t tiles = call_tiles(c);
-  int64_t longest = p->slots > 2 && tiles < 4 * p->threads ? longest_tile(c) : 1;
-  if (longest > 1)
-    forward_split(c, longest);
+  if (split_make(c, &s))
+    forward_split(c, &s);
   else
     forward_tiles(c);
   return ATTEND_OK;

@@ -343,8 +343,9 @@ static attend_view dense_view(const call *c) {
   return v;
 }
 
-static void clear_dense(const call *c, const attend_view *v) {
+void dense_clear(const call *c) {
   const attend_desc *d = &c->plan->desc;
+  attend_view view = dense_view(c), *v = &view;
   for (int b = 0; b < (v->stride[0] ? d->batch : 1); b++)
     for (int h = 0; h < (v->stride[1] ? d->heads : 1); h++)
       for (int i = 0; i < (v->stride[2] ? c->n : 1); i++)
@@ -380,7 +381,7 @@ static void dense_dbias(const call *c) {
   const attend_plan *p = c->plan;
   attend_view v = dense_view(c);
   int threads = v.stride[2] ? p->threads : 1;
-  clear_dense(c, &v);
+  dense_clear(c);
 #pragma omp parallel num_threads(threads)
   {
     scratch w;

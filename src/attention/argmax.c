@@ -1,0 +1,255 @@
+/* Argmax attention: the value of the best key.
+ *
+ * Place: attention/ - the plan's choice for argmax without a temperature.
+ *
+ * The same tiles and scores as softmax; a row keeps its best score, how many
+ * keys have it, and the sum of their values. Equal keys have equal scores to
+ * the last bit, since a score is one chain of fma, so ties are real ties.
+ *
+ * Backward as mathematics has it: a small change of q or k does not change the
+ * winner, so their gradients are zero, and all of dO goes to the chosen value.
+ */
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#include "attention/softmax.h"
+#include "attention/tile.h"
+
+static const char *applicable(const attend_desc *d) {
+  if (d->form.kind != ATTEND_ARGMAX) return "the form is not argmax";
+  if (d->form.temperature > 0) return "argmax with a temperature is softmax";
+  return NULL;
+}
+
+/* ---- workspace ---------------------------------------------------------------- */
+
+/* dV in f32 where the caller's is shorter: [B,G,S,M]. */
+static size_t dv_bytes(const attend_plan *p) {
+  const attend_desc *d = &p->desc;
+  if (!(d->purpose & ATTEND_FOR_BACKWARD) || d->dtype == ATTEND_F32) return 0;
+  return (size_t)d->batch * (size_t)d->kv_heads * (size_t)d->kv_len *
+         (size_t)d->dim_v * sizeof(float);
+}
+
+static void size(attend_plan *p) {
+  scratch w;
+  p->tile = tile_rows(p);
+  p->thread_bytes = scratch_cut(p, (arena){NULL, 0}, &w);
+  p->shared_bytes = round_up(walk_shared_bytes(p), 64) + dv_bytes(p);
+}
+
+/* ---- forward ------------------------------------------------------------------ */
+
+static bool any_nan(int j0, int j1, const float *s) {
+  int nan = 0;
+  for (int j = j0; j < j1; j++) nan |= s[j] != s[j];
+  return nan;
+}
+
+static void row_take(const call *c, const block *k, int j, float *o) {
+  const float *v = k->rows[j / PANEL] + (size_t)(j % PANEL) * c->plan->ldv;
+  for (int i = 0; i < c->plan->ldv; i++) o[i] += v[i];
+}
+
+/* (m, l, o) of a row takes in its scores on a block. */
+static void row_fold(const call *c, const block *k, int j0, int j1,
+                     const float *s, float *m, float *l, float *o) {
+  bool first = c->plan->desc.form.ties == ATTEND_TIES_FIRST;
+  if (any_nan(j0, j1, s)) *m = *l = NAN;
+  float top = c->plan->kn->row_max(j0, j1, s);
+  if (*l != *l || top == -INFINITY || top < *m) return;
+  if (top > *m) {
+    *m = top, *l = 0.0f;
+    memset(o, 0, (size_t)c->plan->ldv * sizeof *o);
+  }
+  for (int j = j0; j < j1 && !(first && *l > 0); j++)
+    if (s[j] == top) {
+      row_take(c, k, j, o);
+      *l += 1.0f;
+    }
+}
+
+static void tile_end(const call *c, tile t, const scratch *w) {
+  const attend_plan *p = c->plan;
+  target out = {.dtype = p->desc.dtype, .row = 0, .col = c->o.stride[3]};
+  for (int i = 0; i < t.rows; i++) {
+    out.data = row_address(c, &c->o, t.b, t.g, t.row + i);
+    p->kn->store_rows(w->o + (size_t)i * p->ldv, p->ldv, 1, p->desc.dim_v,
+                      w->l + i, out);
+    if (c->lse) c->lse[row_index(c, t, i)] = w->m[i];
+  }
+}
+
+static void whole_tile(const call *c, tile t, scratch *w) {
+  const attend_plan *p = c->plan;
+  span seen = rows_see(c, t.b, t.row, t.rows);
+  int j0, j1;
+  tile_begin(c, t, w);
+  tile_clear(p, t.rows, w);
+  for (int64_t i = first_block(seen); i < end_block(seen); i++) {
+    if (!block_load(c, t.b, t.g, i * BLOCK, seen, &w->keys)) continue;
+    for (int at = 0; at < t.rows; at += p->kn->rows) {
+      tile g = tile_group(p, t, at);
+      if (!tile_scores(c, g, at, &j0, &j1, w)) continue;
+      for (int r = 0; r < g.rows; r++)
+        row_fold(c, &w->keys, j0, j1, w->s + r * BLOCK, w->m + at + r,
+                 w->l + at + r, w->o + (size_t)(at + r) * p->ldv);
+    }
+  }
+  tile_end(c, t, w);
+}
+
+static attend_status forward(call *c) {
+  const attend_plan *p = c->plan;
+  int64_t tiles = call_tiles(c);
+  bias_prepare(c);
+#pragma omp parallel num_threads(p->threads) if (tiles > 1)
+  {
+    scratch w;
+    scratch_cut(p, plan_thread_arena(p, omp_get_thread_num()), &w);
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t i = 0; i < tiles; i++) whole_tile(c, call_tile(c, i), &w);
+  }
+  return ATTEND_OK;
+}
+
+/* ---- backward ----------------------------------------------------------------- */
+
+/* Rows of dV that one stack owns, in f32. */
+static target dv_rows(const call *c, int b, int g) {
+  const attend_desc *d = &c->plan->desc;
+  if (d->dtype == ATTEND_F32)
+    return (target){view_at(&c->dv, 4, b, g, 0), ATTEND_F32, c->dv.stride[2],
+                    c->dv.stride[3]};
+  arena a = plan_shared_arena(c->plan);
+  arena_cut(&a, walk_shared_bytes(c->plan));
+  float *all = arena_cut(&a, 0);
+  size_t stack = (size_t)b * (size_t)d->kv_heads + (size_t)g;
+  return (target){all + stack * (size_t)d->kv_len * (size_t)d->dim_v,
+                  ATTEND_F32, d->dim_v, 1};
+}
+
+static void clear_rows(const call *c, target rows, int64_t n, int width) {
+  static const float zero[1];
+  size_t size = attend_dtype_size(rows.dtype);
+  for (int64_t i = 0; i < n; i++) {
+    target row = rows;
+    row.data = (char *)rows.data + (ptrdiff_t)size * i * rows.row;
+    c->plan->kn->store_rows(zero, 0, 1, width, zero, row);
+  }
+}
+
+/* Counts or hands out: dO of a row goes to the keys whose score is its best.
+ * After counting, l is how many there are. */
+static void row_give(const call *c, tile g, int r, const block *k, int j0,
+                     int j1, const float *s, const float *d_o, float *l,
+                     float *left, target dv) {
+  bool first = c->plan->desc.form.ties == ATTEND_TIES_FIRST;
+  float best = c->lse_in[row_index(c, g, r)];
+  for (int j = j0; j < j1; j++) {
+    if (s[j] != best || s[j] == -INFINITY) continue;
+    if (!d_o) {
+      *l += 1.0f;
+      continue;
+    }
+    if (*left == 0.0f) return;
+    *left = first ? 0.0f : *left;
+    target row = dv;
+    row.data = (float *)dv.data + (k->start + j) * dv.row;
+    c->plan->kn->add_rows(d_o, c->plan->ldv, 1, c->plan->desc.dim_v,
+                          first ? 1.0f : 1.0f / *l, row);
+  }
+}
+
+static void tile_sweep(const call *c, tile t, bool give_out, target dv,
+                       scratch *w) {
+  const attend_plan *p = c->plan;
+  span seen = rows_see(c, t.b, t.row, t.rows);
+  int j0, j1;
+  for (int64_t i = first_block(seen); i < end_block(seen); i++) {
+    if (!block_load(c, t.b, t.g, i * BLOCK, seen, &w->keys)) continue;
+    for (int at = 0; at < t.rows; at += p->kn->rows) {
+      tile g = tile_group(p, t, at);
+      if (!tile_scores(c, g, at, &j0, &j1, w)) continue;
+      for (int r = 0; r < g.rows; r++)
+        row_give(c, g, r, &w->keys, j0, j1, w->s + r * BLOCK,
+                 give_out ? w->o + (size_t)(at + r) * p->ldv : NULL,
+                 w->l + at + r, w->m + at + r, dv);
+    }
+  }
+}
+
+static void stack_backward(const call *c, int b, int g, scratch *w) {
+  const attend_plan *p = c->plan;
+  const attend_desc *d = &p->desc;
+  target dv = dv_rows(c, b, g);
+  clear_rows(c, dv, d->kv_len, d->dim_v);
+  int64_t rows = (int64_t)c->n * p->group;
+  for (int64_t row = 0; row < rows; row += p->tile) {
+    tile t = {b, g, (int)row, (int)min64(p->tile, rows - row)};
+    tile_begin(c, t, w);
+    tile_clear(p, t.rows, w);
+    tile_sweep(c, t, false, dv, w);
+    for (int i = 0; i < t.rows; i++) w->m[i] = 1.0f; /* still to be given */
+    rows_load(c, &c->d_o, t, d->dim_v, p->ldv, true, w->o);
+    tile_sweep(c, t, true, dv, w);
+  }
+  if (d->dtype == ATTEND_F32) return;
+  static const float one[1] = {1.0f};
+  for (int64_t j = 0; j < d->kv_len; j++) {
+    target out = {view_at(&c->dv, 2, b, g, j), d->dtype, 0, c->dv.stride[3]};
+    p->kn->store_rows((float *)dv.data + j * dv.row, d->dim_v, 1, d->dim_v, one,
+                      out);
+  }
+}
+
+static void clear_view(const call *c, const attend_view *v, int heads,
+                       int64_t length, int width) {
+  const attend_desc *d = &c->plan->desc;
+  for (int b = 0; b < d->batch; b++)
+    for (int h = 0; h < heads; h++) {
+      target rows = {view_at(v, attend_dtype_size(d->dtype), b, h, 0), d->dtype,
+                     v->stride[2], v->stride[3]};
+      clear_rows(c, rows, length, width);
+    }
+}
+
+static void clear_dbias(const call *c) {
+  const attend_desc *d = &c->plan->desc;
+  size_t heads = (size_t)d->heads;
+  if (d->bias.kind == ATTEND_DENSE) {
+    dense_clear(c);
+    return;
+  }
+  size_t n = d->bias.kind == ATTEND_ALIBI ? 1 : (size_t)d->bias.buckets;
+  memset(c->dbias, 0, n * heads * sizeof *c->dbias);
+}
+
+static attend_status backward(call *c) {
+  const attend_plan *p = c->plan;
+  const attend_desc *d = &p->desc;
+  bias_prepare(c);
+  clear_view(c, &c->dq, d->heads, c->n, d->dim);
+  clear_view(c, &c->dk, d->kv_heads, d->kv_len, d->dim);
+  if (c->dbias) clear_dbias(c);
+  int stacks = d->batch * d->kv_heads;
+#pragma omp parallel num_threads(p->threads) if (stacks > 1)
+  {
+    scratch w;
+    scratch_cut(p, plan_thread_arena(p, omp_get_thread_num()), &w);
+#pragma omp for schedule(dynamic, 1)
+    for (int i = 0; i < stacks; i++)
+      stack_backward(c, i / d->kv_heads, i % d->kv_heads, &w);
+  }
+  return ATTEND_OK;
+}
+
+const attend_engine engine_argmax = {
+    .name = "argmax-tiled",
+    .applicable = applicable,
+    .size = size,
+    .forward = forward,
+    .backward = backward,
+    .observe = observe_tiled,
+};

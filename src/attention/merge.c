@@ -1,0 +1,86 @@
+/* Merging: two disjoint sets of keys become their union.
+ *
+ * Place: attention/ - for callers that split keys over calls, files or
+ * machines. (o, lse) says all that is needed: lse is the log of the
+ * denominator, so each side's share of the weight is known.
+ */
+#include <math.h>
+
+#include "attention/engine.h"
+
+typedef struct {
+  double first, second; /* shares of the weight, or 0 and 0 */
+  double lse;
+} shares;
+
+static shares share_soft(double a, double b) {
+  double top = a > b ? a : b;
+  if (top == -INFINITY) return (shares){0, 0, -INFINITY};
+  double x = exp(a - top), y = exp(b - top);
+  return (shares){x / (x + y), y / (x + y), top + log(x + y)};
+}
+
+/* Ties go to the side that came first, or half to each: how many keys tied on
+ * a side is not known any more. */
+static shares share_hard(double a, double b, attend_ties ties) {
+  if (a == b && a > -INFINITY && ties == ATTEND_TIES_AVERAGE)
+    return (shares){0.5, 0.5, a};
+  if (b > a) return (shares){0, 1, b};
+  return (shares){a > -INFINITY, 0, a};
+}
+
+/* Here lse is the denominator itself, which may be negative. */
+static shares share_signed(double a, double b) {
+  if (a + b == 0) return (shares){0, 0, 0};
+  return (shares){a / (a + b), b / (a + b), a + b};
+}
+
+static shares share_of(const attend_form *f, double a, double b) {
+  if (f->kind == ATTEND_ARGMAX && f->temperature == 0)
+    return isnan(a) || isnan(b) ? (shares){NAN, NAN, NAN}
+                                : share_hard(a, b, f->ties);
+  if (f->kind == ATTEND_POLY || f->kind == ATTEND_CUSTOM)
+    return share_signed(a, b);
+  return isnan(a) || isnan(b) ? (shares){NAN, NAN, NAN} : share_soft(a, b);
+}
+
+static float read_one(attend_dtype dtype, const void *p) {
+  float x;
+  attend_convert_to_f32(dtype, p, 1, &x);
+  return x;
+}
+
+/* A side without a share is not read: its zeros are not values. */
+static void merge_row(attend_dtype dtype, shares s, int width, char *o,
+                      ptrdiff_t col, const char *o2, ptrdiff_t col2) {
+  ptrdiff_t size = (ptrdiff_t)attend_dtype_size(dtype);
+  for (int i = 0; i < width; i++) {
+    double sum = 0;
+    if (s.first != 0) sum += s.first * (double)read_one(dtype, o + i * col * size);
+    if (s.second != 0)
+      sum += s.second * (double)read_one(dtype, o2 + i * col2 * size);
+    float x = (float)sum;
+    attend_convert_from_f32(dtype, &x, 1, o + i * col * size);
+  }
+}
+
+attend_status attend_merge(attend_plan *p, attend_view o, float *lse,
+                           attend_view o2, const float *lse2) {
+  const attend_desc *d = &p->desc;
+  ATTEND_CHECK(p->ctx, d->q_len == 0 || (o.data && lse && o2.data && lse2),
+               "merging needs o and lse of both sides: one of them is NULL");
+  o = view_complete(o, d->heads, d->q_len, d->dim_v);
+  o2 = view_complete(o2, d->heads, d->q_len, d->dim_v);
+  size_t size = attend_dtype_size(d->dtype);
+  int64_t rows = (int64_t)d->batch * d->heads * d->q_len;
+#pragma omp parallel for num_threads(p->threads)
+  for (int64_t r = 0; r < rows; r++) {
+    int64_t i = r % d->q_len, h = r / d->q_len % d->heads;
+    int64_t b = r / d->q_len / d->heads;
+    shares s = share_of(&d->form, (double)lse[r], (double)lse2[r]);
+    merge_row(d->dtype, s, d->dim_v, view_at(&o, size, b, h, i), o.stride[3],
+              view_at(&o2, size, b, h, i), o2.stride[3]);
+    lse[r] = (float)s.lse;
+  }
+  return ATTEND_OK;
+}

@@ -1,0 +1,250 @@
+/* Looking: weights recomputed from q, k and lse, for what was asked alone.
+ *
+ * Place: attention/ - serves the softmax and argmax engines, on views and on
+ * states. Whole rows are done row by row; statistics walk all tiles once, by
+ * stack where the mass of keys is asked for, since it sums over the rows of a
+ * head in their order.
+ */
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#include "attention/softmax.h"
+#include "attention/tile.h"
+
+static bool hard(const call *c) {
+  const attend_form *f = &c->plan->desc.form;
+  return f->kind == ATTEND_ARGMAX && f->temperature == 0;
+}
+
+/* The longest sequence: the width of rows of weights, and of mass. */
+static int64_t call_width(const call *c) {
+  if (!c->state) return c->plan->desc.kv_len;
+  int64_t longest = 0;
+  for (int b = 0; b < c->plan->desc.batch; b++)
+    longest = max64(longest, call_keys(c, b));
+  return longest;
+}
+
+/* ---- from scores to weights ------------------------------------------------------ */
+
+/* s <- log2 of the weight. */
+static void soften(const call *c, tile g, int j0, int j1, float *s) {
+  for (int r = 0; r < g.rows; r++, s += BLOCK) {
+    float lse = c->lse_in[row_index(c, g, r)];
+    float lse2 = lse == -INFINITY
+                     ? INFINITY : (float)((double)lse * 1.44269504088896340736);
+    for (int j = j0; j < j1; j++) s[j] -= lse2;
+  }
+}
+
+/* s <- log2 of the weight: 0 for the first of the best, -log2(n) for all n of
+ * them, lowest where the row sees but does not choose. l counts the best. */
+static void harden(const call *c, tile g, int j0, int j1, float *s, float *l,
+                   float *given) {
+  bool first = c->plan->desc.form.ties == ATTEND_TIES_FIRST;
+  for (int r = 0; r < g.rows; r++, s += BLOCK) {
+    float best = c->lse_in[row_index(c, g, r)];
+    float weight = first ? 0.0f : -log2f(l[r]);
+    for (int j = j0; j < j1; j++) {
+      if (s[j] == -INFINITY) continue;
+      bool chosen = s[j] == best && !(first && given[r] > 0);
+      given[r] += chosen;
+      s[j] = chosen ? weight : -1e4f;
+    }
+  }
+}
+
+static void count_best(const call *c, tile g, int j0, int j1, const float *s,
+                       float *l) {
+  for (int r = 0; r < g.rows; r++, s += BLOCK) {
+    float best = c->lse_in[row_index(c, g, r)];
+    for (int j = j0; j < j1; j++) l[r] += s[j] == best && best > -INFINITY;
+  }
+}
+
+/* ---- what is written ---------------------------------------------------------------- */
+
+typedef struct {
+  int slot; /* of the row in look->rows, or -1: statistics */
+  int64_t width;
+} sink;
+
+static void row_weights(const call *c, tile g, int r, int slot, int64_t width,
+                        int64_t start, int j0, int j1, const float *p) {
+  const attend_look *look = c->look;
+  size_t head = (size_t)g.b * (size_t)c->plan->desc.heads +
+                (size_t)row_head(c->plan, g.g, g.row + r);
+  float *out = look->weights +
+               (head * (size_t)look->n_rows + (size_t)slot) * (size_t)width;
+  for (int j = j0; j < j1 && start + j < width; j++) out[start + j] = p[j];
+}
+
+/* Keeps the list sorted by x, the log2 of the weight; a later equal goes
+ * behind. The list holds x until row_finish turns it into weights. */
+static void row_top(const call *c, size_t row, int64_t start, int j0, int j1,
+                    const float *x) {
+  int top = c->look->top;
+  int32_t *index = c->look->top_index + row * (size_t)top;
+  float *best = c->look->top_weight + row * (size_t)top;
+  for (int j = j0; j < j1; j++) {
+    if (!(x[j] > -INFINITY)) continue;
+    if (index[top - 1] >= 0 && !(x[j] > best[top - 1])) continue;
+    int at = top - 1;
+    for (; at > 0 && (index[at - 1] < 0 || x[j] > best[at - 1]); at--) {
+      index[at] = index[at - 1];
+      best[at] = best[at - 1];
+    }
+    index[at] = (int32_t)(start + j);
+    best[at] = x[j];
+  }
+}
+
+/* -sum p ln p, on top of what earlier blocks gave. */
+static void row_entropy(float *sum, int j0, int j1, const float *x,
+                        const float *p) {
+  double more = 0;
+  for (int j = j0; j < j1; j++)
+    if (p[j] > 0.0f) more -= (double)p[j] * (double)x[j];
+  *sum = (float)((double)*sum + more * 0.69314718055994530942);
+}
+
+static void row_mass(const call *c, tile g, int r, int64_t width, int64_t start,
+                     int j0, int j1, const float *p) {
+  size_t head = (size_t)g.b * (size_t)c->plan->desc.heads +
+                (size_t)row_head(c->plan, g.g, g.row + r);
+  float *out = c->look->mass + head * (size_t)width + start;
+  for (int j = j0; j < j1 && start + j < width; j++) out[j] += p[j];
+}
+
+static void row_write(const call *c, tile g, int r, sink to, int64_t start,
+                      int j0, int j1, const float *x) {
+  const attend_look *look = c->look;
+  float p[BLOCK];
+  c->plan->kn->exp2_all(x + j0, (size_t)(j1 - j0), p + j0);
+  if (to.slot >= 0) {
+    row_weights(c, g, r, to.slot, to.width, start, j0, j1, p);
+    return;
+  }
+  size_t row = row_index(c, g, r);
+  if (look->top) row_top(c, row, start, j0, j1, x);
+  if (look->entropy) row_entropy(look->entropy + row, j0, j1, x, p);
+  if (look->mass) row_mass(c, g, r, to.width, start, j0, j1, p);
+}
+
+static void row_begin(const call *c, size_t row) {
+  const attend_look *look = c->look;
+  for (int i = 0; i < look->top; i++) {
+    look->top_index[row * (size_t)look->top + (size_t)i] = -1;
+    look->top_weight[row * (size_t)look->top + (size_t)i] = -INFINITY;
+  }
+  if (look->entropy) look->entropy[row] = 0.0f;
+}
+
+static void row_finish(const call *c, size_t row) {
+  size_t top = (size_t)c->look->top;
+  float *best = c->look->top_weight + row * top;
+  if (top) c->plan->kn->exp2_all(best, top, best);
+}
+
+/* ---- the walk ------------------------------------------------------------------------- */
+
+static void tile_pass(const call *c, tile t, bool counting, sink to,
+                      scratch *w) {
+  const attend_plan *p = c->plan;
+  span seen = rows_see(c, t.b, t.row, t.rows);
+  int j0, j1;
+  for (int64_t i = first_block(seen); i < end_block(seen); i++) {
+    if (!block_load(c, t.b, t.g, i * BLOCK, seen, &w->keys)) continue;
+    for (int at = 0; at < t.rows; at += p->kn->rows) {
+      tile g = tile_group(p, t, at);
+      if (!tile_scores(c, g, at, &j0, &j1, w)) continue;
+      if (counting) {
+        count_best(c, g, j0, j1, w->s, w->l + at);
+        continue;
+      }
+      if (hard(c))
+        harden(c, g, j0, j1, w->s, w->l + at, w->m + at);
+      else
+        soften(c, g, j0, j1, w->s);
+      for (int r = 0; r < g.rows; r++)
+        row_write(c, g, r, to, i * BLOCK, j0, j1, w->s + r * BLOCK);
+    }
+  }
+}
+
+static void look_tile(const call *c, tile t, sink to, scratch *w) {
+  tile_begin(c, t, w);
+  for (int i = 0; i < t.rows; i++) w->l[i] = w->m[i] = 0.0f;
+  if (hard(c)) tile_pass(c, t, true, to, w);
+  if (to.slot < 0)
+    for (int i = 0; i < t.rows; i++) row_begin(c, row_index(c, t, i));
+  tile_pass(c, t, false, to, w);
+  if (to.slot < 0)
+    for (int i = 0; i < t.rows; i++) row_finish(c, row_index(c, t, i));
+}
+
+/* Rows [row, row + rows) of a stack, in tiles that fit the workspace. */
+static void look_rows(const call *c, int b, int g, int row, int rows, sink to,
+                      scratch *w) {
+  for (int i = 0; i < rows; i += c->plan->tile) {
+    int n = (int)min64(c->plan->tile, rows - i);
+    look_tile(c, (tile){b, g, row + i, n}, to, w);
+  }
+}
+
+static void look_stack(const call *c, int stack, int64_t width, scratch *w) {
+  const attend_plan *p = c->plan;
+  int b = stack / p->desc.kv_heads, g = stack % p->desc.kv_heads;
+  for (int i = 0; i < c->look->n_rows; i++)
+    look_rows(c, b, g, c->look->rows[i] * p->group, p->group,
+              (sink){i, width}, w);
+  if (c->look->mass)
+    look_rows(c, b, g, 0, c->n * p->group, (sink){-1, width}, w);
+}
+
+static attend_status check(const call *c) {
+  const attend_look *look = c->look;
+  attend_context *ctx = c->plan->ctx;
+  ATTEND_CHECK(ctx, look->n_rows >= 0 && look->top >= 0,
+               "%d rows and top %d were asked for: neither may be negative",
+               look->n_rows, look->top);
+  ATTEND_CHECK(ctx, !look->n_rows || (look->rows && look->weights),
+               "rows were asked for, but rows or weights is NULL");
+  ATTEND_CHECK(ctx, !look->top || (look->top_index && look->top_weight),
+               "the heaviest keys were asked for, but top_index or top_weight "
+               "is NULL");
+  for (int i = 0; i < look->n_rows; i++)
+    ATTEND_CHECK(ctx, look->rows[i] >= 0 && look->rows[i] < c->n,
+                 "row %d was asked for, but queries are numbered 0 to %d",
+                 (int)look->rows[i], c->n - 1);
+  return ATTEND_OK;
+}
+
+attend_status observe_tiled(call *c) {
+  ATTEND_TRY(check(c));
+  const attend_plan *p = c->plan;
+  const attend_look *look = c->look;
+  int64_t width = call_width(c), heads = (int64_t)p->desc.batch * p->desc.heads;
+  int stacks = p->desc.batch * p->desc.kv_heads;
+  bool by_tile = (look->top || look->entropy) && !look->mass;
+  bias_prepare(c);
+  if (look->n_rows)
+    memset(look->weights, 0,
+           (size_t)(heads * look->n_rows * width) * sizeof(float));
+  if (look->mass) memset(look->mass, 0, (size_t)(heads * width) * sizeof(float));
+#pragma omp parallel num_threads(p->threads)
+  {
+    scratch w;
+    scratch_cut(p, plan_thread_arena(p, omp_get_thread_num()), &w);
+#pragma omp for schedule(dynamic, 1)
+    for (int i = 0; i < stacks; i++) look_stack(c, i, width, &w);
+    if (by_tile) {
+      int64_t tiles = call_tiles(c);
+#pragma omp for schedule(dynamic, 1)
+      for (int64_t i = 0; i < tiles; i++)
+        look_tile(c, call_tile(c, i), (sink){-1, width}, &w);
+    }
+  }
+  return ATTEND_OK;
+}

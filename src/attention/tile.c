@@ -1,0 +1,60 @@
+/* A tile of rows: its size, its workspace, its queries and scores.
+ *
+ * Place: attention/ - see tile.h.
+ */
+#include "attention/tile.h"
+
+#include <math.h>
+#include <string.h>
+
+size_t scratch_cut(const attend_plan *p, arena a, scratch *w) {
+  size_t rows = (size_t)p->tile, f = sizeof(float);
+  size_t wide = (size_t)(p->ldv > p->ldk ? p->ldv : p->ldk);
+  block_cut(p, &a, false, &w->keys);
+  w->q = arena_cut(&a, rows * (size_t)p->desc.dim * f);
+  w->o = arena_cut(&a, rows * wide * f);
+  w->m = arena_cut(&a, rows * f);
+  w->l = arena_cut(&a, rows * f);
+  w->s = arena_cut(&a, GROUP * BLOCK * f);
+  return a.used;
+}
+
+/* Rows of a tile share loaded keys: 192 make the loading cheap. Wide rows take
+ * more of the cache, so fewer share a tile; and where there would be too few
+ * tiles for the threads, they are smaller. No result depends on it. */
+int tile_rows(const attend_plan *p) {
+  int64_t group = p->kn->rows, wide = p->ldk + p->ldv;
+  int64_t rows = 192 * 128 / max64(wide, 128);
+  int64_t stack = (int64_t)p->desc.q_len * p->group;
+  int64_t stacks = (int64_t)p->desc.batch * p->desc.kv_heads;
+  int64_t shares = (4 * p->threads + stacks - 1) / stacks;
+  rows = min64(rows, max64(stack / shares, 48));
+  rows = min64(rows, max64(stack, 1));
+  return (int)((rows + group - 1) / group * group);
+}
+
+void tile_begin(const call *c, tile t, scratch *w) {
+  const attend_plan *p = c->plan;
+  rows_load(c, &c->q, t, p->desc.dim, p->ldk, false, w->o);
+  for (int i = 0; i < t.rows; i += p->kn->rows) {
+    int n = tile_group(p, t, i).rows;
+    p->kn->pack_group(w->o + (size_t)i * p->ldk, p->ldk, n, p->desc.dim,
+                      p->score_to2, w->q + (size_t)i * p->desc.dim);
+  }
+}
+
+void tile_clear(const attend_plan *p, int rows, scratch *w) {
+  memset(w->o, 0, (size_t)rows * (size_t)p->ldv * sizeof(float));
+  for (int i = 0; i < rows; i++) w->m[i] = -INFINITY, w->l[i] = 0.0f;
+}
+
+bool tile_scores(const call *c, tile g, int at, int *j0, int *j1, scratch *w) {
+  const attend_plan *p = c->plan;
+  const block *k = &w->keys;
+  if (!block_part(rows_see(c, g.b, g.row, g.rows), k->start, j0, j1))
+    return false;
+  group_scores(c, g, w->q + (size_t)at * p->desc.dim, k, *j0, *j1, w->s);
+  if (!group_sees(c, g, k, *j0, *j1))
+    group_mask(c, g, k, *j0, *j1, -INFINITY, w->s);
+  return true;
+}

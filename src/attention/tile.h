@@ -1,0 +1,33 @@
+/* A tile of rows at work: its queries, its running result, one block of keys.
+ *
+ * Place: attention/ - what softmax, argmax and observe have in common.
+ */
+#ifndef ATTENTION_TILE_H
+#define ATTENTION_TILE_H
+
+#include "attention/walk.h"
+
+typedef struct {
+  block keys;
+  float *q;         /* groups of packed queries */
+  float *o, *m, *l; /* running result of the tile's rows */
+  float *s;         /* scores of a group */
+  float alpha[GROUP], beta[GROUP];
+} scratch;
+
+size_t scratch_cut(const attend_plan *p, arena a, scratch *w);
+int tile_rows(const attend_plan *p); /* rows that a tile should have */
+
+void tile_begin(const call *c, tile t, scratch *w); /* packs the queries; uses o */
+void tile_clear(const attend_plan *p, int rows, scratch *w); /* nothing seen */
+
+/* Scores of the group that starts at row `at` of its tile on the loaded block,
+ * -inf where a row does not see. False if the group sees none of it. */
+bool tile_scores(const call *c, tile g, int at, int *j0, int *j1, scratch *w);
+
+static inline int64_t first_block(span seen) { return seen.lo / BLOCK; }
+static inline int64_t end_block(span seen) {
+  return seen.hi > seen.lo ? (seen.hi + BLOCK - 1) / BLOCK : first_block(seen);
+}
+
+#endif
