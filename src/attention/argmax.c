@@ -48,8 +48,7 @@ static bool any_nan(int j0, int j1, const float *s) {
 }
 
 static void row_take(const call *c, const block *k, int j, float *o) {
-  const float *v = k->rows[j / PANEL] + (size_t)(j % PANEL) * c->plan->ldv;
-  for (int i = 0; i < c->plan->ldv; i++) o[i] += v[i];
+  for (int i = 0; i < c->plan->desc.dim_v; i++) o[i] += block_value(c, k, j, i);
 }
 
 /* (m, l, o) of a row takes in its scores on a block. */
@@ -89,8 +88,8 @@ static void whole_tile(const call *c, tile t, scratch *w) {
   tile_clear(p, t.rows, w);
   for (int64_t i = first_block(seen); i < end_block(seen); i++) {
     if (!block_load(c, t.b, t.g, i * BLOCK, seen, &w->keys)) continue;
-    for (int at = 0; at < t.rows; at += p->kn->rows) {
-      tile g = tile_group(p, t, at);
+    for (int at = 0; at < t.rows; at += c->on->rows) {
+      tile g = tile_group(c->on->rows, t, at);
       if (!tile_scores(c, g, at, &j0, &j1, w)) continue;
       for (int r = 0; r < g.rows; r++)
         row_fold(c, &w->keys, j0, j1, w->s + r * BLOCK, w->m + at + r,
@@ -107,9 +106,10 @@ static attend_status forward(call *c) {
 #pragma omp parallel num_threads(p->threads) if (tiles > 1)
   {
     scratch w;
-    scratch_cut(p, plan_thread_arena(p, omp_get_thread_num()), &w);
+    scratch_open(p, omp_get_thread_num(), &w);
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < tiles; i++) whole_tile(c, call_tile(c, i), &w);
+    p->fast->end();
   }
   return ATTEND_OK;
 }
@@ -169,8 +169,8 @@ static void tile_sweep(const call *c, tile t, bool give_out, target dv,
   int j0, j1;
   for (int64_t i = first_block(seen); i < end_block(seen); i++) {
     if (!block_load(c, t.b, t.g, i * BLOCK, seen, &w->keys)) continue;
-    for (int at = 0; at < t.rows; at += p->kn->rows) {
-      tile g = tile_group(p, t, at);
+    for (int at = 0; at < t.rows; at += c->on->rows) {
+      tile g = tile_group(c->on->rows, t, at);
       if (!tile_scores(c, g, at, &j0, &j1, w)) continue;
       for (int r = 0; r < g.rows; r++)
         row_give(c, g, r, &w->keys, j0, j1, w->s + r * BLOCK,
@@ -229,6 +229,7 @@ static void clear_dbias(const call *c) {
 static attend_status backward(call *c) {
   const attend_plan *p = c->plan;
   const attend_desc *d = &p->desc;
+  c->on = p->fast; /* forward's scores, to the bit: ties are found by them */
   bias_prepare(c);
   clear_view(c, &c->dq, d->heads, c->n, d->dim);
   clear_view(c, &c->dk, d->kv_heads, d->kv_len, d->dim);
@@ -237,10 +238,11 @@ static attend_status backward(call *c) {
 #pragma omp parallel num_threads(p->threads) if (stacks > 1)
   {
     scratch w;
-    scratch_cut(p, plan_thread_arena(p, omp_get_thread_num()), &w);
+    scratch_open(p, omp_get_thread_num(), &w);
 #pragma omp for schedule(dynamic, 1)
     for (int i = 0; i < stacks; i++)
       stack_backward(c, i / d->kv_heads, i % d->kv_heads, &w);
+    p->fast->end();
   }
   return ATTEND_OK;
 }

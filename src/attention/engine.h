@@ -17,6 +17,7 @@ struct attend_plan {
   attend_desc desc; /* complete */
   const attend_engine *engine;
   const struct kernels *kn;
+  const struct block_kernels *fast; /* forward's, for this dtype */
   int threads;
   int group;       /* heads that share a kv head: H / G */
   int ldk, ldv;    /* D and M rounded up to whole lanes */
@@ -34,6 +35,7 @@ typedef struct {
   attend_plan *plan;
   attend_view q, k, v, o;
   float *lse;
+  const struct block_kernels *on; /* the layouts that blocks are loaded in */
   const attend_state *state;
   const int64_t *before; /* [B] where each sequence's first query stands */
   int n;                 /* queries a sequence */

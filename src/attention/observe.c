@@ -151,13 +151,12 @@ static void row_finish(const call *c, size_t row) {
 
 static void tile_pass(const call *c, tile t, bool counting, sink to,
                       scratch *w) {
-  const attend_plan *p = c->plan;
   span seen = rows_see(c, t.b, t.row, t.rows);
   int j0, j1;
   for (int64_t i = first_block(seen); i < end_block(seen); i++) {
     if (!block_load(c, t.b, t.g, i * BLOCK, seen, &w->keys)) continue;
-    for (int at = 0; at < t.rows; at += p->kn->rows) {
-      tile g = tile_group(p, t, at);
+    for (int at = 0; at < t.rows; at += c->on->rows) {
+      tile g = tile_group(c->on->rows, t, at);
       if (!tile_scores(c, g, at, &j0, &j1, w)) continue;
       if (counting) {
         count_best(c, g, j0, j1, w->s, w->l + at);
@@ -236,7 +235,7 @@ attend_status observe_tiled(call *c) {
 #pragma omp parallel num_threads(p->threads)
   {
     scratch w;
-    scratch_cut(p, plan_thread_arena(p, omp_get_thread_num()), &w);
+    scratch_open(p, omp_get_thread_num(), &w);
 #pragma omp for schedule(dynamic, 1)
     for (int i = 0; i < stacks; i++) look_stack(c, i, width, &w);
     if (by_tile) {
@@ -245,6 +244,7 @@ attend_status observe_tiled(call *c) {
       for (int64_t i = 0; i < tiles; i++)
         look_tile(c, call_tile(c, i), (sink){-1, width}, &w);
     }
+    p->fast->end();
   }
   return ATTEND_OK;
 }

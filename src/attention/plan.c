@@ -43,6 +43,7 @@ static attend_status choose(attend_plan *p) {
 static void derive(attend_plan *p) {
   const attend_desc *d = &p->desc;
   p->kn = p->ctx->kernels;
+  p->fast = p->kn->block[d->dtype];
   p->threads = p->ctx->threads;
   p->group = d->heads / d->kv_heads;
   p->ldk = (int)round_up((size_t)d->dim, LANES);
@@ -137,7 +138,7 @@ static attend_status check_inputs(const attend_plan *p, attend_view q,
 static call call_of(attend_plan *p, attend_view q, attend_view k,
                     attend_view v) {
   const attend_desc *d = &p->desc;
-  call c = {.plan = p, .n = d->q_len};
+  call c = {.plan = p, .on = p->fast, .n = d->q_len};
   c.q = view_complete(q, d->heads, d->q_len, d->dim);
   c.k = view_complete(k, d->kv_heads, d->kv_len, d->dim);
   c.v = view_complete(v, d->kv_heads, d->kv_len, d->dim_v);
@@ -179,6 +180,7 @@ attend_status attend_backward(attend_plan *p, attend_view q, attend_view k,
   c.dq = view_complete(dq, d->heads, d->q_len, d->dim);
   c.dk = view_complete(dk, d->kv_heads, d->kv_len, d->dim);
   c.dv = view_complete(dv, d->kv_heads, d->kv_len, d->dim_v);
+  c.on = p->kn->block[ATTEND_F32];
   c.lse_in = lse;
   c.dbias = dbias;
   return p->engine->backward(&c);

@@ -81,13 +81,13 @@ void bias_add(const call *c, tile t, int64_t start, int j0, int j1, float *s) {
 
 /* ---- scores and masks --------------------------------------------------------- */
 
-void group_scores(const call *c, tile t, const float *q, const block *k, int j0,
+void group_scores(const call *c, tile t, const void *q, const block *k, int j0,
                   int j1, float *s) {
   const attend_plan *p = c->plan;
   for (int j = j0; j < j1;) {
     int i = j / PANEL, at = i * PANEL;
     int end = at + PANEL < j1 ? at + PANEL : j1;
-    p->kn->scores(t.rows, p->desc.dim, q, k->k[i], j - at, end - at, s + at);
+    c->on->scores(t.rows, p->desc.dim, q, k->k[i], j - at, end - at, s + at);
     j = end;
   }
   bias_add(c, t, k->start, j0, j1, s);
@@ -122,7 +122,7 @@ static void weigh_alone(const call *c, tile t, const block *k, const float *s,
     span seen = rows_see(c, t.b, t.row + r, 1);
     int lo = (int)max64(0, min64(BLOCK, seen.lo - k->start));
     int hi = (int)max64(lo, min64(BLOCK, seen.hi - k->start));
-    c->plan->kn->weigh(1, lo, hi, s, k->rows, ld, alpha + r, beta + r, o);
+    c->on->weigh(1, lo, hi, s, k->rows, ld, alpha + r, beta + r, o);
   }
 }
 
@@ -132,5 +132,5 @@ void group_weigh(const call *c, tile t, const block *k, int j0, int j1,
   if (k->wild && !group_sees(c, t, k, j0, j1))
     weigh_alone(c, t, k, s, ld, alpha, beta, o);
   else
-    c->plan->kn->weigh(t.rows, j0, j1, s, k->rows, ld, alpha, beta, o);
+    c->on->weigh(t.rows, j0, j1, s, k->rows, ld, alpha, beta, o);
 }

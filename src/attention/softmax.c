@@ -69,7 +69,7 @@ static void group_block(const call *c, tile g, int at, scratch *w) {
   const attend_plan *p = c->plan;
   int j0, j1;
   if (!tile_scores(c, g, at, &j0, &j1, w)) return;
-  p->kn->softmax(g.rows, j0, j1, w->s, w->m + at, w->l + at, w->alpha, w->beta);
+  c->on->softmax(g.rows, j0, j1, w->s, w->m + at, w->l + at, w->alpha, w->beta);
   group_weigh(c, g, &w->keys, j0, j1, w->s, p->ldv, w->alpha, w->beta,
               w->o + (size_t)at * p->ldv);
 }
@@ -77,8 +77,8 @@ static void group_block(const call *c, tile g, int at, scratch *w) {
 static void tile_block(const call *c, tile t, int64_t start, span seen,
                        scratch *w) {
   if (!block_load(c, t.b, t.g, start, seen, &w->keys)) return;
-  for (int i = 0; i < t.rows; i += c->plan->kn->rows)
-    group_block(c, tile_group(c->plan, t, i), i, w);
+  for (int i = 0; i < t.rows; i += c->on->rows)
+    group_block(c, tile_group(c->on->rows, t, i), i, w);
 }
 
 static float log_sum(float m, float l) {
@@ -116,9 +116,10 @@ static void forward_tiles(const call *c) {
 #pragma omp parallel num_threads(p->threads) if (tiles > 1)
   {
     scratch w;
-    scratch_cut(p, plan_thread_arena(p, omp_get_thread_num()), &w);
+    scratch_open(p, omp_get_thread_num(), &w);
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < tiles; i++) whole_tile(c, call_tile(c, i), &w);
+    p->fast->end();
   }
 }
 
@@ -201,7 +202,7 @@ static void forward_split(const call *c, const split *s) {
 #pragma omp parallel num_threads(p->threads)
   {
     scratch w;
-    scratch_cut(p, plan_thread_arena(p, omp_get_thread_num()), &w);
+    scratch_open(p, omp_get_thread_num(), &w);
     for (int64_t wave = 0; wave < s->longest; wave += wide) {
       int64_t blocks = min64(wide, s->longest - wave);
 #pragma omp for schedule(dynamic, 1)
@@ -210,6 +211,7 @@ static void forward_split(const call *c, const split *s) {
 #pragma omp for schedule(static)
       for (int64_t i = 0; i < tiles; i++) join_wave(c, s, i, wave);
     }
+    p->fast->end();
   }
 }
 

@@ -156,7 +156,7 @@ static void cell_group(const call *c, tile g, int at, int j0, int j1,
 static void cell_compute(const call *c, tile t, int j0, int j1, scratch *w) {
   const attend_plan *p = c->plan;
   for (int i = 0; i < t.rows; i += p->kn->rows) {
-    tile g = tile_group(p, t, i);
+    tile g = tile_group(p->kn->rows, t, i);
     int from = j0, to = j0;
     block_part(rows_see(c, g.b, g.row, g.rows), w->keys.start, &from, &to);
     if (to > j1) to = j1;
@@ -175,13 +175,12 @@ static void add_dq(const call *c, tile t, int j0, int j1, const shared *s,
                    scratch *w) {
   const attend_plan *p = c->plan;
   const attend_desc *d = &p->desc;
-  static const float one[GROUP] = {1, 1, 1, 1, 1, 1, 1, 1,
-                                   1, 1, 1, 1, 1, 1, 1, 1};
-  static const float none[GROUP];
+  float one[GROUP], none[GROUP];
+  for (int i = 0; i < GROUP; i++) one[i] = 1.0f, none[i] = 0.0f;
   float factor = p->score_to2 / 1.44269504088896340736f;
   memset(w->o, 0, (size_t)t.rows * (size_t)p->ldk * sizeof(float));
   for (int i = 0; i < t.rows; i += p->kn->rows)
-    group_weigh(c, tile_group(p, t, i), &w->keys, j0, j1, w->ds + i * BLOCK,
+    group_weigh(c, tile_group(p->kn->rows, t, i), &w->keys, j0, j1, w->ds + i * BLOCK,
                 p->ldk, none, one, w->o + (size_t)i * p->ldk);
   for (int i = 0; i < t.rows; i++) {
     target out = {.dtype = ATTEND_F32, .col = c->dq.stride[3]};

@@ -91,6 +91,7 @@ static attend_status sequence_share(attend_state *s, const sequence *from,
 static attend_status state_make(attend_context *ctx, const attend_desc *desc,
                                 attend_state **out) {
   attend_state *s;
+  const struct block_kernels *on = ctx->kernels->block[desc->dtype];
   size_t batch = (size_t)desc->batch, element = attend_dtype_size(desc->dtype);
   ATTEND_TRY(take_zeroed(
       ctx, sizeof *s + batch * (sizeof(sequence) + sizeof(int64_t)), "a state",
@@ -99,7 +100,9 @@ static attend_status state_make(attend_context *ctx, const attend_desc *desc,
   s->desc = *desc;
   s->batch = desc->batch;
   s->ldv = (int)round_up((size_t)desc->dim_v, LANES);
-  s->keys_bytes = round_up(PANEL * (size_t)desc->dim * element, 64);
+  s->pair = on->pair;
+  s->width = (int)round_up((size_t)desc->dim, (size_t)on->step);
+  s->keys_bytes = round_up(PANEL * (size_t)s->width * element, 64);
   s->head_bytes = s->keys_bytes +
                   round_up(PANEL * (size_t)s->ldv * element, 64);
   s->sequence = (sequence *)(s + 1);
@@ -208,27 +211,36 @@ static bool copy_element(attend_dtype dtype, const void *src, void *dst) {
   return (*(uint16_t *)dst & exponent) != exponent;
 }
 
+/* Element (slot, i) of a page's keys lies at key_at, of its values at
+ * value_at: lanes and rows, or their pairs. */
+static size_t key_at(const attend_state *s, int slot, int i) {
+  int pair = s->pair;
+  return (size_t)(slot / LANES * LANES) * (size_t)s->width +
+         (size_t)(i / pair * LANES * pair + slot % LANES * pair + i % pair);
+}
+static size_t value_at(const attend_state *s, int slot, int i) {
+  int pair = s->pair;
+  return (size_t)(slot / pair * pair) * (size_t)s->ldv +
+         (size_t)(i * pair + slot % pair);
+}
+
 static void append_key(const attend_state *s, const char *src, ptrdiff_t col,
                        page *to, int g, int slot) {
   size_t element = attend_dtype_size(s->desc.dtype);
-  size_t d = (size_t)s->desc.dim;
-  char *dst = (char *)page_keys(s, to, g) +
-              ((size_t)(slot / LANES) * d * LANES + (size_t)(slot % LANES)) *
-                  element;
-  for (size_t i = 0; i < d; i++)
-    copy_element(s->desc.dtype, src + (ptrdiff_t)(i * element) * col,
-                 dst + i * LANES * element);
+  char *dst = page_keys(s, to, g);
+  for (int i = 0; i < s->desc.dim; i++)
+    copy_element(s->desc.dtype, src + (ptrdiff_t)element * i * col,
+                 dst + key_at(s, slot, i) * element);
 }
 
 static bool append_value(const attend_state *s, const char *src, ptrdiff_t col,
                          page *to, int g, int slot) {
   size_t element = attend_dtype_size(s->desc.dtype);
-  char *dst = (char *)page_values(s, to, g) +
-              (size_t)slot * (size_t)s->ldv * element;
+  char *dst = page_values(s, to, g);
   bool finite = true;
-  for (size_t i = 0; i < (size_t)s->desc.dim_v; i++)
-    finite &= copy_element(s->desc.dtype, src + (ptrdiff_t)(i * element) * col,
-                           dst + i * element);
+  for (int i = 0; i < s->desc.dim_v; i++)
+    finite &= copy_element(s->desc.dtype, src + (ptrdiff_t)element * i * col,
+                           dst + value_at(s, slot, i) * element);
   return finite;
 }
 
@@ -335,7 +347,7 @@ attend_status attend_state_append(attend_plan *p, attend_state *s, int n,
 /* ---- looking ---------------------------------------------------------------------- */
 
 static call look_call(attend_plan *p, attend_state *s, int n, attend_view q) {
-  call c = {.plan = p, .state = s, .before = s->before, .n = n};
+  call c = {.plan = p, .on = p->fast, .state = s, .before = s->before, .n = n};
   c.q = view_complete(q, p->desc.heads, n, p->desc.dim);
   return c;
 }

@@ -26,7 +26,8 @@ typedef struct {
 struct attend_state {
   attend_context *ctx;
   attend_desc desc; /* of the plan that made it */
-  int ldv;
+  int ldv, width;                /* of values and keys, padded */
+  int pair;                      /* as in struct block_kernels */
   size_t keys_bytes, head_bytes; /* of one head in a page */
   int batch;
   sequence *sequence; /* [batch] */

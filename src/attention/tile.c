@@ -7,11 +7,16 @@
 #include <math.h>
 #include <string.h>
 
+static void *tile_queries(const call *c, int at, const scratch *w) {
+  return w->q + (size_t)(at / c->on->rows) * w->group_bytes;
+}
+
 size_t scratch_cut(const attend_plan *p, arena a, scratch *w) {
   size_t rows = (size_t)p->tile, f = sizeof(float);
   size_t wide = (size_t)(p->ldv > p->ldk ? p->ldv : p->ldk);
   block_cut(p, &a, false, &w->keys);
-  w->q = arena_cut(&a, rows * (size_t)p->desc.dim * f);
+  w->group_bytes = p->fast->query_bytes(p->fast->rows, p->desc.dim);
+  w->q = arena_cut(&a, rows / (size_t)p->fast->rows * w->group_bytes);
   w->o = arena_cut(&a, rows * wide * f);
   w->m = arena_cut(&a, rows * f);
   w->l = arena_cut(&a, rows * f);
@@ -19,11 +24,16 @@ size_t scratch_cut(const attend_plan *p, arena a, scratch *w) {
   return a.used;
 }
 
+void scratch_open(const attend_plan *p, int thread, scratch *w) {
+  scratch_cut(p, plan_thread_arena(p, thread), w);
+  p->fast->begin();
+}
+
 /* Rows of a tile share loaded keys: 192 make the loading cheap. Wide rows take
  * more of the cache, so fewer share a tile; and where there would be too few
  * tiles for the threads, they are smaller. No result depends on it. */
 int tile_rows(const attend_plan *p) {
-  int64_t group = p->kn->rows, wide = p->ldk + p->ldv;
+  int64_t group = p->fast->rows, wide = p->ldk + p->ldv;
   int64_t rows = 192 * 128 / max64(wide, 128);
   int64_t stack = (int64_t)p->desc.q_len * p->group;
   int64_t stacks = (int64_t)p->desc.batch * p->desc.kv_heads;
@@ -36,11 +46,10 @@ int tile_rows(const attend_plan *p) {
 void tile_begin(const call *c, tile t, scratch *w) {
   const attend_plan *p = c->plan;
   rows_load(c, &c->q, t, p->desc.dim, p->ldk, false, w->o);
-  for (int i = 0; i < t.rows; i += p->kn->rows) {
-    int n = tile_group(p, t, i).rows;
-    p->kn->pack_group(w->o + (size_t)i * p->ldk, p->ldk, n, p->desc.dim,
-                      p->score_to2, w->q + (size_t)i * p->desc.dim);
-  }
+  for (int i = 0; i < t.rows; i += c->on->rows)
+    c->on->pack_queries(w->o + (size_t)i * p->ldk, p->ldk,
+                        tile_group(c->on->rows, t, i).rows, p->desc.dim,
+                        p->score_to2, tile_queries(c, i, w));
 }
 
 void tile_clear(const attend_plan *p, int rows, scratch *w) {
@@ -49,11 +58,10 @@ void tile_clear(const attend_plan *p, int rows, scratch *w) {
 }
 
 bool tile_scores(const call *c, tile g, int at, int *j0, int *j1, scratch *w) {
-  const attend_plan *p = c->plan;
   const block *k = &w->keys;
   if (!block_part(rows_see(c, g.b, g.row, g.rows), k->start, j0, j1))
     return false;
-  group_scores(c, g, w->q + (size_t)at * p->desc.dim, k, *j0, *j1, w->s);
+  group_scores(c, g, tile_queries(c, at, w), k, *j0, *j1, w->s);
   if (!group_sees(c, g, k, *j0, *j1))
     group_mask(c, g, k, *j0, *j1, -INFINITY, w->s);
   return true;

@@ -9,13 +9,16 @@
 
 typedef struct {
   block keys;
-  float *q;         /* groups of packed queries */
+  unsigned char *q; /* groups of packed queries */
+  size_t group_bytes;
   float *o, *m, *l; /* running result of the tile's rows */
   float *s;         /* scores of a group */
   float alpha[GROUP], beta[GROUP];
 } scratch;
 
 size_t scratch_cut(const attend_plan *p, arena a, scratch *w);
+/* A thread's own; p->fast->end() closes it. */
+void scratch_open(const attend_plan *p, int thread, scratch *w);
 int tile_rows(const attend_plan *p); /* rows that a tile should have */
 
 void tile_begin(const call *c, tile t, scratch *w); /* packs the queries; uses o */

@@ -70,13 +70,38 @@ tile call_tile(const call *c, int64_t i) {
 
 /* ---- blocks ----------------------------------------------------------------- */
 
+static size_t element_bytes(const struct block_kernels *on) {
+  return on->pair == 1 ? sizeof(float) : sizeof(uint16_t);
+}
+
+size_t panel_key_bytes(const attend_plan *p, const struct block_kernels *on) {
+  size_t width = round_up((size_t)p->desc.dim, (size_t)on->step);
+  return PANEL * width * element_bytes(on);
+}
+
+size_t panel_value_bytes(const attend_plan *p, const struct block_kernels *on) {
+  return PANEL * (size_t)p->ldv * element_bytes(on);
+}
+
 void block_cut(const attend_plan *p, arena *a, bool backward, block *out) {
-  size_t d = (size_t)p->desc.dim, m = (size_t)p->desc.dim_v;
-  size_t ldk = (size_t)p->ldk, ldv = (size_t)p->ldv, f = sizeof(float);
-  out->k_lanes = arena_cut(a, BLOCK * d * f);
-  out->v_rows = backward ? NULL : arena_cut(a, BLOCK * ldv * f);
-  out->k_rows = backward ? arena_cut(a, BLOCK * ldk * f) : NULL;
+  const struct block_kernels *on =
+      backward ? p->kn->block[ATTEND_F32] : p->fast;
+  size_t m = (size_t)p->desc.dim_v, f = sizeof(float);
+  out->k_lanes = arena_cut(a, PANELS * panel_key_bytes(p, on));
+  out->v_rows =
+      backward ? NULL : arena_cut(a, PANELS * panel_value_bytes(p, on));
+  out->k_rows =
+      backward ? arena_cut(a, BLOCK * (size_t)p->ldk * f) : NULL;
   out->v_lanes = backward ? arena_cut(a, BLOCK * m * f) : NULL;
+}
+
+float block_value(const call *c, const block *k, int key, int i) {
+  const void *panel = k->rows[key / PANEL];
+  size_t pair = (size_t)c->on->pair, at = (size_t)(key % PANEL);
+  size_t index = at / pair * pair * (size_t)c->plan->ldv + (size_t)i * pair +
+                 at % pair;
+  if (pair == 1) return ((const float *)panel)[index];
+  return bf16_to_float(((const uint16_t *)panel)[index]);
 }
 
 /* Marks what may be read: inside `seen`, and real. */
@@ -100,55 +125,47 @@ static source source_at(const call *c, const attend_view *view, int b, int g,
                   view->stride[2], view->stride[3]};
 }
 
-/* The last lanes of a panel are zeros where there are no keys: kernels take
- * whole lanes. */
-static void pack_panel(const call *c, source src, const uint8_t *valid, int n,
-                       int width, int ld, float *storage, int i, block *out) {
-  float *rows = storage + (size_t)(i * PANEL) * (size_t)ld;
-  int whole = (int)round_up((size_t)n, LANES);
-  if (!c->plan->kn->pack_rows(src, valid, n, width, rows, ld))
-    out->wild |= 1u << i;
-  memset(rows + (size_t)n * (size_t)ld, 0,
-         (size_t)(whole - n) * (size_t)ld * sizeof(float));
-  out->rows[i] = rows;
-}
-
 static void load_panel(const call *c, int b, int g, int i, int n, block *out) {
-  const struct kernels *kn = c->plan->kn;
-  int d = c->plan->desc.dim, m = c->plan->desc.dim_v, at = i * PANEL;
+  const attend_plan *p = c->plan;
+  int d = p->desc.dim, m = p->desc.dim_v, at = i * PANEL;
   const uint8_t *valid = out->valid + at;
   source k = source_at(c, &c->k, b, g, out->start + at);
-  float *lanes = out->k_lanes + (size_t)at * d;
-  kn->pack_lanes(k, valid, n, d, lanes);
-  out->k[i] = lanes;
-  if (out->k_rows)
-    pack_panel(c, k, valid, n, d, c->plan->ldk, out->k_rows, i, out);
-  if (!c->v.data) return;
-  source v = source_at(c, &c->v, b, g, out->start + at);
-  if (out->v_rows)
-    pack_panel(c, v, valid, n, m, c->plan->ldv, out->v_rows, i, out);
-  if (out->v_lanes)
-    kn->pack_lanes(v, valid, n, m, out->v_lanes + (size_t)at * m);
+  bool finite = true;
+  out->k[i] = out->k_lanes + (size_t)i * panel_key_bytes(p, c->on);
+  c->on->pack_keys(k, valid, n, d, (void *)out->k[i]);
+  if (out->k_rows) {
+    out->rows[i] = out->k_rows + (size_t)at * (size_t)p->ldk;
+    finite = c->on->pack_values(k, valid, n, d, (void *)out->rows[i], p->ldk);
+  }
+  if (c->v.data) {
+    source v = source_at(c, &c->v, b, g, out->start + at);
+    if (out->v_lanes)
+      c->on->pack_keys(v, valid, n, m, out->v_lanes + (size_t)at * (size_t)m);
+    if (out->v_rows) {
+      out->rows[i] = out->v_rows + (size_t)i * panel_value_bytes(p, c->on);
+      finite = c->on->pack_values(v, valid, n, m, (void *)out->rows[i], p->ldv);
+    }
+  }
+  if (!finite) out->wild |= 1u << i;
 }
 
-/* Pages of a state hold lanes and rows already; 16-bit pages are widened. */
+/* Pages of a state hold the layouts of c->on already; where those are f32 and
+ * the pages are shorter, they are widened. */
 static void page_panel(const call *c, int g, const page *from, int i, int n,
                        block *out) {
   const attend_plan *p = c->plan;
   const attend_state *s = c->state;
-  int at = i * PANEL;
   out->k[i] = page_keys(s, from, g);
   out->rows[i] = page_values(s, from, g);
-  if (p->desc.dtype != ATTEND_F32) {
-    float *lanes = out->k_lanes + (size_t)at * p->desc.dim;
-    float *rows = out->v_rows + (size_t)at * p->ldv;
-    size_t keys = round_up((size_t)n, LANES);
-    p->kn->widen(p->desc.dtype, out->k[i], keys * (size_t)p->desc.dim, lanes);
-    p->kn->widen(p->desc.dtype, out->rows[i], keys * (size_t)p->ldv, rows);
-    out->k[i] = lanes;
-    out->rows[i] = rows;
-  }
   if (from->wild) out->wild |= 1u << i;
+  if (p->desc.dtype == ATTEND_F32 || c->on->pair == 2) return;
+  void *lanes = out->k_lanes + (size_t)i * panel_key_bytes(p, c->on);
+  void *rows = out->v_rows + (size_t)i * panel_value_bytes(p, c->on);
+  size_t keys = round_up((size_t)n, LANES);
+  p->kn->widen(p->desc.dtype, out->k[i], keys * (size_t)p->desc.dim, lanes);
+  p->kn->widen(p->desc.dtype, out->rows[i], keys * (size_t)p->ldv, rows);
+  out->k[i] = lanes;
+  out->rows[i] = rows;
 }
 
 static bool load_pages(const call *c, int b, int g, span seen, block *out) {

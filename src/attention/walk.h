@@ -24,15 +24,15 @@ typedef struct {
 /* A block of keys, ready for kernels. What is not wanted is NULL. */
 typedef struct {
   int64_t start; /* position of its first key */
-  const float *k[PANELS]; /* lanes */
-  const float *rows[PANELS]; /* values by rows of ldv; in backward, keys */
+  const void *k[PANELS];    /* keys, as c->on packs them */
+  const void *rows[PANELS]; /* values; in backward, keys by rows */
   unsigned wild;          /* bit i: panel i's rows hold NaN or infinity */
   uint8_t valid[BLOCK];   /* seen by someone, and not padding */
   int n_hidden;           /* padding among the keys that are in sight, */
   uint8_t hidden[BLOCK];  /* and where it is */
   /* storage: forward wants lanes of keys and rows of values, backward lanes
    * of both and rows of keys */
-  float *k_lanes, *v_rows; /* [BLOCK][D], [BLOCK][ldv] */
+  unsigned char *k_lanes, *v_rows;
   float *k_rows, *v_lanes; /* [BLOCK][ldk], [BLOCK][M] */
 } block;
 
@@ -64,6 +64,10 @@ static inline bool block_part(span s, int64_t start, int *j0, int *j1) {
 
 /* ---- loading ---------------------------------------------------------------- */
 
+/* Element (key, i) of the block's values. */
+float block_value(const call *c, const block *k, int key, int i);
+size_t panel_key_bytes(const attend_plan *p, const struct block_kernels *on);
+size_t panel_value_bytes(const attend_plan *p, const struct block_kernels *on);
 void block_cut(const attend_plan *p, arena *a, bool backward, block *out);
 /* Loads the block that starts at `start`, keys seen by nobody left out.
  * Returns false if no key of it is real. */
@@ -85,7 +89,7 @@ void bias_prepare(const call *c); /* once per call */
 void bias_add(const call *c, tile t, int64_t start, int j0, int j1, float *s);
 
 /* s = score in log2 units, no mask yet: group t of packed queries q. */
-void group_scores(const call *c, tile t, const float *q, const block *k, int j0,
+void group_scores(const call *c, tile t, const void *q, const block *k, int j0,
                   int j1, float *s);
 /* Outside of what each row sees: value. */
 void group_mask(const call *c, tile t, const block *k, int j0, int j1,
@@ -100,8 +104,8 @@ void group_weigh(const call *c, tile t, const block *k, int j0, int j1,
                  float *o);
 
 /* The rows [i, i + n) of a tile. */
-static inline tile tile_group(const attend_plan *p, tile t, int i) {
-  int n = t.rows - i < p->kn->rows ? t.rows - i : p->kn->rows;
+static inline tile tile_group(int rows, tile t, int i) {
+  int n = t.rows - i < rows ? t.rows - i : rows;
   return (tile){t.b, t.g, t.row + i, n};
 }
 

@@ -263,8 +263,8 @@ static attend_status close_container(reader *r) {
 }
 
 static void skip_space(reader *r) {
-  while (r->at < r->end && (*r->at == ' ' || *r->at == '\n' ||
-                            *r->at == '\r' || *r->at == '\t'))
+  while (r->at < r->end &&
+         (*r->at == ' ' || *r->at == '\n' || *r->at == '\r' || *r->at == '\t'))
     r->at++;
 }
 
@@ -336,8 +336,9 @@ static attend_status read_between(reader *r, bool *more) {
     *more = true;
     if (empty) return ATTEND_OK;
     if (!next_is(r, ',', ','))
-      return refuse(r, r->at, close == '}' ? "a missing comma or }"
-                                           : "a missing comma or ]");
+      return refuse(
+          r, r->at,
+          close == '}' ? "a missing comma or }" : "a missing comma or ]");
     r->at++;
     return ATTEND_OK;
   }

@@ -45,8 +45,8 @@ static void put(attend_json_writer *w, const char *bytes, size_t n) {
   if (w->status || !n) return;
   if (w->file) {
     if (fwrite(bytes, 1, n, w->file) != n)
-      w->status = fail(w->ctx, ATTEND_IO, "could not write JSON: %s",
-                       strerror(errno));
+      w->status =
+          fail(w->ctx, ATTEND_IO, "could not write JSON: %s", strerror(errno));
     return;
   }
   w->status = grow(w, n);

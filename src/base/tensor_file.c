@@ -35,22 +35,21 @@ struct attend_tensor_file {
 static const struct {
   const char *name;
   size_t size;
-} stored_kinds[] = {
-    [ATTEND_STORED_BOOL] = {"BOOL", 1},
-    [ATTEND_STORED_U8] = {"U8", 1},
-    [ATTEND_STORED_I8] = {"I8", 1},
-    [ATTEND_STORED_F8_E5M2] = {"F8_E5M2", 1},
-    [ATTEND_STORED_F8_E4M3] = {"F8_E4M3", 1},
-    [ATTEND_STORED_I16] = {"I16", 2},
-    [ATTEND_STORED_U16] = {"U16", 2},
-    [ATTEND_STORED_F16] = {"F16", 2},
-    [ATTEND_STORED_BF16] = {"BF16", 2},
-    [ATTEND_STORED_I32] = {"I32", 4},
-    [ATTEND_STORED_U32] = {"U32", 4},
-    [ATTEND_STORED_F32] = {"F32", 4},
-    [ATTEND_STORED_I64] = {"I64", 8},
-    [ATTEND_STORED_U64] = {"U64", 8},
-    [ATTEND_STORED_F64] = {"F64", 8}};
+} stored_kinds[] = {[ATTEND_STORED_BOOL] = {"BOOL", 1},
+                    [ATTEND_STORED_U8] = {"U8", 1},
+                    [ATTEND_STORED_I8] = {"I8", 1},
+                    [ATTEND_STORED_F8_E5M2] = {"F8_E5M2", 1},
+                    [ATTEND_STORED_F8_E4M3] = {"F8_E4M3", 1},
+                    [ATTEND_STORED_I16] = {"I16", 2},
+                    [ATTEND_STORED_U16] = {"U16", 2},
+                    [ATTEND_STORED_F16] = {"F16", 2},
+                    [ATTEND_STORED_BF16] = {"BF16", 2},
+                    [ATTEND_STORED_I32] = {"I32", 4},
+                    [ATTEND_STORED_U32] = {"U32", 4},
+                    [ATTEND_STORED_F32] = {"F32", 4},
+                    [ATTEND_STORED_I64] = {"I64", 8},
+                    [ATTEND_STORED_U64] = {"U64", 8},
+                    [ATTEND_STORED_F64] = {"F64", 8}};
 
 enum { STORED_KINDS = sizeof stored_kinds / sizeof *stored_kinds };
 
@@ -218,8 +217,8 @@ static attend_status read_header(attend_tensor_file *f) {
   f->header = (size_t)length;
   char what[256];
   snprintf(what, sizeof what, "the header of %.200s", f->path);
-  ATTEND_TRY(attend_json_parse(f->ctx, what, (char *)f->map + 8, f->header,
-                               &f->root));
+  ATTEND_TRY(
+      attend_json_parse(f->ctx, what, (char *)f->map + 8, f->header, &f->root));
   if (attend_json_kind_of(f->root) != ATTEND_JSON_OBJECT)
     return fail(f->ctx, ATTEND_IO, "%s: its header is not an object", f->path);
   ATTEND_TRY(read_entries(f));

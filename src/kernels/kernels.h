@@ -27,7 +27,7 @@ enum {
   PANEL = 64,                 /* keys in a packed panel and in a cache page */
   BLOCK = 256,                /* keys that share one maximum: the unit of merging */
   PANELS = BLOCK / PANEL,
-  GROUP = 16                  /* no instruction set takes more rows at once */
+  GROUP = 32                  /* no instruction set takes more rows at once */
 };
 
 /* A row-major piece of a caller's tensor. */
@@ -108,9 +108,39 @@ typedef struct {
   K(double, spin_fma, (long rounds))                                          \
   K(float, sum_all, (const float *x, size_t n))
 
+/* Forward on one block of keys, in layouts that an instruction set may choose.
+ * The f32 ones are the kernels of the list; AMX has its own for bf16.
+ *
+ *   pair 1  f32; keys are lanes, values are rows.
+ *   pair 2  bf16; elements that meet in one instruction lie side by side. Keys:
+ *           [n/16][width/2][16][2], values: [n/2][ld][2], width padded to a
+ *           multiple of `step`.
+ */
+struct block_kernels {
+  int rows; /* queries in a full group */
+  int pair, step;
+  void (*begin)(void); /* once in each thread, before and after the others */
+  void (*end)(void);
+  size_t (*query_bytes)(int n, int width); /* of a packed group */
+  void (*pack_queries)(const float *rows, int ld, int n, int width,
+                       float factor, void *dst);
+  void (*pack_keys)(source src, const uint8_t *valid, int n, int width,
+                    void *dst);
+  bool (*pack_values)(source src, const uint8_t *valid, int n, int width,
+                      void *dst, int ld);
+  void (*scores)(int rows, int width, const void *q, const void *k, int j0,
+                 int j1, float *s);
+  /* As in the list; weights replace scores in the form that weigh reads. */
+  void (*softmax)(int rows, int j0, int j1, float *s, float *m, float *l,
+                  float *alpha, float *beta);
+  void (*weigh)(int rows, int j0, int j1, const float *p, const void *const *v,
+                int ld, const float *alpha, const float *beta, float *o);
+};
+
 struct kernels {
   const char *isa;
   int rows; /* queries in a full group */
+  const struct block_kernels *block[3]; /* by dtype */
 #define K(returns, name, arguments) returns(*name) arguments;
   KERNEL_LIST(K)
 #undef K

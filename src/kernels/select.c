@@ -9,6 +9,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #if defined(__x86_64__)
@@ -18,9 +19,23 @@ static int has_f16c(void) {
   unsigned a, b, c, d;
   return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
+
+/* AMX tiles and bf16 products, AVX-512's bf16 conversions, and the kernel's
+ * permission for this process to hold tiles. */
+static int has_amx(void) {
+  enum { GET_FEATURES = 0x1022, ASK_FEATURE = 0x1023, TILE_DATA = 18 };
+  unsigned a, b, c, d;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
+  if (!(d & 1u << 24) || !(d & 1u << 22)) return 0;
+  if (!__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & 1u << 5)) return 0;
+  unsigned long held = 0;
+  syscall(SYS_arch_prctl, GET_FEATURES, &held);
+  if (held & 1ul << TILE_DATA) return 1;
+  return syscall(SYS_arch_prctl, ASK_FEATURE, TILE_DATA) == 0;
+}
 #endif
 
-#define TABLES(T) T_SCALAR(T) T_AVX2(T) T_AVX512(T) T_NEON(T)
+#define TABLES(T) T_SCALAR(T) T_AVX2(T) T_AVX512(T) T_AMX(T) T_NEON(T)
 #define T_SCALAR(T) T(scalar, 1)
 #ifdef ATTEND_HAVE_AVX2
 #define T_AVX2(T)                                                  \
@@ -37,6 +52,11 @@ static int has_f16c(void) {
                 __builtin_cpu_supports("avx512vl"))
 #else
 #define T_AVX512(T)
+#endif
+#ifdef ATTEND_HAVE_AMX
+#define T_AMX(T) T(amx, has_amx())
+#else
+#define T_AMX(T)
 #endif
 #ifdef ATTEND_HAVE_NEON
 #define T_NEON(T) T(neon, 1)

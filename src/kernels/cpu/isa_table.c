@@ -4,12 +4,54 @@
  */
 #include "kernels/cpu/vec.h"
 
+static void nothing(void) {}
+
+static size_t query_bytes(int n, int width) {
+  return (size_t)n * (size_t)width * sizeof(float);
+}
+static void pack_queries(const float *rows, int ld, int n, int width,
+                         float factor, void *dst) {
+  KERNEL(pack_group)(rows, ld, n, width, factor, dst);
+}
+static void pack_keys(source src, const uint8_t *valid, int n, int width,
+                      void *dst) {
+  KERNEL(pack_lanes)(src, valid, n, width, dst);
+}
+/* Kernels take whole lanes: the last rows are zeros where there are no keys. */
+static bool pack_values(source src, const uint8_t *valid, int n, int width,
+                        void *dst, int ld) {
+  size_t whole = round_up((size_t)n, LANES);
+  memset((float *)dst + (size_t)n * (size_t)ld, 0,
+         (whole - (size_t)n) * (size_t)ld * sizeof(float));
+  return KERNEL(pack_rows)(src, valid, n, width, dst, ld);
+}
+static void scores(int rows, int width, const void *q, const void *k, int j0,
+                   int j1, float *s) {
+  KERNEL(scores)(rows, width, q, k, j0, j1, s);
+}
+static void weigh(int rows, int j0, int j1, const float *p,
+                  const void *const *v, int ld, const float *alpha,
+                  const float *beta, float *o) {
+  const float *panels[PANELS];
+  for (int i = j0 / PANEL; i * PANEL < j1; i++) panels[i] = v[i];
+  KERNEL(weigh)(rows, j0, j1, p, panels, ld, alpha, beta, o);
+}
+
+extern const struct block_kernels KERNEL(block);
+const struct block_kernels KERNEL(block) = {
+    .rows = ROWS, .pair = 1, .step = 1, .begin = nothing, .end = nothing,
+    .query_bytes = query_bytes, .pack_queries = pack_queries,
+    .pack_keys = pack_keys, .pack_values = pack_values, .scores = scores,
+    .softmax = KERNEL(softmax), .weigh = weigh,
+};
+
 extern const struct kernels KERNEL(kernels);
 const struct kernels KERNEL(kernels) = {
 #define NAME_(isa) #isa
 #define NAME(isa) NAME_(isa)
     .isa = NAME(ISA),
     .rows = ROWS,
+    .block = {&KERNEL(block), &KERNEL(block), &KERNEL(block)},
 #define K(returns, name, arguments) .name = KERNEL(name),
     KERNEL_LIST(K)
 #undef K

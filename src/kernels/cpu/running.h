@@ -1,0 +1,55 @@
+/* The running maximum and sum of a row, and how a block joins them.
+ *
+ * Place: kernels/cpu - shared by every kernel that turns scores into weights.
+ */
+#ifndef KERNELS_CPU_RUNNING_H
+#define KERNELS_CPU_RUNNING_H
+
+#include "kernels/cpu/vec.h"
+
+INLINE float max_of(int j0, int j1, const float *s) {
+  vf m[NV];
+  UNROLL for (int i = 0; i < NV; i++) m[i] = v_set1(-INFINITY);
+  for (int j = j0; j < j1; j += LANES)
+    UNROLL for (int i = 0; i < NV; i++)
+      m[i] = v_max(v_load(s + j + i * VW), m[i]);
+  return fold_max(m);
+}
+
+/* The least integer not below the row's maximum; 0 for a row of -inf or NaN.
+ * An integer, so that the choice of it moves exponents and no bits: a row's
+ * result is the same whatever maximum its neighbours or its past had. */
+INLINE float shift_of(float top) {
+  return top > -INFINITY ? ceilf(top) : 0.0f;
+}
+
+/* Scores too large for v_exp2_less's integers are brought down first. Returns
+ * the shift that is left to take. */
+INLINE float lower_row(int j0, int j1, float m, float *s) {
+  if (!(fabsf(m) > 0x1p19f)) return m;
+  for (int j = j0; j < j1; j += VW)
+    v_store(s + j, v_sub(v_load(s + j), v_set1(m)));
+  return 0.0f;
+}
+
+/* 2^(a - b) for integers a <= b: exact, and 0 once it would be subnormal. */
+INLINE float power_of(float a, float b) {
+  float d = a - b;
+  uint32_t bits = d >= -126.0f ? (uint32_t)((int)d + 127) << 23 : 0;
+  float p;
+  memcpy(&p, &bits, sizeof p);
+  return p;
+}
+
+/* (m, l) takes in (block_m, block_l); m is an integer or -inf (nothing seen).
+ * The factors are powers of two, so that nothing is rounded but the sum. */
+INLINE void join(float block_m, float block_l, float *m, float *l, float *alpha,
+                 float *beta) {
+  float joint = *m > block_m ? *m : block_m;
+  *alpha = *m == -INFINITY ? 0.0f : power_of(*m, joint);
+  *beta = block_m == -INFINITY ? 0.0f : power_of(block_m, joint);
+  *m = joint;
+  *l = *l * *alpha + block_l * *beta;
+}
+
+#endif
