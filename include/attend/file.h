@@ -21,21 +21,21 @@ extern "C" {
 #endif
 
 typedef enum { /* as stored: little-endian */
-  ATTEND_STORED_BOOL = 0,
-  ATTEND_STORED_U8,
-  ATTEND_STORED_I8,
-  ATTEND_STORED_F8_E5M2,
-  ATTEND_STORED_F8_E4M3,
-  ATTEND_STORED_I16,
-  ATTEND_STORED_U16,
-  ATTEND_STORED_F16,
-  ATTEND_STORED_BF16,
-  ATTEND_STORED_I32,
-  ATTEND_STORED_U32,
-  ATTEND_STORED_F32,
-  ATTEND_STORED_I64,
-  ATTEND_STORED_U64,
-  ATTEND_STORED_F64
+               ATTEND_STORED_BOOL = 0,
+               ATTEND_STORED_U8,
+               ATTEND_STORED_I8,
+               ATTEND_STORED_F8_E5M2,
+               ATTEND_STORED_F8_E4M3,
+               ATTEND_STORED_I16,
+               ATTEND_STORED_U16,
+               ATTEND_STORED_F16,
+               ATTEND_STORED_BF16,
+               ATTEND_STORED_I32,
+               ATTEND_STORED_U32,
+               ATTEND_STORED_F32,
+               ATTEND_STORED_I64,
+               ATTEND_STORED_U64,
+               ATTEND_STORED_F64
 } attend_stored;
 
 enum { ATTEND_TENSOR_RANK = 8 }; /* the most dimensions a tensor may have */

@@ -67,8 +67,7 @@ ATTEND_API double attend_json_number(const attend_json *value,
 ATTEND_API bool attend_json_boolean(const attend_json *value, bool otherwise);
 /* True, and *integer set, if it is a number written without a fraction that
  * fits, or one whose value is integral and exact in a double. */
-ATTEND_API bool attend_json_integer(const attend_json *value,
-                                    int64_t *integer);
+ATTEND_API bool attend_json_integer(const attend_json *value, int64_t *integer);
 
 /* ---- writing -------------------------------------------------------------- */
 

@@ -378,7 +378,7 @@ static document *lay_out(reader *r, arena *a) {
   a->used = 0;
   document *d = arena_cut(a, sizeof *d);
   r->value = arena_cut(a, r->values * sizeof *r->value);
-  r->index = arena_cut(a, r->values * sizeof *r->index);
+  r->index = arena_cut(a, 2 * r->values * sizeof *r->index); /* and scratch */
   r->strings = arena_cut(a, (size_t)(r->end - r->begin) + 1);
   return d;
 }

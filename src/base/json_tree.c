@@ -19,30 +19,34 @@ static int compare_members(const attend_json *child, uint32_t i, uint32_t j) {
   return compare_names(child + i, child[j].name, child[j].name_length);
 }
 
-static void sift(const attend_json *child, uint32_t *heap, size_t at,
-                 size_t count) {
-  for (size_t down; (down = 2 * at + 1) < count; at = down) {
-    if (down + 1 < count &&
-        compare_members(child, heap[down + 1], heap[down]) > 0)
-      down++;
-    if (compare_members(child, heap[at], heap[down]) >= 0) return;
-    uint32_t t = heap[at];
-    heap[at] = heap[down];
-    heap[down] = t;
+/* Merges the sorted runs [low, middle) and [middle, high) of from. */
+static void merge(const attend_json *child, const uint32_t *from, size_t low,
+                  size_t middle, size_t high, uint32_t *to) {
+  size_t a = low, b = middle;
+  for (size_t n = low; n < high; n++) {
+    bool left = b >= high ||
+                (a < middle && compare_members(child, from[a], from[b]) <= 0);
+    to[n] = from[left ? a++ : b++];
   }
 }
 
-/* Heap sort: no memory, and no input that makes it slow. */
+static size_t at_most(size_t n, size_t most) { return n < most ? n : most; }
+
+/* Merge sort, from short runs to long: names lie in the order of the text, so
+ * that most comparisons are between neighbours, and no input is slow. */
 static void sort_names(const attend_json *child, uint32_t *index,
-                       size_t count) {
-  for (size_t i = 0; i < count; i++) index[i] = (uint32_t)i;
-  for (size_t i = count / 2; i-- > 0;) sift(child, index, i, count);
-  for (size_t last = count; last-- > 1;) {
-    uint32_t t = index[0];
-    index[0] = index[last];
-    index[last] = t;
-    sift(child, index, 0, last);
+                       uint32_t *scratch, size_t count) {
+  uint32_t *from = index, *to = scratch;
+  for (size_t i = 0; i < count; i++) from[i] = (uint32_t)i;
+  for (size_t run = 1; run < count; run *= 2) {
+    for (size_t low = 0; low < count; low += 2 * run)
+      merge(child, from, low, at_most(low + run, count),
+            at_most(low + 2 * run, count), to);
+    uint32_t *swap = from;
+    from = to;
+    to = swap;
   }
+  if (from != index) memcpy(index, from, count * sizeof *index);
 }
 
 static const attend_json *find_duplicate(const attend_json *object) {
@@ -61,7 +65,7 @@ static const attend_json *find_duplicate(const attend_json *object) {
 
 const attend_json *json_index(attend_json *object, uint32_t **index) {
   if (object->count > FEW) {
-    sort_names(object->child, *index, object->count);
+    sort_names(object->child, *index, *index + object->count, object->count);
     object->sorted = *index;
     *index += object->count;
   }

@@ -30,8 +30,9 @@ struct attend_json {
   };
 };
 
-/* Sorts the names of an object into *index and steps over what it used.
- * Returns a member whose name comes twice, or NULL. */
+/* Sorts the names of an object into *index, with as much again behind it for
+ * scratch, and steps over what it keeps. Returns a member whose name comes
+ * twice, or NULL. */
 const attend_json *json_index(attend_json *object, uint32_t **index);
 
 #endif

@@ -7,12 +7,18 @@
 
 #include "kernels/cpu/vec.h"
 
+/* The order does not matter here, so four chains hide the latency. */
 INLINE float max_of(int j0, int j1, const float *s) {
-  vf m[NV];
-  UNROLL for (int i = 0; i < NV; i++) m[i] = v_set1(-INFINITY);
-  for (int j = j0; j < j1; j += LANES)
+  vf m[4 * NV];
+  UNROLL for (int i = 0; i < 4 * NV; i++) m[i] = v_set1(-INFINITY);
+  int j = j0;
+  for (; j + 4 * LANES <= j1; j += 4 * LANES)
+    UNROLL for (int i = 0; i < 4 * NV; i++)
+      m[i] = v_max(v_load(s + j + i * VW), m[i]);
+  for (; j < j1; j += LANES)
     UNROLL for (int i = 0; i < NV; i++)
       m[i] = v_max(v_load(s + j + i * VW), m[i]);
+  UNROLL for (int i = NV; i < 4 * NV; i++) m[i % NV] = v_max(m[i], m[i % NV]);
   return fold_max(m);
 }
 

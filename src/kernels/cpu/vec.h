@@ -7,6 +7,7 @@
  *   v_max(a, b)  a > b ? a : b, so b where either is NaN
  *   v_fma(a, b, c)  a * b + c; rounded once, except on the scalar set
  *   v_eighths(t)  2^(n/8), n the integer in the low bits of t (see v_exp2)
+ *   v_fold(v, f)  f over 16 lanes: i with i + 8, with i + 4, i + 2, i + 1
  *   v_transpose(r)  a VW x VW matrix in VW vectors
  */
 #ifndef KERNELS_CPU_VEC_H
@@ -23,6 +24,8 @@ static const uint32_t eighth_roots[8] = {
     0x3fa5fed7u - (3 << 20), 0x3fb504f3u - (4 << 20), 0x3fc5672au - (5 << 20),
     0x3fd744fdu - (6 << 20), 0x3feac0c7u - (7 << 20)};
 
+#define INLINE static inline __attribute__((always_inline))
+
 #if defined(ISA_AVX512)
 #include "kernels/cpu/vec_avx512.h"
 #elif defined(ISA_AVX2)
@@ -37,7 +40,6 @@ enum { NV = LANES / VW };
 enum { COLS = (int)ACC > 4 * NV ? (int)ACC : 4 * NV }; /* vectors in a tile */
 #define UNROLL _Pragma("GCC unroll 64")
 
-#define INLINE static inline __attribute__((always_inline))
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
 #define KERNEL(name) JOIN(name, ISA)
@@ -47,21 +49,8 @@ KERNEL_LIST(K)
 #undef K
 
 /* Folds 16 lanes in the one order that every set keeps: 8, 4, 2, 1. */
-INLINE float fold_sum(const vf v[NV]) {
-  float t[LANES];
-  for (int i = 0; i < NV; i++) v_store(t + i * VW, v[i]);
-  for (int half = LANES / 2; half; half /= 2)
-    for (int i = 0; i < half; i++) t[i] += t[i + half];
-  return t[0];
-}
-
-INLINE float fold_max(const vf v[NV]) {
-  float t[LANES];
-  for (int i = 0; i < NV; i++) v_store(t + i * VW, v[i]);
-  for (int half = LANES / 2; half; half /= 2)
-    for (int i = 0; i < half; i++) t[i] = t[i] > t[i + half] ? t[i] : t[i + half];
-  return t[0];
-}
+INLINE float fold_sum(const vf v[NV]) { return v_fold(v, v_add); }
+INLINE float fold_max(const vf v[NV]) { return v_fold(v, v_max); }
 
 /* 2^(s - m) for an integer m with |m| <= 2^19, and s <= m + 128.
  *

@@ -59,6 +59,14 @@ static inline void v_store_bf16(uint16_t *p, vf a) {
   _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(r));
 }
 
+INLINE float v_fold(const vf v[2], vf (*f)(vf, vf)) {
+  vf a = f(v[0], v[1]);
+  a = f(a, _mm256_permute2f128_ps(a, a, 1));
+  a = f(a, _mm256_permute_ps(a, 0x4e));
+  a = f(a, _mm256_permute_ps(a, 0xb1));
+  return _mm256_cvtss_f32(a);
+}
+
 static inline void v_transpose(vf r[8]) {
   __m256 t[8], u[8];
   for (int i = 0; i < 8; i += 2) {

@@ -57,6 +57,14 @@ static inline void v_store_bf16(uint16_t *p, vf a) {
                       _mm512_cvtepi32_epi16(_mm512_srli_epi32(r, 16)));
 }
 
+INLINE float v_fold(const vf v[1], vf (*f)(vf, vf)) {
+  vf a = f(v[0], _mm512_shuffle_f32x4(v[0], v[0], 0x4e));
+  a = f(a, _mm512_shuffle_f32x4(a, a, 0xb1));
+  a = f(a, _mm512_permute_ps(a, 0x4e));
+  a = f(a, _mm512_permute_ps(a, 0xb1));
+  return _mm512_cvtss_f32(a);
+}
+
 static inline void v_transpose(vf r[16]) {
   __m512 t[16], u[16];
   for (int i = 0; i < 16; i += 2) {

@@ -55,6 +55,13 @@ static inline void v_store_bf16(uint16_t *p, vf a) {
   vst1_u16(p, vshrn_n_u32(r, 16));
 }
 
+INLINE float v_fold(const vf v[4], vf (*f)(vf, vf)) {
+  vf a = f(f(v[0], v[2]), f(v[1], v[3]));
+  a = f(a, vextq_f32(a, a, 2));
+  a = f(a, vextq_f32(a, a, 1));
+  return vgetq_lane_f32(a, 0);
+}
+
 static inline void v_transpose(vf r[4]) {
   float32x4x2_t a = vtrnq_f32(r[0], r[1]), b = vtrnq_f32(r[2], r[3]);
   r[0] = vcombine_f32(vget_low_f32(a.val[0]), vget_low_f32(b.val[0]));

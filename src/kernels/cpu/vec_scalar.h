@@ -34,6 +34,14 @@ static inline vf v_load_f16(const uint16_t *p) { return half_to_float(*p); }
 static inline void v_store_f16(uint16_t *p, vf a) { *p = half_from_float(a); }
 static inline vf v_load_bf16(const uint16_t *p) { return bf16_to_float(*p); }
 static inline void v_store_bf16(uint16_t *p, vf a) { *p = bf16_from_float(a); }
+INLINE float v_fold(const vf v[16], vf (*f)(vf, vf)) {
+  vf t[16];
+  memcpy(t, v, sizeof t);
+  for (int half = 8; half; half /= 2)
+    for (int i = 0; i < half; i++) t[i] = f(t[i], t[i + half]);
+  return t[0];
+}
+
 static inline void v_transpose(vf r[1]) { (void)r; }
 
 #endif

@@ -26,9 +26,13 @@ typedef struct {
   uint8_t rows[16];
 } tile_config;
 
+/* The compiler does not know that tile loads read memory. */
+#define WRITTEN __asm__ volatile("" ::: "memory")
+
 static void begin(void) {
   tile_config c = {.palette = 1};
   for (int i = 0; i < 8; i++) c.bytes[i] = 64, c.rows[i] = TILE;
+  WRITTEN;
   _tile_loadconfig(&c);
 }
 
@@ -164,6 +168,7 @@ static void scores(int rows, int width, const void *q, const void *k, int j0,
                    int j1, float *s) {
   float factor;
   memcpy(&factor, q, sizeof factor);
+  WRITTEN;
   const uint16_t *queries = (const uint16_t *)((const char *)q + 64);
   size_t wide = padded_width(width);
   if (rows > TILE)
@@ -255,6 +260,7 @@ typedef struct {
       _tile_loadd(number, at_, (size_t)w->ld * 4);                          \
     } else {                                                                \
       part_values(at_, w->ld, j, w->j0, w->j1, part);                       \
+      WRITTEN;                                                              \
       _tile_loadd(number, part, 64);                                        \
     }                                                                       \
   } while (0)
@@ -303,6 +309,7 @@ static void weigh(int rows, int j0, int j1, const float *p,
                   const float *beta, float *o) {
   weighing w = {rows, j0, j1, ld, p, v, alpha, beta};
   int c = 0;
+  WRITTEN;
   for (; c + 2 * TILE <= ld; c += 2 * TILE)
     if (rows > TILE)
       weigh_columns(2, 2, &w, c, o);

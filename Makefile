@@ -1,0 +1,47 @@
+# A short front door to CMake and Ninja. `make help` lists what it opens.
+PREFIX ?= /usr/local
+DESTDIR ?=
+CMAKE_FLAGS ?=
+
+.PHONY: all help demo test bench install format lint clean
+
+all: build/build.ninja
+	@cmake --build build
+
+build/build.ninja:
+	@cmake -B build -G Ninja $(CMAKE_FLAGS)
+
+help:
+	@echo 'make          build/attend and the library (static and shared)'
+	@echo 'make demo     install what is missing, build, show what it does'
+	@echo 'make test     install what is missing, run the whole suite'
+	@echo 'make bench    time the fixed list of problems: bench/results.csv'
+	@echo 'make install  into PREFIX ($(PREFIX)), below DESTDIR if given'
+	@echo 'make format   lay out the C files (clang-format)'
+	@echo 'make lint     check the rules that a machine can check'
+	@echo 'make clean    remove build/ and build-test/'
+	@echo 'CMAKE_FLAGS=... passes options on; they are in CMakeLists.txt'
+
+demo:
+	@tools/setup demo
+	@$(MAKE) --no-print-directory all
+	@tools/demo
+
+test:
+	@tools/setup test
+	@tools/test
+
+bench: all
+	build/attend bench --table
+
+install: all
+	DESTDIR='$(DESTDIR)' cmake --install build --prefix '$(PREFIX)'
+
+format:
+	@tools/lint --sources | xargs clang-format -i
+
+lint:
+	@tools/lint
+
+clean:
+	rm -rf build build-test

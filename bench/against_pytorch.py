@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""attend against PyTorch's scaled_dot_product_attention, on this CPU, in one run.
+
+    python3 bench/against_pytorch.py [--attend build/attend] [--rounds 3] [NAME...]
+
+Each case is timed by both in turn, several rounds; the ratio is PyTorch's
+median over attend's: above 1, attend is faster. Needs PyTorch and nothing else.
+"""
+import argparse
+import json
+import statistics
+import subprocess
+import time
+
+import torch
+import torch.nn.functional as F
+
+# name, threads, attend's problem, PyTorch's shapes and ways, the ratio aimed at
+CASES = [
+    ("f32 forward, 1 thread", 1, "softmax:b1h12n4096d64", {}, 1.15),
+    ("f32 forward, 16 threads", 16, "softmax:b1h12n4096d64", {}, 1.3),
+    ("f32 causal, 1 thread", 1, "softmax:b1h12n4096d64:causal", {"causal": True}, 0),
+    ("f32 causal, 16 threads", 16, "softmax:b1h12n4096d64:causal", {"causal": True}, 0),
+    ("f32 forward+backward causal, 1 thread", 1, "softmax:b1h12n1024d64:causal:bwd",
+     {"n": 1024, "causal": True, "backward": True}, 1.3),
+    ("f32 forward+backward causal, 16 threads", 16, "softmax:b1h12n1024d64:causal:bwd",
+     {"n": 1024, "causal": True, "backward": True}, 1.3),
+    ("bf16 forward, 1 thread", 1, "softmax:b1h12n4096d64:bf16", {"dtype": torch.bfloat16}, 2.0),
+    ("bf16 forward, 16 threads", 16, "softmax:b1h12n4096d64:bf16", {"dtype": torch.bfloat16}, 2.0),
+    ("decode MHA, 16 threads", 16, "softmax:b1h32n16384d64:decode",
+     {"h": 32, "t": 1, "n": 16384}, 1.0),
+    ("decode GQA 8, 16 threads", 16, "softmax:b1h32g8n16384d64:decode",
+     {"h": 32, "g": 8, "t": 1, "n": 16384}, 0),
+    ("decode MQA, 16 threads", 16, "softmax:b1h32g1n16384d64:decode",
+     {"h": 32, "g": 1, "t": 1, "n": 16384}, 5.0),
+]
+
+
+def torch_call(h=12, g=None, n=4096, t=None, d=64, dtype=torch.float32, causal=False,
+               backward=False):
+    torch.manual_seed(1)
+    g, t = g or h, t or n
+    q = torch.randn(1, h, t, d).to(dtype).requires_grad_(backward)
+    k = torch.randn(1, g, n, d).to(dtype).requires_grad_(backward)
+    v = torch.randn(1, g, n, d).to(dtype).requires_grad_(backward)
+    do = torch.randn(1, h, t, d).to(dtype)
+
+    def forward():
+        return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=g != h)
+
+    def both():
+        o = forward()
+        torch.autograd.grad(o, (q, k, v), do)
+
+    return both if backward else forward
+
+
+def time_torch(call, threads, seconds=1.0):
+    torch.set_num_threads(threads)
+    for _ in range(3):
+        call()
+    times, end = [], time.perf_counter() + seconds
+    while len(times) < 5 or time.perf_counter() < end:
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def time_attend(program, problem, threads):
+    command = [program, "bench", "--json", "--threads", str(threads), problem]
+    row = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)[0]
+    return row["median_s"], row["isa"]
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--attend", default="build/attend")
+    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("names", nargs="*")
+    a = arguments.parse_args()
+    print(f"PyTorch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}")
+    print(f"{'case':42} {'isa':7} {'attend':>10} {'PyTorch':>10} {'ratio':>6} {'aim':>5}")
+    for name, threads, problem, how, aim in CASES:
+        if a.names and not any(word in name for word in a.names):
+            continue
+        call, ours, theirs = torch_call(**how), [], []
+        with torch.set_grad_enabled(how.get("backward", False)):
+            for _ in range(a.rounds):
+                seconds, isa = time_attend(a.attend, problem, threads)
+                ours.append(seconds)
+                theirs.append(time_torch(call, threads))
+        x, y = statistics.median(ours), statistics.median(theirs)
+        print(f"{name:42} {isa:7} {x * 1e3:8.3f}ms {y * 1e3:8.3f}ms {y / x:6.2f} {aim or '':>5}",
+              flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+/* attend - the program: finds the verb and hands it the arguments.
+ *
+ * Place: cli/ - above the library's public headers.
+ */
+#include <argp.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "progress.h"
+
+static const verb verbs[] = {
+    {"explain", "what would run, and what it costs", cmd_explain},
+    {"verify", "is it right: against the definition, in double", cmd_verify},
+    {"bench", "how fast: verified, then timed", cmd_bench},
+    {"version", "the version, instruction sets and threads", cmd_version},
+    {"demo", NULL, cmd_demo},
+};
+enum { VERBS = sizeof verbs / sizeof *verbs };
+
+/* ---- what the verbs share -------------------------------------------------- */
+
+void complain(const char *sentence, ...) {
+  va_list args;
+  progress_end();
+  fflush(stdout);
+  fputs("attend: ", stderr);
+  va_start(args, sentence);
+  vfprintf(stderr, sentence, args);
+  va_end(args);
+  fputc('\n', stderr);
+}
+
+int complain_status(const attend_context *ctx, attend_status status) {
+  complain("%s", attend_message(ctx));
+  return status == ATTEND_INVALID ? EXIT_USAGE : EXIT_FAILED;
+}
+
+void *need(size_t count, size_t size) {
+  void *block = calloc(count ? count : 1, size);
+  if (block) return block;
+  complain("no memory for %zu x %zu bytes: choose a smaller problem", count,
+           size);
+  exit(EXIT_FAILED);
+}
+
+char *need_copy(const char *text) {
+  size_t size = strlen(text) + 1;
+  return memcpy(need(size, 1), text, size);
+}
+
+/* ---- finding the verb ------------------------------------------------------ */
+
+static size_t least(size_t a, size_t b, size_t c) {
+  size_t m = a < b ? a : b;
+  return m < c ? m : c;
+}
+
+/* How many letters must be put in, taken out or changed. */
+static size_t distance(const char *a, const char *b) {
+  enum { LONGEST = 32 };
+  size_t row[LONGEST + 1], n = strlen(b);
+  if (n > LONGEST || strlen(a) > LONGEST) return LONGEST;
+  for (size_t j = 0; j <= n; j++) row[j] = j;
+  for (size_t i = 1; a[i - 1]; i++) {
+    size_t corner = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= n; j++) {
+      size_t above = row[j];
+      row[j] =
+          least(above + 1, row[j - 1] + 1, corner + (a[i - 1] != b[j - 1]));
+      corner = above;
+    }
+  }
+  return row[n];
+}
+
+static const verb *find_verb(const char *name) {
+  for (int i = 0; i < VERBS; i++)
+    if (!strcmp(verbs[i].name, name)) return &verbs[i];
+  return NULL;
+}
+
+static const char *nearest_verb(const char *name) {
+  const char *best = verbs[0].name;
+  for (int i = 1; i < VERBS; i++)
+    if (verbs[i].line && distance(name, verbs[i].name) < distance(name, best))
+      best = verbs[i].name;
+  return best;
+}
+
+static char *list_verbs(int key, const char *text, void *input) {
+  (void)input;
+  if (key != ARGP_KEY_HELP_POST_DOC) return (char *)text;
+  size_t size = 4096, at = 0;
+  char *list = malloc(size);
+  if (!list) return NULL;
+  at += (size_t)snprintf(list, size, "Verbs:\n");
+  for (int i = 0; i < VERBS; i++)
+    if (verbs[i].line)
+      at += (size_t)snprintf(list + at, size - at, "  %-10s %s\n",
+                             verbs[i].name, verbs[i].line);
+  snprintf(list + at, size - at, "\n%s", text ? text : "");
+  return list;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
+  int *place = state->input;
+  (void)arg;
+  switch (key) {
+    case 'V':
+      printf("attend %s\n", attend_version());
+      exit(EXIT_OK);
+    case ARGP_KEY_ARG:
+      *place = state->next - 1;
+      state->next = state->argc;
+      return 0;
+    case ARGP_KEY_NO_ARGS:
+      argp_error(state, "name a verb: explain, verify, bench or version");
+      return 0;
+    default:
+      return ARGP_ERR_UNKNOWN;
+  }
+}
+
+static const struct argp_option top_options[] = {
+    {"version", 'V', 0, 0, "Print the version", -1}, {0}};
+static const struct argp top = {
+    .options = top_options,
+    .parser = parse,
+    .args_doc = "VERB [ARGUMENT...]",
+    .doc =
+        "Attention: what it costs, whether it is right, how fast it is."
+        "\v`attend VERB --help' says what a verb takes. A PROBLEM is a "
+        "string such as softmax:b1h12n4096d64:causal; attend(1) has them "
+        "all.",
+    .help_filter = list_verbs};
+
+static int run_verb(const verb *v, int argc, char **argv) {
+  char name[64];
+  snprintf(name, sizeof name, "attend %s", v->name);
+  argv[0] = name; /* what argp calls the program in help and complaints */
+  return v->run(argc, argv);
+}
+
+int main(int argc, char **argv) {
+  int place = 0;
+  argp_err_exit_status = EXIT_USAGE;
+  argv[0] = (char *)"attend";
+  argp_parse(&top, argc, argv, ARGP_IN_ORDER, NULL, &place);
+  const verb *v = find_verb(argv[place]);
+  if (!v) {
+    complain("there is no verb \"%s\": did you mean \"%s\"?", argv[place],
+             nearest_verb(argv[place]));
+    return EXIT_USAGE;
+  }
+  return run_verb(v, argc - place, argv + place);
+}

@@ -1,0 +1,18 @@
+/* Somebody else's matrix product, to compare with.
+ *
+ * Place: cli/ - bench and explain; only if built with OpenBLAS.
+ */
+#ifndef CLI_BLAS_H
+#define CLI_BLAS_H
+
+#include "cli.h"
+
+/* "openblas-Haswell", or NULL if the program was built without. */
+const char *blas_name(void);
+/* c[m,n] = a[m,k] b[k,n], row-major. */
+void blas_sgemm(int threads, int m, int n, int k, const float *a,
+                const float *b, float *c);
+double sgemm_flops(const attend_problem *p);
+double sgemm_bytes(const attend_problem *p);
+
+#endif

@@ -1,0 +1,39 @@
+/* What the verbs share: complaining, contexts, memory, the list of verbs.
+ *
+ * Place: cli/ - the program; it sees the public headers and nothing else.
+ *
+ * Exit codes: 0 ok, 1 failed, 2 usage. Functions that return int return one.
+ */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "attend/attend.h"
+
+enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+typedef struct {
+  const char *name;
+  const char *line; /* of `attend --help`; NULL: not listed */
+  int (*run)(int argc, char **argv);
+} verb;
+
+int cmd_explain(int argc, char **argv);
+int cmd_verify(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
+int cmd_version(int argc, char **argv);
+int cmd_demo(int argc, char **argv);
+
+/* One sentence on stderr, after "attend: ". */
+void complain(const char *sentence, ...) __attribute__((format(printf, 1, 2)));
+/* The context's sentence; what the user got wrong is a usage error. */
+int complain_status(const attend_context *ctx, attend_status status);
+
+/* Memory, or the end of the program with a sentence. Zeroed. */
+void *need(size_t count, size_t size);
+char *need_copy(const char *text);
+
+#endif

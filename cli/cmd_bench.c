@@ -1,0 +1,294 @@
+/* attend bench: how fast?
+ *
+ * Place: cli/ - a verb. A problem is verified, small, before it is timed: the
+ * speed of a wrong answer is of no interest.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "blas.h"
+#include "ceilings.h"
+#include "options.h"
+#include "progress.h"
+#include "table.h"
+#include "timing.h"
+#include "trial.h"
+
+/* What `--table` times: bench/results.csv is diffed, so the list is fixed. */
+static const char *const fixed_list[] = {
+    "sgemm:m1024n1024k1024",
+    "softmax:b1h12n4096d64",
+    "softmax:b1h12n4096d64:causal",
+    "softmax:b1h12n1024d64:f16",
+    "softmax:b1h12n1024d64:bf16",
+    "softmax:b1h12n1024d64:causal:alibi",
+    "softmax:b1h12n1024d64:causal:buckets",
+    "softmax:b1h12n2048d64:causal:window=256",
+    "softmax:b2h12g4n512x2048d64v128:bottom",
+    "softmax:b1h12n1024d64:bthd",
+    "softmax:b1h12n1024d64:causal:bwd",
+    "softmax:b1h12n1024d64:causal:bf16:bwd",
+    "softmax:b1h32n16384d64:decode",
+    "softmax:b1h32g8n16384d64:decode",
+    "softmax:b1h32g1n16384d64:decode",
+    "argmax:b1h12n1024d64",
+    "argmax(t=0.5):b1h12n1024d64",
+};
+
+typedef struct {
+  options common;
+  bool table;
+  const char *out;
+  char **problems;
+  int count;
+} bench_options;
+
+/* ---- options ------------------------------------------------------------------- */
+
+enum { KEY_TABLE = 256, KEY_OUT };
+
+static const struct argp_option list[] = {
+    {"table", KEY_TABLE, 0, 0,
+     "Time a fixed list of problems and write it as CSV", 0},
+    {"out", KEY_OUT, "FILE", 0,
+     "Where --table writes (default: bench/results.csv)", 0},
+    {0}};
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
+  bench_options *o = state->input;
+  switch (key) {
+    case KEY_TABLE:
+      o->table = true;
+      return 0;
+    case KEY_OUT:
+      o->out = arg;
+      return 0;
+    case ARGP_KEY_INIT:
+      options_share(state, 4);
+      return 0;
+    case ARGP_KEY_ARGS:
+      o->problems = state->argv + state->next;
+      o->count = state->argc - state->next;
+      return 0;
+    case ARGP_KEY_END:
+      if (o->table == (o->count > 0))
+        argp_error(state, "name problems, or machine, or --table");
+      if (o->out && !o->table) argp_error(state, "--out goes with --table");
+      return 0;
+    default:
+      return ARGP_ERR_UNKNOWN;
+  }
+}
+
+static const struct argp_child children[] = {{&options_run, 0, NULL, 0},
+                                             {&options_seed, 0, NULL, 0},
+                                             {&options_repeat, 0, NULL, 0},
+                                             {&options_json, 0, NULL, 0},
+                                             {0}};
+static const struct argp argp = {
+    .options = list,
+    .parser = parse,
+    .args_doc = "PROBLEM...\nmachine\n--table",
+    .doc =
+        "Verifies each problem at a small size, then times it: medians. "
+        "Several problems take turns, and are compared with the first."
+        "\v`machine' measures the ceilings that `attend explain' divides "
+        "by, and keeps them.",
+    .children = children};
+
+/* ---- the machine ----------------------------------------------------------------- */
+
+static int bench_machine(const bench_options *o, attend_context *ctx) {
+  static const column columns[] = {
+      {"isa", "isa", CELL_TEXT},
+      {"threads", "threads", CELL_COUNT},
+      {"flops_one", "FLOP/s, 1 thread", CELL_NUMBER},
+      {"flops_all", "FLOP/s, all", CELL_NUMBER},
+      {"read_one", "bytes/s, 1 thread", CELL_NUMBER},
+      {"read_all", "bytes/s, all", CELL_NUMBER},
+      {NULL, NULL, CELL_TEXT}};
+  attend_machine m;
+  bool kept;
+  attend_status status = ceilings_measure(ctx, &m, &kept);
+  if (status) return complain_status(ctx, status);
+  table t = table_start(columns);
+  table_add(&t,
+            (cell[]){cell_text(attend_context_isa(ctx)), cell_number(m.threads),
+                     cell_number(m.flops_one), cell_number(m.flops_all),
+                     cell_number(m.read_one), cell_number(m.read_all)});
+  int code = o->common.json ? table_print_json(&t, ctx, stdout)
+                            : table_print(&t, stdout);
+  table_free(&t);
+  return code;
+}
+
+/* ---- rows ---------------------------------------------------------------------- */
+
+static const column columns[] = {{"problem", "problem", CELL_TEXT},
+                                 {"engine", "engine", CELL_TEXT},
+                                 {"isa", "isa", CELL_TEXT},
+                                 {"threads", "threads", CELL_COUNT},
+                                 {"median_s", "median", CELL_SECONDS},
+                                 {"gflops", "GFLOP/s", CELL_RATE},
+                                 {"gbytes_per_s", "GB/s", CELL_RATE},
+                                 {"workspace_bytes", "workspace", CELL_BYTES},
+                                 {"ratio", "ratio", CELL_RATIO},
+                                 {"speedup", "speedup", CELL_RATIO},
+                                 {NULL, NULL, CELL_TEXT}};
+enum { COLUMNS = sizeof columns / sizeof *columns - 1, ALONE = COLUMNS - 2 };
+
+/* ratio: of GFLOP/s; speedup: of time. Both against the first. */
+static void add_row(table *t, attend_context *ctx, const contestant *c,
+                    const contestant *first) {
+  cell row[COLUMNS] = {
+      cell_text(c->text),
+      cell_text(c->engine),
+      cell_text(attend_context_isa(ctx)),
+      cell_number(attend_context_threads(ctx)),
+      cell_number(c->median_s),
+      cell_number(c->flops / c->median_s * 1e-9),
+      cell_number(c->bytes / c->median_s * 1e-9),
+      cell_number(c->workspace),
+      cell_number(c->flops / c->median_s / (first->flops / first->median_s)),
+      cell_number(first->median_s / c->median_s)};
+  table_add(t, row);
+}
+
+static int print_rows(const bench_options *o, attend_context *ctx,
+                      const contestant *all, int count) {
+  column shown[COLUMNS + 1];
+  memcpy(shown, columns, sizeof shown);
+  if (count < 2) shown[ALONE] = columns[COLUMNS];
+  table t = table_start(shown);
+  for (int n = 0; n < count; n++) add_row(&t, ctx, &all[n], &all[0]);
+  int code = o->common.json ? table_print_json(&t, ctx, stdout)
+                            : table_print(&t, stdout);
+  table_free(&t);
+  return code;
+}
+
+/* Before minutes of timing: can the result be written? Leaves what is there. */
+static int check_writable(const char *path) {
+  FILE *f = fopen(path, "a");
+  if (f && !fclose(f)) return EXIT_OK;
+  complain("could not write %s: %s", path, strerror(errno));
+  return EXIT_FAILED;
+}
+
+static int write_csv(attend_context *ctx, const contestant *all, int count,
+                     const char *path) {
+  FILE *f = fopen(path, "w");
+  if (!f) {
+    complain("could not write %s: %s", path, strerror(errno));
+    return EXIT_FAILED;
+  }
+  for (int c = 0; c < ALONE; c++)
+    fprintf(f, "%s%s", c ? "," : "", columns[c].name);
+  for (int n = 0; n < count; n++) {
+    const contestant *c = &all[n];
+    fprintf(f, "\n\"%s\",%s,%s,%d,%.4g,%.4g,%.4g,%.0f", c->text, c->engine,
+            attend_context_isa(ctx), attend_context_threads(ctx), c->median_s,
+            c->flops / c->median_s * 1e-9, c->bytes / c->median_s * 1e-9,
+            c->workspace);
+  }
+  fputc('\n', f);
+  int code = check_written(f, path);
+  if (fclose(f) && !code) {
+    complain("could not write %s: %s", path, strerror(errno));
+    code = EXIT_FAILED;
+  }
+  return code;
+}
+
+/* ---- running ------------------------------------------------------------------- */
+
+static int verify_small(attend_context *ctx, const contestant *c,
+                        uint64_t seed) {
+  attend_problem small = shrunken(&c->problem);
+  trial t;
+  verdict v = {0};
+  char engine[64];
+  attend_status status = trial_open(ctx, &small, seed, &t);
+  if (!status) status = trial_run(ctx, &t, &v, engine);
+  trial_close(&t);
+  if (status) return complain_status(ctx, status);
+  if (v.ok) return EXIT_OK;
+  char text[256];
+  attend_problem_print(&small, text, sizeof text);
+  complain(
+      "%s is wrong (%s errs by %.2e, allowed are %.2e): run attend verify "
+      "\"%s\"",
+      text, output_names[v.worst], v.error[v.worst], v.bound[v.worst], text);
+  return EXIT_FAILED;
+}
+
+static int prepare(attend_context *ctx, const bench_options *o, contestant *c) {
+  attend_status status = attend_problem_parse(ctx, c->text, &c->problem);
+  if (status) return complain_status(ctx, status);
+  if (c->problem.op == ATTEND_OP_SGEMM) {
+    if (blas_name()) return EXIT_OK;
+    complain(
+        "%s needs a BLAS and the program was built without one: build "
+        "with OpenBLAS, or leave it out",
+        c->text);
+    return EXIT_FAILED;
+  }
+  if (c->problem.op == ATTEND_OP_DECODE &&
+      c->problem.pad == ATTEND_PAD_LENGTHS) {
+    complain("%s: decoding takes padleft or padright, not lengths", c->text);
+    return EXIT_USAGE;
+  }
+  return verify_small(ctx, c, o->common.seed);
+}
+
+static int time_all(attend_context *ctx, const bench_options *o,
+                    contestant *all, int count) {
+  int code = EXIT_OK;
+  attend_status status = ATTEND_OK;
+  progress_start("verifying", (size_t)count);
+  for (int n = 0; n < count && !code; n++) {
+    progress_step((size_t)n, all[n].text);
+    code = prepare(ctx, o, &all[n]);
+  }
+  for (int n = 0; n < count && !code && !status; n++)
+    status = contestant_open(ctx, o->common.seed, &all[n]);
+  if (!code && !status)
+    status = time_contestants(ctx, all, count, o->common.repeat);
+  progress_end();
+  return status ? complain_status(ctx, status) : code;
+}
+
+static int bench(attend_context *ctx, const bench_options *o) {
+  const char *path = o->out ? o->out : "bench/results.csv";
+  if (o->table && check_writable(path)) return EXIT_FAILED;
+  int most =
+      o->table ? (int)(sizeof fixed_list / sizeof *fixed_list) : o->count;
+  int count = 0;
+  contestant *all = need((size_t)most, sizeof *all);
+  for (int n = 0; n < most; n++) {
+    const char *text = o->table ? fixed_list[n] : o->problems[n];
+    bool left_out = o->table && !strncmp(text, "sgemm", 5) && !blas_name();
+    if (!left_out) all[count++].text = text;
+  }
+  int code = time_all(ctx, o, all, count);
+  if (!code && o->table) code = write_csv(ctx, all, count, path);
+  if (!code) code = print_rows(o, ctx, all, count);
+  for (int n = 0; n < count; n++) contestant_close(ctx, &all[n]);
+  free(all);
+  return code;
+}
+
+int cmd_bench(int argc, char **argv) {
+  bench_options o = {0};
+  int code;
+  argp_parse(&argp, argc, argv, 0, NULL, &o);
+  attend_context *ctx = options_context(&o.common, NULL, &code);
+  if (!ctx) return code;
+  bool machine = o.count == 1 && !strcmp(o.problems[0], "machine");
+  code = machine ? bench_machine(&o, ctx) : bench(ctx, &o);
+  attend_context_free(ctx);
+  return code;
+}

@@ -1,0 +1,304 @@
+/* attend explain: what would run, why, and what it costs.
+ *
+ * Place: cli/ - a verb. Nothing is computed: the plan is asked.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "blas.h"
+#include "ceilings.h"
+#include "options.h"
+#include "table.h"
+
+typedef struct {
+  options common;
+  char **problems;
+  int count;
+} explain_options;
+
+typedef struct {
+  const explain_options *options;
+  attend_context *ctx;
+  attend_machine machine;
+  table rows; /* for JSON */
+} explain_run;
+
+typedef struct {
+  char text[256], engine[64], refused[1024]; /* refused: "name: why; ..." */
+  int kv_heads;                              /* 0: not attention */
+  double flops, bytes, cache_bytes, workspace;
+  limit limit;
+} explanation;
+
+/* ---- options ------------------------------------------------------------------- */
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
+  explain_options *o = state->input;
+  (void)arg;
+  switch (key) {
+    case ARGP_KEY_INIT:
+      options_share(state, 2);
+      return 0;
+    case ARGP_KEY_ARGS:
+      o->problems = state->argv + state->next;
+      o->count = state->argc - state->next;
+      return 0;
+    case ARGP_KEY_NO_ARGS:
+      argp_error(state, "name a problem, such as softmax:b1h12n4096d64:causal");
+      return 0;
+    default:
+      return ARGP_ERR_UNKNOWN;
+  }
+}
+
+static const struct argp_child children[] = {
+    {&options_run, 0, NULL, 0}, {&options_json, 0, NULL, 0}, {0}};
+static const struct argp argp = {
+    .parser = parse,
+    .args_doc = "PROBLEM...",
+    .doc =
+        "The engine that would run, those that refused and why, operations, "
+        "bytes, arithmetic intensity, workspace, and what bounds the time "
+        "on this machine."
+        "\vThe machine's ceilings are measured once and kept; `attend bench "
+        "machine' measures them anew. A :decode problem is shown with as "
+        "many kv heads as heads, as many as it has, and one.",
+    .children = children};
+
+/* ---- asking the plan ------------------------------------------------------------- */
+
+static void append(char *text, size_t size, const char *name, const char *why) {
+  size_t used = strlen(text);
+  snprintf(text + used, size - used, "%s%s: %s", used ? "; " : "", name, why);
+}
+
+static void ask_engines(const attend_plan *plan, explanation *e) {
+  const char *name, *refusal;
+  e->refused[0] = 0;
+  for (int n = 0; attend_engine_ask(plan, n, &name, &refusal); n++) {
+    if (!strcmp(name, e->engine)) continue;
+    append(e->refused, sizeof e->refused, name,
+           refusal ? refusal : "applies too, but is asked later");
+  }
+}
+
+/* A plan for extending knows neither the keys it will meet nor their bytes:
+ * the cost comes from a plan for one query over all of them. */
+static attend_status ask_cost(attend_context *ctx, const attend_problem *p,
+                              explanation *e) {
+  attend_desc d = p->desc;
+  attend_plan *plan = NULL;
+  attend_cost cost = {0};
+  d.purpose &= ~(unsigned)ATTEND_FOR_EXTEND;
+  attend_status status = attend_plan_create(ctx, &d, &plan);
+  if (!status) status = attend_plan_cost(plan, &cost);
+  attend_plan_free(plan);
+  e->flops = cost.flops;
+  e->bytes = cost.bytes;
+  return status;
+}
+
+static attend_status ask_plan(attend_context *ctx, const attend_problem *p,
+                              explanation *e) {
+  attend_plan *plan;
+  attend_status status = attend_plan_create(ctx, &p->desc, &plan);
+  if (status) return status;
+  snprintf(e->engine, sizeof e->engine, "%s", attend_plan_engine(plan));
+  ask_engines(plan, e);
+  e->workspace = (double)attend_plan_workspace(plan);
+  attend_plan_free(plan);
+  return ask_cost(ctx, p, e);
+}
+
+static attend_status explain(explain_run *run, const attend_problem *p,
+                             explanation *e) {
+  const attend_desc *d = &p->desc;
+  attend_status status = ATTEND_OK;
+  *e = (explanation){.cache_bytes = NAN};
+  attend_problem_print(p, e->text, sizeof e->text);
+  if (p->op == ATTEND_OP_SGEMM) {
+    const char *name = blas_name();
+    snprintf(e->engine, sizeof e->engine, "%s", name ? name : "none");
+    e->flops = sgemm_flops(p);
+    e->bytes = sgemm_bytes(p);
+  } else {
+    e->kv_heads = d->kv_heads;
+    status = ask_plan(run->ctx, p, e);
+  }
+  if (p->op == ATTEND_OP_DECODE)
+    e->cache_bytes = (double)d->batch * d->kv_heads * d->kv_len *
+                     ((double)d->dim + d->dim_v) *
+                     (double)attend_dtype_size(d->dtype);
+  e->limit = limit_of(&run->machine, e->flops, e->bytes);
+  return status;
+}
+
+/* ---- printing ------------------------------------------------------------------ */
+
+static void line(const char *name, cell_kind kind, double number,
+                 const char *after) {
+  char text[32];
+  format_cell(kind, number, text, sizeof text);
+  printf("  %-10s %s%s\n", name, text, after);
+}
+
+static void print_refused(const explanation *e) {
+  char copy[sizeof e->refused];
+  snprintf(copy, sizeof copy, "%s", e->refused);
+  char *rest = copy;
+  while (*rest) {
+    char *next = strstr(rest, "; ");
+    if (next) *next = 0;
+    printf("  %-10s %s\n", rest == copy ? "refused" : "", rest);
+    if (!next) return;
+    rest = next + 2;
+  }
+}
+
+static void print_times(const explain_run *run, const explanation *e) {
+  char arithmetic[32], memory[32], turn[64];
+  const limit *l = &e->limit;
+  snprintf(turn, sizeof turn, " FLOP/byte (memory binds below %.1f)",
+           run->machine.flops_all / run->machine.read_all);
+  line("intensity", CELL_RATE, e->flops / e->bytes, turn);
+  format_cell(CELL_SECONDS, l->arithmetic_s, arithmetic, sizeof arithmetic);
+  format_cell(CELL_SECONDS, l->memory_s, memory, sizeof memory);
+  printf("  %-10s %s: at least %s (arithmetic %s, memory %s)\n", "bound",
+         l->bound, l->arithmetic_s >= l->memory_s ? arithmetic : memory,
+         arithmetic, memory);
+}
+
+static void print_explanation(const explain_run *run, const explanation *e) {
+  printf("%s\n  %-10s %s (%s, %d thread%s)\n", e->text, "engine", e->engine,
+         attend_context_isa(run->ctx), attend_context_threads(run->ctx),
+         attend_context_threads(run->ctx) == 1 ? "" : "s");
+  if (!strcmp(e->engine, "none"))
+    printf("  %-10s no BLAS: the program was built without one\n", "");
+  print_refused(e);
+  line("FLOPs", CELL_NUMBER, e->flops, "");
+  line("bytes", CELL_BYTES, e->bytes, " at least, each tensor once");
+  if (e->kv_heads) line("workspace", CELL_BYTES, e->workspace, "");
+  print_times(run, e);
+}
+
+static const column heads_columns[] = {
+    {"kv_heads", "kv heads", CELL_COUNT},
+    {"flops", "FLOPs", CELL_NUMBER},
+    {"bytes", "bytes", CELL_BYTES},
+    {"cache_bytes", "cache", CELL_BYTES},
+    {"intensity", "intensity", CELL_RATIO},
+    {"bound", "bound", CELL_TEXT},
+    {"predicted_s", "at least", CELL_SECONDS},
+    {NULL, NULL, CELL_TEXT}};
+
+static void add_heads(table *t, const explanation *e) {
+  table_add(
+      t, (cell[]){cell_number(e->kv_heads), cell_number(e->flops),
+                  cell_number(e->bytes), cell_number(e->cache_bytes),
+                  cell_number(e->flops / e->bytes), cell_text(e->limit.bound),
+                  cell_number(e->limit.predicted_s)});
+}
+
+/* ---- rows for programs ------------------------------------------------------------ */
+
+static const column json_columns[] = {{"problem", NULL, CELL_TEXT},
+                                      {"engine", NULL, CELL_TEXT},
+                                      {"isa", NULL, CELL_TEXT},
+                                      {"threads", NULL, CELL_COUNT},
+                                      {"refused", NULL, CELL_TEXT},
+                                      {"kv_heads", NULL, CELL_COUNT},
+                                      {"flops", NULL, CELL_NUMBER},
+                                      {"bytes", NULL, CELL_NUMBER},
+                                      {"cache_bytes", NULL, CELL_NUMBER},
+                                      {"intensity", NULL, CELL_NUMBER},
+                                      {"workspace_bytes", NULL, CELL_NUMBER},
+                                      {"bound", NULL, CELL_TEXT},
+                                      {"arithmetic_s", NULL, CELL_NUMBER},
+                                      {"memory_s", NULL, CELL_NUMBER},
+                                      {"predicted_s", NULL, CELL_NUMBER},
+                                      {NULL, NULL, CELL_TEXT}};
+
+static void add_row(explain_run *run, const explanation *e) {
+  cell none = cell_none();
+  table_add(
+      &run->rows,
+      (cell[]){
+          cell_text(e->text), cell_text(e->engine),
+          cell_text(attend_context_isa(run->ctx)),
+          cell_number(attend_context_threads(run->ctx)), cell_text(e->refused),
+          e->kv_heads ? cell_number(e->kv_heads) : none, cell_number(e->flops),
+          cell_number(e->bytes), cell_number(e->cache_bytes),
+          cell_number(e->flops / e->bytes),
+          e->kv_heads ? cell_number(e->workspace) : none,
+          cell_text(e->limit.bound), cell_number(e->limit.arithmetic_s),
+          cell_number(e->limit.memory_s), cell_number(e->limit.predicted_s)});
+}
+
+/* ---- the verb ------------------------------------------------------------------ */
+
+/* A decode problem with as many kv heads as heads, as it has, and with one. */
+static attend_status explain_heads(explain_run *run, const attend_problem *p) {
+  const int heads[3] = {p->desc.heads, p->desc.kv_heads, 1};
+  bool json = run->options->common.json;
+  table t = table_start(heads_columns);
+  attend_status status = ATTEND_OK;
+  for (int n = 0; n < 3 && !status; n++) {
+    explanation e;
+    attend_problem with = *p;
+    if (n && heads[n] == heads[n - 1]) continue;
+    with.desc.kv_heads = heads[n];
+    status = explain(run, &with, &e);
+    if (!status && json) add_row(run, &e);
+    if (!status) add_heads(&t, &e);
+  }
+  if (!status && !json) table_print(&t, stdout);
+  table_free(&t);
+  return status;
+}
+
+static int explain_text(explain_run *run, const char *text) {
+  attend_problem p;
+  explanation e;
+  bool json = run->options->common.json;
+  attend_status status = attend_problem_parse(run->ctx, text, &p);
+  if (!status) status = explain(run, &p, &e);
+  if (!status && json && p.op != ATTEND_OP_DECODE) add_row(run, &e);
+  if (!status && !json) print_explanation(run, &e);
+  if (!status && p.op == ATTEND_OP_DECODE) status = explain_heads(run, &p);
+  return status ? complain_status(run->ctx, status) : EXIT_OK;
+}
+
+static int explain_all(explain_run *run) {
+  const explain_options *o = run->options;
+  attend_problem p;
+  /* Before a second goes into measuring: is there anything to explain? */
+  for (int n = 0; n < o->count; n++) {
+    attend_status status = attend_problem_parse(run->ctx, o->problems[n], &p);
+    if (status) return complain_status(run->ctx, status);
+  }
+  attend_status status = ceilings_get(run->ctx, &run->machine);
+  if (status) return complain_status(run->ctx, status);
+  int code = EXIT_OK;
+  for (int n = 0; n < o->count && !code; n++) {
+    if (n && !o->common.json) puts("");
+    code = explain_text(run, o->problems[n]);
+  }
+  if (code) return code;
+  return o->common.json ? table_print_json(&run->rows, run->ctx, stdout)
+                        : check_written(stdout, "the explanation");
+}
+
+int cmd_explain(int argc, char **argv) {
+  explain_options o = {0};
+  int code;
+  argp_parse(&argp, argc, argv, 0, NULL, &o);
+  explain_run run = {.options = &o, .rows = table_start(json_columns)};
+  run.ctx = options_context(&o.common, NULL, &code);
+  if (!run.ctx) return code;
+  code = explain_all(&run);
+  table_free(&run.rows);
+  attend_context_free(run.ctx);
+  return code;
+}

@@ -1,0 +1,93 @@
+/* Options that several verbs take, and the contexts they ask for.
+ *
+ * Place: cli/ - read by argp below each verb's own options.
+ */
+#include "options.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+long long options_number(struct argp_state *state, const char *name,
+                         const char *text, long long low, long long high) {
+  char *end;
+  errno = 0;
+  long long n = strtoll(text, &end, 10);
+  if (errno || end == text || *end || n < low || n > high)
+    argp_error(state, "%s takes a number from %lld to %lld, not \"%s\"", name,
+               low, high, text);
+  return n;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
+  options *o = state->input;
+  switch (key) {
+    case 't':
+      o->threads = (int)options_number(state, "--threads", arg, 1, 4096);
+      return 0;
+    case 'i':
+      o->isa = arg;
+      return 0;
+    case 'j':
+      o->json = true;
+      return 0;
+    case 'r':
+      o->repeat = (int)options_number(state, "--repeat", arg, 1, 1000000);
+      return 0;
+    case 's':
+      o->seed = (uint64_t)options_number(state, "--seed", arg, 0, INT64_MAX);
+      return 0;
+    default:
+      return ARGP_ERR_UNKNOWN;
+  }
+}
+
+static const struct argp_option json_list[] = {
+    {"json", 'j', 0, 0, "Print one JSON array of rows instead of a table", 1},
+    {0}};
+static const struct argp_option run_list[] = {
+    {"threads", 't', "N", 0,
+     "Use N threads (default: ATTEND_NUM_THREADS, OMP_NUM_THREADS, all cores)",
+     1},
+    {"isa", 'i', "NAME", 0,
+     "Use this instruction set (default: ATTEND_ISA, the best there is)", 1},
+    {0}};
+static const struct argp_option seed_list[] = {
+    {"seed", 's', "N", 0, "Seed of the random numbers (default: 0)", 1}, {0}};
+static const struct argp_option repeat_list[] = {
+    {"repeat", 'r', "N", 0,
+     "Time N runs of each problem (default: about a second's worth, at least "
+     "5)",
+     1},
+    {0}};
+
+const struct argp options_json = {.options = json_list, .parser = parse};
+const struct argp options_run = {.options = run_list, .parser = parse};
+const struct argp options_seed = {.options = seed_list, .parser = parse};
+const struct argp options_repeat = {.options = repeat_list, .parser = parse};
+
+void options_share(struct argp_state *state, int count) {
+  for (int i = 0; i < count; i++) state->child_inputs[i] = state->input;
+}
+
+attend_context *options_context(const options *o, const char *isa, int *code) {
+  attend_context *ctx;
+  attend_options wanted = {.isa = isa ? isa : o->isa, .threads = o->threads};
+  attend_status status = attend_context_create(&wanted, &ctx);
+  *code = EXIT_OK;
+  if (!status) return ctx;
+  *code = complain_status(ctx, status);
+  attend_context_free(ctx);
+  return NULL;
+}
+
+int options_isas(const options *o, bool all, const char *isas[MOST_ISAS]) {
+  const char *asked = o->isa ? o->isa : getenv("ATTEND_ISA");
+  bool every = o->isa ? !strcmp(o->isa, "all") : all && (!asked || !*asked);
+  int count = 0, runs;
+  isas[0] = o->isa; /* NULL: what the environment or the machine says */
+  if (!every) return 1;
+  for (int i = 0; attend_isa_name(i, &runs) && count < MOST_ISAS; i++)
+    if (runs) isas[count++] = attend_isa_name(i, &runs);
+  return count;
+}

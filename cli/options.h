@@ -1,0 +1,40 @@
+/* Options that several verbs take.
+ *
+ * Place: cli/ - each verb's argp has those it obeys as children.
+ */
+#ifndef CLI_OPTIONS_H
+#define CLI_OPTIONS_H
+
+#include <argp.h>
+
+#include "cli.h"
+
+typedef struct {
+  int threads;     /* 0: the environment's, else all cores */
+  const char *isa; /* NULL: ATTEND_ISA, else the best */
+  bool json;
+  int repeat; /* 0: the verb decides */
+  uint64_t seed;
+} options;
+
+/* Children for an argp whose input starts with `options`. */
+extern const struct argp options_json, options_run, options_seed,
+    options_repeat;
+
+/* Hands the input on to `count` children: call it at ARGP_KEY_INIT. */
+void options_share(struct argp_state *state, int count);
+
+/* Reads a number in [low, high] or ends in a usage error. */
+long long options_number(struct argp_state *state, const char *name,
+                         const char *text, long long low, long long high);
+
+/* A context as the options ask, on the given instruction set (NULL: theirs).
+ * NULL after a complaint; *code then is the exit code. */
+attend_context *options_context(const options *o, const char *isa, int *code);
+
+/* The instruction sets to run over: with `all`, every one that runs here
+ * unless one was asked for. Returns how many. */
+enum { MOST_ISAS = 8 };
+int options_isas(const options *o, bool all, const char *isas[MOST_ISAS]);
+
+#endif

@@ -1,0 +1,20 @@
+/* A line on stderr that says how far a long run is.
+ *
+ * Place: cli/ - for whatever may take more than two seconds.
+ */
+#ifndef CLI_PROGRESS_H
+#define CLI_PROGRESS_H
+
+#include "cli.h"
+
+/* Shows "what: done of total" once two seconds have passed since
+ * progress_start, and then ten times a second at most; only on a terminal. */
+void progress_start(const char *what, size_t total);
+void progress_step(size_t done, const char *now);
+/* The same at once, for a step that will not report until it ends. */
+void progress_note(const char *now);
+void progress_end(void);
+
+double seconds_now(void);
+
+#endif

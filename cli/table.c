@@ -1,0 +1,256 @@
+/* Rows that are printed as a table or as JSON.
+ *
+ * Place: cli/ - every verb's answer.
+ *
+ * A table is as wide as its texts; on a terminal that is narrower the widest
+ * text column gives way. Colour only marks ok and FAILED, and only there.
+ */
+#include "table.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "attend/json.h"
+
+enum { MOST_COLUMNS = 24, NARROWEST = 80, CELL_SIZE = 32 };
+
+cell cell_none(void) { return (cell){NULL, NAN}; }
+
+/* ---- rows ------------------------------------------------------------------ */
+
+table table_start(const column *columns) {
+  table t = {.columns = columns};
+  while (columns[t.width].name) t.width++;
+  return t;
+}
+
+void table_add(table *t, const cell *row) {
+  size_t width = (size_t)t->width;
+  if (t->rows == t->capacity) {
+    size_t capacity = 2 * t->capacity + 16;
+    cell *cells = need(capacity * width, sizeof *cells);
+    if (t->rows) memcpy(cells, t->cells, t->rows * width * sizeof *cells);
+    free(t->cells);
+    t->cells = cells;
+    t->capacity = capacity;
+  }
+  cell *to = t->cells + t->rows++ * width;
+  for (size_t i = 0; i < width; i++) {
+    to[i] = row[i];
+    if (row[i].text) to[i].text = need_copy(row[i].text);
+  }
+}
+
+void table_free(table *t) {
+  size_t n = t->rows * (size_t)t->width;
+  for (size_t i = 0; i < n; i++) free((char *)t->cells[i].text);
+  free(t->cells);
+  t->cells = NULL;
+  t->rows = t->capacity = 0;
+}
+
+/* ---- texts ----------------------------------------------------------------- */
+
+static void format_scaled(double number, double step, const char *const *units,
+                          int count, char *text, size_t size) {
+  int unit = 0;
+  while (unit + 1 < count && fabs(number) >= step) {
+    number /= step;
+    unit++;
+  }
+  int digits = fabs(number) < 9.995 ? 2 : fabs(number) < 99.95 ? 1 : 0;
+  if (unit == 0 && number == floor(number)) digits = 0;
+  snprintf(text, size, "%.*f%s%s", digits, number, *units[unit] ? " " : "",
+           units[unit]);
+}
+
+void format_cell(cell_kind kind, double number, char *text, size_t size) {
+  static const char *const plain[] = {"", "k", "M", "G", "T", "P"};
+  static const char *const bytes[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  static const char *const seconds[] = {"ns", "µs", "ms", "s"};
+  if (isnan(number)) {
+    snprintf(text, size, "-");
+    return;
+  }
+  switch (kind) {
+    case CELL_TEXT:
+    case CELL_COUNT:
+      snprintf(text, size, "%.0f", number);
+      break;
+    case CELL_SMALL:
+      snprintf(text, size, "%.2e", number);
+      break;
+    case CELL_NUMBER:
+      format_scaled(number, 1e3, plain, 6, text, size);
+      break;
+    case CELL_RATE:
+      snprintf(text, size, "%.1f", number);
+      break;
+    case CELL_RATIO:
+      snprintf(text, size, "%.3f", number);
+      break;
+    case CELL_SECONDS:
+      format_scaled(number * 1e9, 1e3, seconds, 4, text, size);
+      break;
+    case CELL_BYTES:
+      format_scaled(number, 1024, bytes, 5, text, size);
+      break;
+    case CELL_OK:
+      snprintf(text, size, number ? "ok" : "FAILED");
+      break;
+  }
+}
+
+int text_width(const char *text) {
+  int width = 0;
+  for (; *text; text++) width += (*text & 0xc0) != 0x80;
+  return width;
+}
+
+bool is_colourful(FILE *out) {
+  const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+  return isatty(fileno(out)) && !(no && *no) &&
+         !(term && !strcmp(term, "dumb"));
+}
+
+static int terminal_width(FILE *out) {
+  struct winsize size;
+  if (!isatty(fileno(out)) || ioctl(fileno(out), TIOCGWINSZ, &size) ||
+      size.ws_col == 0)
+    return 0;
+  return size.ws_col < NARROWEST ? NARROWEST : size.ws_col;
+}
+
+/* ---- the table ------------------------------------------------------------- */
+
+static const char *cell_string(const table *t, size_t row, int c,
+                               char buffer[CELL_SIZE]) {
+  const cell *at = &t->cells[row * (size_t)t->width + (size_t)c];
+  if (at->text) return at->text;
+  format_cell(t->columns[c].kind, at->number, buffer, CELL_SIZE);
+  return buffer;
+}
+
+static int column_width(const table *t, int c) {
+  char buffer[CELL_SIZE];
+  int width = text_width(t->columns[c].title);
+  for (size_t r = 0; r < t->rows; r++) {
+    int w = text_width(cell_string(t, r, c, buffer));
+    if (w > width) width = w;
+  }
+  return width;
+}
+
+/* The widest column of text gives way to what the terminal has. */
+static void fit(const table *t, int *widths, int available) {
+  int total = 0, widest = -1;
+  for (int c = 0; c < t->width; c++) {
+    if (!t->columns[c].title) continue;
+    total += widths[c] + 2;
+    if (t->columns[c].kind == CELL_TEXT &&
+        (widest < 0 || widths[c] > widths[widest]))
+      widest = c;
+  }
+  if (!available || total - 2 <= available || widest < 0) return;
+  int kept = widths[widest] - (total - 2 - available);
+  widths[widest] = kept < 12 ? 12 : kept;
+}
+
+/* The first `width` characters; the last of them … if something was cut. */
+static void print_cut(FILE *out, const char *text, int width) {
+  int have = text_width(text), shown = have > width ? width - 1 : have;
+  const char *end = text;
+  for (int n = 0; n < shown; n++) do
+      end++;
+    while ((*end & 0xc0) == 0x80);
+  fwrite(text, 1, (size_t)(end - text), out);
+  if (have > width) fputs("…", out);
+}
+
+static void print_cell(FILE *out, const char *text, int width, bool left,
+                       bool last, const char *colour) {
+  int pad = width - text_width(text);
+  if (!left) fprintf(out, "%*s", pad > 0 ? pad : 0, "");
+  if (colour) fputs(colour, out);
+  print_cut(out, text, width);
+  if (colour) fputs("\033[0m", out);
+  if (!last && left) fprintf(out, "%*s", pad > 0 ? pad : 0, "");
+  fputs(last ? "\n" : "  ", out);
+}
+
+static int last_shown(const table *t) {
+  int last = t->width - 1;
+  while (last > 0 && !t->columns[last].title) last--;
+  return last;
+}
+
+static void print_row(const table *t, FILE *out, const int *widths, size_t row,
+                      bool colourful) {
+  char buffer[CELL_SIZE];
+  int last = last_shown(t);
+  for (int c = 0; c <= last; c++) {
+    const column *of = &t->columns[c];
+    if (!of->title) continue;
+    const cell *at = &t->cells[row * (size_t)t->width + (size_t)c];
+    const char *colour = NULL;
+    if (colourful && of->kind == CELL_OK)
+      colour = at->number ? "\033[32m" : "\033[1;31m";
+    print_cell(out, cell_string(t, row, c, buffer), widths[c],
+               of->kind == CELL_TEXT, c == last, colour);
+  }
+}
+
+int check_written(FILE *out, const char *name) {
+  if (!fflush(out) && !ferror(out)) return EXIT_OK;
+  complain("could not write %s: %s", name,
+           errno ? strerror(errno) : "the disk may be full");
+  return EXIT_FAILED;
+}
+
+int table_print(const table *t, FILE *out) {
+  int widths[MOST_COLUMNS] = {0}, last = last_shown(t);
+  bool colourful = is_colourful(out);
+  for (int c = 0; c < t->width; c++)
+    if (t->columns[c].title) widths[c] = column_width(t, c);
+  fit(t, widths, terminal_width(out));
+  for (int c = 0; c <= last; c++)
+    if (t->columns[c].title)
+      print_cell(out, t->columns[c].title, widths[c],
+                 t->columns[c].kind == CELL_TEXT, c == last,
+                 colourful ? "\033[2m" : NULL);
+  for (size_t r = 0; r < t->rows; r++) print_row(t, out, widths, r, colourful);
+  return check_written(out, "the table");
+}
+
+/* ---- JSON ------------------------------------------------------------------ */
+
+static void put_cell(attend_json_writer *w, const column *of, const cell *at) {
+  attend_json_member(w, of->name);
+  if (at->text)
+    attend_json_put_string(w, at->text);
+  else if (of->kind == CELL_OK && !isnan(at->number))
+    attend_json_put_boolean(w, at->number != 0);
+  else
+    attend_json_put_number(w, at->number);
+}
+
+int table_print_json(const table *t, attend_context *ctx, FILE *out) {
+  attend_json_writer w = attend_json_writer_file(ctx, out);
+  attend_json_open(&w, '[');
+  for (size_t r = 0; r < t->rows; r++) {
+    attend_json_indent(&w, true); /* one line a row */
+    attend_json_open(&w, '{');
+    attend_json_indent(&w, false);
+    for (int c = 0; c < t->width; c++)
+      put_cell(&w, &t->columns[c], &t->cells[r * (size_t)t->width + (size_t)c]);
+    attend_json_close(&w, '}');
+  }
+  attend_json_indent(&w, true);
+  attend_json_close(&w, ']');
+  attend_status status = attend_json_finish(&w);
+  return status ? complain_status(ctx, status) : EXIT_OK;
+}

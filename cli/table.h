@@ -1,0 +1,62 @@
+/* Rows that are printed as a table or as JSON.
+ *
+ * Place: cli/ - every verb's answer.
+ */
+#ifndef CLI_TABLE_H
+#define CLI_TABLE_H
+
+#include <stdio.h>
+
+#include "cli.h"
+
+typedef enum {
+  CELL_TEXT,
+  CELL_COUNT,   /* a whole number */
+  CELL_SMALL,   /* an error or a bound: 1.23e-07 */
+  CELL_NUMBER,  /* four digits, with k, M, G */
+  CELL_RATE,    /* 123.4 */
+  CELL_RATIO,   /* 1.234 */
+  CELL_SECONDS, /* 12.3 ms */
+  CELL_BYTES,   /* 1.5 MiB */
+  CELL_OK       /* ok or FAILED */
+} cell_kind;
+
+typedef struct {
+  const char *name;  /* in JSON */
+  const char *title; /* of the column; NULL: only in JSON */
+  cell_kind kind;
+} column;
+
+typedef struct {
+  const char *text; /* NULL: the number */
+  double number;    /* NaN: nothing to say: null, or a dash */
+} cell;
+
+typedef struct {
+  const column *columns; /* ends with a name of NULL */
+  int width;             /* number of columns */
+  size_t rows, capacity;
+  cell *cells;
+} table;
+
+static inline cell cell_text(const char *text) { return (cell){text, 0}; }
+static inline cell cell_number(double n) { return (cell){NULL, n}; }
+cell cell_none(void);
+
+table table_start(const column *columns);
+void table_add(table *t, const cell *row); /* copies the texts */
+/* Both return an exit code, and say what went wrong with the output. */
+int table_print(const table *t, FILE *out);
+int table_print_json(const table *t, attend_context *ctx, FILE *out);
+void table_free(table *t);
+
+/* "12.3 ms", "1.5 MiB", "51.5 G". */
+void format_cell(cell_kind kind, double number, char *text, size_t size);
+/* Characters that a text takes on a terminal. */
+int text_width(const char *text);
+/* Whether to colour what goes to this stream. */
+bool is_colourful(FILE *out);
+/* Complains unless everything written to the stream got there. */
+int check_written(FILE *out, const char *name);
+
+#endif

@@ -1,0 +1,68 @@
+# Tests, by place:
+#   tests/test_NAME.c   a program on the internals, with the harness check.h;
+#                       the other tests/*.c are linked into each of them
+#   examples/NN_NAME.c  a program on the public headers; exit 0 is a pass
+#   tests/cli/NAME.sh   a script; ATTEND is the program
+# All run in the top folder of the sources; ATTEND_GOLDEN is tests/golden.
+function(attend_test name label)
+  add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 300
+    ENVIRONMENT "ATTEND=${runner};ATTEND_GOLDEN=${PROJECT_SOURCE_DIR}/tests/golden")
+endfunction()
+
+set(runner ${CMAKE_CURRENT_BINARY_DIR}/attend)
+if(CMAKE_CROSSCOMPILING AND CMAKE_CROSSCOMPILING_EMULATOR)
+  set(runner ${CMAKE_CURRENT_BINARY_DIR}/attend-emulated)
+  string(JOIN " " emulator ${CMAKE_CROSSCOMPILING_EMULATOR})
+  file(WRITE ${runner} "#!/bin/sh\n"
+    "exec ${emulator} '${CMAKE_CURRENT_BINARY_DIR}/attend' \"$@\"\n")
+  file(CHMOD ${runner} PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE
+       GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+endif()
+
+if(ATTEND_BUILD_TESTS)
+  file(GLOB test_sources CONFIGURE_DEPENDS tests/test_*.c)
+  file(GLOB shared_sources CONFIGURE_DEPENDS tests/*.c)
+  if(test_sources)
+    list(REMOVE_ITEM shared_sources ${test_sources})
+  endif()
+  if(shared_sources)
+    add_library(attend_check OBJECT ${shared_sources})
+    target_link_libraries(attend_check PRIVATE attend_internal attend_flags)
+  endif()
+  get_property(have GLOBAL PROPERTY attend_have)
+  foreach(source ${test_sources})
+    get_filename_component(name ${source} NAME_WE)
+    add_executable(${name} ${source})
+    target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+    target_compile_definitions(${name} PRIVATE ${have})
+    if(TARGET attend_check)
+      target_sources(${name} PRIVATE $<TARGET_OBJECTS:attend_check>)
+    endif()
+    target_link_libraries(${name} PRIVATE attend_internal)
+    attend_program(${name})
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY tests)
+    attend_test(${name} unit ${name})
+  endforeach()
+
+  file(GLOB cli_tests CONFIGURE_DEPENDS tests/cli/*.sh)
+  if(TARGET attend_cli)
+    foreach(script ${cli_tests})
+      get_filename_component(name ${script} NAME_WE)
+      attend_test(cli_${name} cli bash ${script})
+    endforeach()
+  endif()
+endif()
+
+if(ATTEND_BUILD_EXAMPLES)
+  file(GLOB examples CONFIGURE_DEPENDS examples/[0-9][0-9]_*.c)
+  foreach(source ${examples})
+    get_filename_component(name ${source} NAME_WE)
+    add_executable(example_${name} ${source})
+    target_link_libraries(example_${name} PRIVATE attend_static)
+    attend_program(example_${name})
+    set_target_properties(example_${name} PROPERTIES
+      OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY examples)
+    attend_test(example_${name} example example_${name})
+  endforeach()
+endif()

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# attend bench: rows and ratios; nothing here depends on the speed.
+. "$(dirname "$0")/lib.bash"
+
+run 0 bench --repeat 3 softmax:h2n64d16
+says 'problem +engine +isa +threads +median +GFLOP/s +GB/s +workspace$'
+run 0 bench --repeat 3 --json softmax:h2n64d16 softmax:h2n64d16:causal:bwd \
+  softmax:h4g1n300d16:decode
+is_json 3
+fields problem engine isa threads median_s gflops gbytes_per_s \
+  workspace_bytes ratio
+[[ $(sed -n 2p "$work/out") == *'"ratio": 1, '* ]] || fail "the first ratio"
+
+run 0 bench machine --json
+is_json 1
+fields isa threads flops_one flops_all read_one read_all
+[[ -s $XDG_CACHE_HOME/attend/machine.json ]] || fail "the ceilings are not kept"
+
+got=0
+"$ATTEND" bench --repeat 1 sgemm:m32n32k32 >"$work/out" 2>"$work/err" || got=$?
+if ((got == 0)); then
+  says 'openblas-'
+else
+  ((got == 1)) || fail "sgemm without a BLAS exits with $got"
+  grep -q 'built without' "$work/err" || fail "sgemm: $(cat "$work/err")"
+fi

@@ -1,0 +1,64 @@
+# What the tests of the program share. ATTEND is the program.
+set -euo pipefail
+: "${ATTEND:?set ATTEND to the program}"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export XDG_CACHE_HOME=$work/cache
+unset ATTEND_ISA ATTEND_NUM_THREADS
+export OMP_NUM_THREADS=2
+
+fail() {
+  echo "FAILED: $*"
+  exit 1
+}
+
+# run CODE ARGUMENT...: the program must exit with CODE; $work/out, $work/err.
+run() {
+  local want=$1 got=0
+  shift
+  "$ATTEND" "$@" >"$work/out" 2>"$work/err" || got=$?
+  if ((got != want)); then
+    cat "$work/out" "$work/err"
+    fail "attend $* exits with $got, not $want"
+  fi
+}
+
+# says PATTERN: in what the program wrote.
+says() { grep -Eq -- "$1" "$work/out" || fail "stdout does not say: $1"; }
+
+# complains CODE PATTERN ARGUMENT...: one sentence on stderr, nothing else.
+complains() {
+  local code=$1 pattern=$2
+  shift 2
+  run "$code" "$@"
+  [[ $(wc -l <"$work/err") == 1 ]] ||
+    fail "attend $* does not complain in one line: $(cat "$work/err")"
+  grep -q '^attend: ' "$work/err" || fail "attend $*: no name in the complaint"
+  grep -Eq -- "$pattern" "$work/err" ||
+    fail "attend $*: \"$(cat "$work/err")\" does not say: $pattern"
+  [[ ! -s $work/out ]] || fail "attend $*: stdout is not empty"
+}
+
+# is_json ROWS: an array of flat objects, one a line, and so many of them.
+is_json() {
+  local string='"([^"\\]|\\.)*"' number='-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?'
+  local value="($string|$number|true|false|null)"
+  local member="$string: $value"
+  [[ $(head -n 1 "$work/out") == "[" ]] || fail "JSON does not start with ["
+  [[ $(tail -n 1 "$work/out") == "]" ]] || fail "JSON does not end with ]"
+  local rows
+  rows=$(sed '1d;$d' "$work/out" | grep -Ecx "  \{$member(, $member)*\},?") || true
+  [[ $rows == "$1" ]] || fail "JSON has $rows good rows, not $1"
+  [[ $(wc -l <"$work/out") == $((rows + 2)) ]] || fail "JSON has other lines"
+  [[ $(grep -c '},$' "$work/out") == $((rows - 1)) ]] || fail "JSON's commas"
+}
+
+# fields NAME...: every row has them.
+fields() {
+  local name
+  for name in "$@"; do
+    [[ $(grep -c "\"$name\": " "$work/out") == $(($(wc -l <"$work/out") - 2)) ]] ||
+      fail "a row has no field $name"
+  done
+}

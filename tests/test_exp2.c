@@ -1,0 +1,206 @@
+/* 2^x over every float there is, on every instruction set that runs here. */
+#include "kernels/kernels.h"
+#include "world.h"
+
+/* CHUNK numbers with the same sign and exponent are tried at a time. */
+enum { CHUNK = 4096, LANES_OF_MAX = 8, ISAS = 8 };
+static const uint32_t chunks = (uint32_t)(UINT64_C(0x100000000) / CHUNK);
+
+static const double limit = 1.9; /* units in the last place, as vec.h states */
+static const float bottom = -126.0f, nothing = -127.0f;
+static const float top = 127.9375f; /* from here on the result is infinite */
+
+typedef struct {
+  const struct kernels *kernels;
+  attend_context *ctx;
+  unsigned stride; /* every how many chunks it is tried */
+  double worst;
+  float worst_at;
+} subject;
+
+/* ---- the reference ---------------------------------------------------------- */
+
+/* 2^f = exp(f ln 2), |f| <= 1/2, by so many terms of its series; n goes into
+ * the exponent. Plain arithmetic, so that the compiler can make vectors of it. */
+static inline void series(const int terms, const float *x, double *out) {
+  for (int i = 0; i < CHUNK; i++) {
+    double n = ((double)x[i] + 0x1.8p52) - 0x1.8p52;
+    double t = ((double)x[i] - n) * 0.69314718055994530942, y = 1;
+#pragma GCC unroll 16
+    for (int k = terms; k > 0; k--) y = 1 + y * t * (1.0 / k);
+    double shifted = n + 1023 + 0x1p52; /* low bits: the biased exponent */
+    uint64_t bits;
+    memcpy(&bits, &shifted, sizeof bits);
+    bits <<= 52;
+    memcpy(&shifted, &bits, sizeof bits);
+    out[i] = y * shifted;
+  }
+}
+
+static void power_of_two(const float *x, double *out) {
+  if (fabsf(x[0]) < 0x1p-10f && fabsf(x[CHUNK - 1]) < 0x1p-10f)
+    series(4, x, out);
+  else
+    series(13, x, out);
+}
+
+TEST(the_reference_is_exact_enough) {
+  float x[CHUNK];
+  double y[CHUNK];
+  for (int round = 0; round < (light() ? 4 : 64); round++) {
+    attend_random_uniform((attend_random){3, (uint64_t)round}, 0, CHUNK, x);
+    for (int i = 0; i < CHUNK; i++)
+      x[i] = (x[i] - 0.5f) * (round % 2 ? 255.0f : 0x1p-9f);
+    power_of_two(x, y);
+    for (int i = 0; i < CHUNK; i++) {
+      double truth = exp2((double)x[i]);
+      CHECK_NEAR(y[i], truth, 1e-14 * truth);
+    }
+  }
+}
+
+/* ---- judging a chunk --------------------------------------------------------- */
+
+/* One over the unit in the last place of a float that is `truth`, 2^-126 or
+ * more. */
+static double per_ulp(double truth) {
+  uint64_t bits; /* the exponent e becomes 2 * 1023 + 23 - e */
+  memcpy(&bits, &truth, sizeof bits);
+  bits = (UINT64_C(2069) << 52) - (bits & (UINT64_C(0x7ff) << 52));
+  memcpy(&truth, &bits, sizeof bits);
+  return truth;
+}
+
+/* Where every number lies in [bottom, top): the largest error in ulp. */
+static double errors(const float *y, const double *truth) {
+  double most[LANES_OF_MAX] = {0}, worst = 0;
+  for (int i = 0; i < CHUNK; i += LANES_OF_MAX)
+    for (int k = 0; k < LANES_OF_MAX; k++) {
+      double e = fabs((double)y[i + k] - truth[i + k]) * per_ulp(truth[i + k]);
+      most[k] = !(e <= most[k]) ? e : most[k]; /* a NaN stays */
+    }
+  for (int k = 0; k < LANES_OF_MAX; k++)
+    if (!(most[k] <= worst)) worst = most[k];
+  return worst;
+}
+
+/* Everywhere: the error in ulp, infinite where a rule is broken. */
+static double error_of(float x, float y) {
+  if (isnan(x)) return isnan(y) ? 0 : INFINITY;
+  if (x >= top) return y == INFINITY ? 0 : INFINITY;
+  if (x <= nothing) return y == 0 && !signbit(y) ? 0 : INFINITY;
+  double truth = exp2((double)x);
+  if (x < bottom)
+    return y >= 0 && fabs((double)y - truth) < 0x1p-126 ? 0 : INFINITY;
+  return fabs((double)y - truth) * per_ulp(truth);
+}
+
+static int is_plain(const float *x) { /* one sign, so the ends say it */
+  float a = x[0], b = x[CHUNK - 1];
+  return a >= bottom && a < top && b >= bottom && b < top;
+}
+
+/* What most floats give: 1 because they are tiny, 0 or infinity because they
+ * are not. NaN where a chunk needs a closer look. */
+static float same_for_all(const float *x) {
+  float a = x[0], b = x[CHUNK - 1];
+  if (fabsf(a) < 0x1p-27f && fabsf(b) < 0x1p-27f) return 1;
+  if (a >= top && b >= top) return INFINITY;
+  return a <= nothing && b <= nothing ? 0 : NAN;
+}
+
+static int all_are(const float *y, float value) {
+  uint32_t want, got, differ = 0;
+  memcpy(&want, &value, sizeof want);
+  for (int i = 0; i < CHUNK; i++) {
+    memcpy(&got, y + i, sizeof got);
+    differ |= got ^ want;
+  }
+  return !differ;
+}
+
+static void note(subject *s, double worst, const float *x, const float *y) {
+  if (worst <= s->worst) return;
+#pragma omp critical
+  for (int i = 0; i < CHUNK; i++)
+    if (!(error_of(x[i], y[i]) <= s->worst)) {
+      s->worst = error_of(x[i], y[i]);
+      s->worst_at = x[i];
+    }
+}
+
+static void try_chunk(subject *all, int n, uint32_t chunk) {
+  float x[CHUNK], y[CHUNK];
+  double truth[CHUNK];
+  for (uint32_t i = 0; i < CHUNK; i++) {
+    uint32_t bits = chunk * CHUNK + i;
+    memcpy(x + i, &bits, sizeof bits);
+  }
+  int plain = is_plain(x), known = 0;
+  float same = same_for_all(x);
+  for (int s = 0; s < n; s++) {
+    /* chunks around the turning points are never left out */
+    int turning = fabsf(x[0]) > 120.0f && fabsf(x[0]) < 130.0f;
+    if (chunk % all[s].stride && !turning) continue;
+    all[s].kernels->exp2_all(x, CHUNK, y);
+    double worst = 0;
+    if (!isnan(same) && all_are(y, same)) continue;
+    if (plain && !known) power_of_two(x, truth), known = 1;
+    if (plain) worst = errors(y, truth);
+    for (int i = 0; i < CHUNK && !plain; i++) {
+      double e = error_of(x[i], y[i]);
+      if (!(e <= worst)) worst = e;
+    }
+    note(all + s, worst, x, y);
+  }
+}
+
+/* ---- every float -------------------------------------------------------------- */
+
+/* The best set meets every float, the others a share of them. */
+static int subjects(subject all[ISAS]) {
+  int n = 0;
+  FOR_EACH_ISA(isa) {
+    attend_context *ctx = open_context(isa, 1, NULL);
+    all[n++] = (subject){.kernels = ctx->kernels, .ctx = ctx,
+                         .stride = light() ? 1024 : 64};
+  }
+  if (!light()) all[n - 1].stride = 1;
+  return n;
+}
+
+TEST(every_float) {
+  subject all[ISAS];
+  int n = subjects(all);
+  uint32_t step = light() ? 16 : 1;
+#pragma omp parallel for schedule(dynamic, 64)
+  for (uint32_t chunk = 0; chunk < chunks; chunk += step)
+    try_chunk(all, n, chunk);
+  for (int s = 0; s < n; s++) {
+    printf("%s: at most %.4f ulp, at %a (%s)\n", all[s].kernels->isa,
+           all[s].worst, (double)all[s].worst_at,
+           all[s].stride == 1 ? "every float" : "a sample");
+    CHECK(all[s].worst <= limit);
+    CHECK(all[s].worst > 0.5); /* a sweep that saw nothing would show 0 */
+    attend_context_free(all[s].ctx);
+  }
+}
+
+TEST(any_length_gives_the_same_bits) {
+  enum { N = 67 };
+  float x[N], y[N + 1], one;
+  attend_random_normal((attend_random){5, 0}, 0, N, x);
+  FOR_EACH_ISA(isa) {
+    attend_context *ctx = open_context(isa, 1, NULL);
+    for (size_t n = 0; n <= N; n++) {
+      y[n] = -1;
+      ctx->kernels->exp2_all(x, n, y);
+      CHECK(y[n] == -1);
+      for (size_t i = 0; i < n; i++) {
+        ctx->kernels->exp2_all(x + i, 1, &one);
+        CHECK(!memcmp(&one, y + i, sizeof one));
+      }
+    }
+    attend_context_free(ctx);
+  }
+}

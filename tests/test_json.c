@@ -1,0 +1,256 @@
+/* JSON: what is accepted, what is refused and where, and that what is written
+ * reads back. */
+#include <stdlib.h>
+
+#include "attend/json.h"
+#include "check.h"
+
+static attend_context *context(void) {
+  static attend_context *ctx;
+  if (!ctx) attend_context_create(&(attend_options){.isa = "scalar"}, &ctx);
+  return ctx;
+}
+
+static attend_json *parse_bytes(const char *text, size_t length) {
+  attend_json *root;
+  attend_status status =
+      attend_json_parse(context(), "a text", text, length, &root);
+  CHECK((status == ATTEND_OK) == (root != NULL));
+  CHECK(status == ATTEND_OK || status == ATTEND_IO);
+  return root;
+}
+
+static attend_json *parse(const char *text) {
+  return parse_bytes(text, strlen(text));
+}
+
+static void refuse(const char *text, const char *why) {
+  attend_json *root = parse(text);
+  if (root) CHECK_FAIL("\"%s\" was accepted", text);
+  if (!root) CHECK_SAYS(attend_message(context()), why);
+  attend_json_free(root);
+}
+
+TEST(kinds_and_values) {
+  attend_json *r = parse(
+      " {\"a\": [1, -2.5e2, true, false, null, \"x\"], \"b\": {}, \"c\": "
+      "[]}\n");
+  const attend_json *a = attend_json_get(r, "a");
+  CHECK_EQ(attend_json_kind_of(r), ATTEND_JSON_OBJECT);
+  CHECK_EQ(attend_json_count(r), 3);
+  CHECK_EQ(attend_json_count(a), 6);
+  CHECK_NEAR(attend_json_number(attend_json_at(a, 1), 0), -250, 0);
+  CHECK(attend_json_boolean(attend_json_at(a, 2), false));
+  CHECK(!attend_json_boolean(attend_json_at(a, 3), true));
+  CHECK_EQ(attend_json_kind_of(attend_json_at(a, 4)), ATTEND_JSON_NULL);
+  CHECK(!strcmp(attend_json_string(attend_json_at(a, 5), NULL), "x"));
+  CHECK(!strcmp(attend_json_name(attend_json_at(r, 1), NULL), "b"));
+  CHECK_EQ(attend_json_count(attend_json_get(r, "b")), 0);
+  attend_json_free(r);
+}
+
+TEST(nothing_may_be_asked) {
+  attend_json *r = parse("[1]");
+  const attend_json *none = attend_json_get(attend_json_get(r, "x"), "y");
+  int64_t n;
+  CHECK(!none);
+  CHECK_EQ(attend_json_kind_of(none), ATTEND_JSON_NONE);
+  CHECK_NEAR(attend_json_number(none, 7), 7, 0);
+  CHECK(!attend_json_integer(none, &n));
+  CHECK(!attend_json_string(none, NULL));
+  CHECK(!attend_json_at(r, 1));
+  attend_json_free(r);
+  attend_json_free(NULL);
+}
+
+TEST(integers_are_exact) {
+  attend_json *r = parse(
+      "[9223372036854775807, -9223372036854775808, 9223372036854775808, 1e3, "
+      "1.5, 9007199254740993, -0]");
+  int64_t n;
+  CHECK(attend_json_integer(attend_json_at(r, 0), &n) && n == INT64_MAX);
+  CHECK(attend_json_integer(attend_json_at(r, 1), &n) && n == INT64_MIN);
+  CHECK(!attend_json_integer(attend_json_at(r, 2), &n));
+  CHECK(attend_json_integer(attend_json_at(r, 3), &n) && n == 1000);
+  CHECK(!attend_json_integer(attend_json_at(r, 4), &n));
+  CHECK(attend_json_integer(attend_json_at(r, 5), &n) && n == 9007199254740993);
+  CHECK(attend_json_integer(attend_json_at(r, 6), &n) && n == 0);
+  attend_json_free(r);
+}
+
+TEST(strings_are_utf8) {
+  attend_json *r =
+      parse("[\"\\u00e9\\ud83d\\ude00\\n\\\"\\\\\\/\\u0000z\", \"é😀\"]");
+  size_t length;
+  const char *s = attend_json_string(attend_json_at(r, 0), &length);
+  CHECK_EQ(length, 12);
+  CHECK(!memcmp(s, "é😀\n\"\\/\0z", 13));
+  s = attend_json_string(attend_json_at(r, 1), &length);
+  CHECK_EQ(length, 6);
+  attend_json_free(r);
+}
+
+TEST(what_is_refused) {
+  refuse("", "ends too early");
+  refuse("  ", "ends too early at byte 2");
+  refuse("{", "without a name");
+  refuse("[1,]", "no value at byte 3");
+  refuse("[1 2]", "missing comma or ] at byte 3");
+  refuse("{\"a\" 1}", "without a colon at byte 5");
+  refuse("{\"a\":1,}", "without a name at byte 7");
+  refuse("{a:1}", "without a name");
+  refuse("[1}", "missing comma or ]");
+  refuse("1 2", "after the end at byte 2");
+  refuse("nul", "no value");
+  refuse("truely", "after the end");
+  refuse("\"abc", "no end at byte 0");
+  refuse("\"a\nb\"", "control character");
+  refuse("\"\\x\"", "unknown escape");
+  refuse("\"\\u12g4\"", "hexadecimal");
+  refuse("\"\\ud800\"", "surrogate");
+  refuse("\"\\ud800\\u0041\"", "surrogate");
+  refuse("\"\\udc00\"", "surrogate");
+  refuse("\"\xff\"", "not UTF-8");
+  refuse("\"\xc0\xaf\"", "not UTF-8");
+  refuse("\"\xed\xa0\x80\"", "not UTF-8");
+  refuse("\"\xf4\x90\x80\x80\"", "not UTF-8");
+  refuse("\"\xe2\x82\"", "not UTF-8");
+  refuse("01", "starts with 0");
+  refuse("-", "without digits");
+  refuse("1.", "fraction");
+  refuse("1e", "exponent");
+  refuse("+1", "no value");
+  refuse("NaN", "no value");
+  refuse("1e999", "range of a double");
+  refuse("{\"a\":1,\"b\":2,\"a\":3}", "\"a\" comes twice");
+}
+
+TEST(ends_anywhere) { /* every prefix of a text is refused, none is read past */
+  const char *text = "{\"k\": [1.5e3, \"\\ud83d\\ude00\", true], \"l\": null}";
+  size_t length = strlen(text);
+  for (size_t n = 0; n < length; n++) {
+    char *copy = malloc(n ? n : 1); /* exact, so that a sanitizer sees */
+    memcpy(copy, text, n);
+    CHECK(!parse_bytes(copy, n));
+    free(copy);
+  }
+}
+
+TEST(depth_is_limited) {
+  enum { DEEP = 100000 };
+  char *text = malloc(DEEP);
+  memset(text, '[', DEEP);
+  CHECK(!parse_bytes(text, DEEP));
+  CHECK_SAYS(attend_message(context()), "deeper than 256");
+  memset(text + ATTEND_JSON_DEPTH, ']', ATTEND_JSON_DEPTH);
+  attend_json *r = parse_bytes(text, 2 * ATTEND_JSON_DEPTH);
+  CHECK(r != NULL);
+  attend_json_free(r);
+  free(text);
+}
+
+TEST(large_objects_are_indexed) {
+  enum { MEMBERS = 20000 };
+  char *text = malloc(MEMBERS * 24), *at = text, name[16];
+  at += sprintf(at, "{");
+  for (int i = 0; i < MEMBERS; i++)
+    at += sprintf(at, "%s\"k%d\": %d", i ? "," : "", i * 7919 % MEMBERS, i);
+  at += sprintf(at, "}");
+  attend_json *r = parse_bytes(text, (size_t)(at - text));
+  CHECK_EQ(attend_json_count(r), MEMBERS);
+  for (int i = 0; i < MEMBERS; i += 97) {
+    snprintf(name, sizeof name, "k%d", i * 7919 % MEMBERS);
+    CHECK_NEAR(attend_json_number(attend_json_get(r, name), -1), i, 0);
+  }
+  CHECK(!attend_json_get(r, "k"));
+  CHECK(!strcmp(attend_json_name(attend_json_at(r, 1), NULL), "k7919"));
+  attend_json_free(r);
+  at[-1] = ',';
+  at += sprintf(at, "\"k77\": 0}");
+  CHECK(!parse_bytes(text, (size_t)(at - text)));
+  CHECK_SAYS(attend_message(context()), "\"k77\" comes twice");
+  free(text);
+}
+
+TEST(written_reads_back) {
+  const double numbers[] = {0.1, 1.0 / 3, 1e300, 5e-324, -2.5, 1e15, 123456789};
+  attend_json_writer w = attend_json_writer_text(context());
+  attend_json_open(&w, '[');
+  for (int i = 0; i < 7; i++) attend_json_put_number(&w, numbers[i]);
+  attend_json_put_number(&w, NAN);
+  attend_json_put_bytes(&w, "a\"\\\n\0é", 7);
+  attend_json_open(&w, '{');
+  attend_json_member(&w, "n\"");
+  attend_json_put_integer(&w, INT64_MIN);
+  attend_json_member(&w, "t");
+  attend_json_put_boolean(&w, true);
+  attend_json_close(&w, '}');
+  attend_json_close(&w, ']');
+  CHECK_EQ(attend_json_finish(&w), ATTEND_OK);
+  attend_json *r = parse_bytes(w.text, w.length);
+  for (size_t i = 0; i < 7; i++)
+    CHECK(attend_json_number(attend_json_at(r, i), 0) == numbers[i]);
+  CHECK_EQ(attend_json_kind_of(attend_json_at(r, 7)), ATTEND_JSON_NULL);
+  size_t length;
+  const char *s = attend_json_string(attend_json_at(r, 8), &length);
+  CHECK_EQ(length, 7);
+  CHECK(s && !memcmp(s, "a\"\\\n\0é", 7));
+  int64_t n = 0;
+  attend_json_integer(attend_json_get(attend_json_at(r, 9), "n\""), &n);
+  CHECK(n == INT64_MIN);
+  attend_json_free(r);
+  attend_json_writer_free(&w);
+}
+
+TEST(layout_of_what_is_written) {
+  attend_json_writer w = attend_json_writer_text(context());
+  attend_json_indent(&w, true);
+  attend_json_open(&w, '{');
+  attend_json_member(&w, "a");
+  attend_json_open(&w, '[');
+  attend_json_close(&w, ']');
+  attend_json_member(&w, "b");
+  attend_json_put_number(&w, 2);
+  attend_json_close(&w, '}');
+  attend_json_finish(&w);
+  CHECK(!strcmp(w.text, "{\n  \"a\": [],\n  \"b\": 2\n}\n"));
+  attend_json_writer_free(&w);
+}
+
+TEST(a_full_disk_is_noticed) {
+  FILE *full = fopen("/dev/full", "w");
+  if (!full) return; /* not every system has one */
+  attend_json_writer w = attend_json_writer_file(context(), full);
+  attend_json_put_string(&w, "text");
+  CHECK_EQ(attend_json_finish(&w), ATTEND_IO);
+  fclose(full);
+}
+
+static size_t allowed;
+
+static void *take_some(size_t bytes, void *user) {
+  (void)user;
+  return allowed-- > 0 ? aligned_alloc(64, bytes) : NULL;
+}
+
+static void give_back(void *block, void *user) {
+  (void)user;
+  free(block);
+}
+
+TEST(memory_runs_out) {
+  attend_context *ctx;
+  attend_json *r;
+  attend_options o = {.isa = "scalar",
+                      .allocator = {take_some, give_back, NULL}};
+  allowed = 1;
+  attend_context_create(&o, &ctx);
+  for (size_t n = 0; n < 2; n++) {
+    allowed = n;
+    CHECK_EQ(attend_json_parse(ctx, "x", "[1]", 3, &r), ATTEND_NO_MEMORY);
+  }
+  allowed = 2;
+  CHECK_EQ(attend_json_parse(ctx, "x", "[1]", 3, &r), ATTEND_OK);
+  attend_json_free(r);
+  attend_context_free(ctx);
+}

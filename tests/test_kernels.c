@@ -1,0 +1,499 @@
+/* Every kernel of the list, on every instruction set that runs here, against
+ * plain loops in double; the bits of all sets with fma are compared in
+ * test_kernel_bits.c. */
+#include "kernels/kernels.h"
+#include "world.h"
+
+enum { MAX_WIDTH = 80, MAX_LD = 80 };
+static const double eps = 0x1p-24;
+
+static float pool[1 << 16]; /* normal numbers, refilled by refill() */
+
+static void refill(uint64_t stream) {
+  attend_random_normal((attend_random){21, stream}, 0,
+                       sizeof pool / sizeof *pool, pool);
+}
+
+#define FOR_EACH_KERNELS(kn)                                                 \
+  FOR_EACH_ISA(isa_)                                                         \
+  for (attend_context *ctx_ = open_context(isa_, 1, NULL); ctx_;             \
+       attend_context_free(ctx_), ctx_ = NULL)                               \
+    for (const struct kernels *kn = ctx_->kernels; kn; kn = NULL)
+
+static int same(float a, float b) {
+  return !memcmp(&a, &b, sizeof a) || (isnan(a) && isnan(b));
+}
+
+static const int widths[] = {1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 48, 64, 65, 80};
+enum { WIDTHS = sizeof widths / sizeof *widths };
+
+/* ---- packing ------------------------------------------------------------------- */
+
+enum { PACK_N = 70, GAP = 3 };
+static const float canary = -77.0f;
+
+typedef struct {
+  source src;
+  void *block; /* element (0, 0) lies in its middle */
+  float value[PACK_N][MAX_WIDTH]; /* what must come out */
+} packing;
+
+/* Any strides: columns apart, together or backwards. */
+static void packing_make(packing *p, attend_dtype dtype, ptrdiff_t col,
+                         uint64_t stream) {
+  enum { ROW = 3 * MAX_WIDTH + GAP };
+  size_t size = attend_dtype_size(dtype);
+  refill(stream);
+  p->block = room_for(PACK_N * ROW * 2, size);
+  char *zero = (char *)p->block + (size_t)ROW * size;
+  p->src = (source){zero, dtype, ROW, col};
+  for (int i = 0; i < PACK_N; i++)
+    for (int x = 0; x < MAX_WIDTH; x++) {
+      char *at = zero + (ptrdiff_t)size * (i * ROW + x * col);
+      attend_convert_from_f32(dtype, pool + i * MAX_WIDTH + x, 1, at);
+      attend_convert_to_f32(dtype, at, 1, &p->value[i][x]);
+    }
+}
+
+static void spoil(packing *p, int i, int x, float with) {
+  size_t size = attend_dtype_size(p->src.dtype);
+  attend_convert_from_f32(p->src.dtype, &with, 1,
+                          (char *)p->src.data +
+                              (ptrdiff_t)size * (i * p->src.row + x * p->src.col));
+  p->value[i][x] = with;
+}
+
+static float wanted(const packing *p, const uint8_t *valid, int n, int width,
+                    int i, int x) {
+  return i < n && x < width && (!valid || valid[i]) ? p->value[i][x] : 0.0f;
+}
+
+static void check_rows(const struct kernels *kn, const packing *p,
+                       const uint8_t *valid, int n, int width, bool finite) {
+  static float dst[(PACK_N + 1) * MAX_LD];
+  int ld = (int)round_up((size_t)width, LANES);
+  for (int i = 0; i < (n + 1) * ld; i++) dst[i] = canary;
+  CHECK_EQ(kn->pack_rows(p->src, valid, n, width, dst, ld), finite);
+  for (int i = 0; i < n; i++)
+    for (int x = 0; x < ld; x++)
+      CHECK(same(dst[i * ld + x], wanted(p, valid, n, width, i, x)));
+  for (int x = 0; x < ld; x++) CHECK(dst[n * ld + x] == canary);
+}
+
+static void check_lanes(const struct kernels *kn, const packing *p,
+                        const uint8_t *valid, int n, int width) {
+  static float dst[(PACK_N + 2 * LANES) * MAX_WIDTH];
+  int whole = (int)round_up((size_t)n, LANES);
+  for (int i = 0; i < (whole + LANES) * width; i++) dst[i] = canary;
+  kn->pack_lanes(p->src, valid, n, width, dst);
+  for (int i = 0; i < whole; i++)
+    for (int x = 0; x < width; x++)
+      CHECK(same(dst[(i / LANES * width + x) * LANES + i % LANES],
+                 wanted(p, valid, n, width, i, x)));
+  for (int i = 0; i < LANES * width; i++) CHECK(dst[whole * width + i] == canary);
+}
+
+TEST(packing_takes_any_strides_and_types) {
+  const int sizes[] = {1, 5, 16, 17, 31, 64, 70};
+  const ptrdiff_t cols[] = {1, 2, -1};
+  static packing p;
+  uint8_t valid[PACK_N];
+  for (int i = 0; i < PACK_N; i++) valid[i] = i % 3 != 1;
+  FOR_EACH_KERNELS(kn)
+  for (int dtype = 0; dtype < 3; dtype++)
+    for (int c = 0; c < 3; c++) {
+      packing_make(&p, (attend_dtype)dtype, cols[c], (uint64_t)(3 * dtype + c));
+      for (int n = 0; n < 7; n++)
+        for (int w = n % 2; w < WIDTHS; w += light() ? 4 : 2)
+          for (int masked = 0; masked < 2; masked++) {
+            const uint8_t *mask = masked ? valid : NULL;
+            check_rows(kn, &p, mask, sizes[n], widths[w], true);
+            check_lanes(kn, &p, mask, sizes[n], widths[w]);
+          }
+      free(p.block);
+    }
+}
+
+/* Row 4 is invalid and poisoned throughout; then one number elsewhere. */
+TEST(packing_says_whether_all_was_finite) {
+  static packing p;
+  uint8_t valid[PACK_N];
+  for (int i = 0; i < PACK_N; i++) valid[i] = i != 4;
+  const float wild[] = {NAN, INFINITY, -INFINITY};
+  FOR_EACH_KERNELS(kn)
+  for (int dtype = 0; dtype < 3; dtype++)
+    for (int n = 0; n < 3; n++)
+      for (int w = 0; w < WIDTHS; w++) {
+        packing_make(&p, (attend_dtype)dtype, 1, 90);
+        for (int x = 0; x < MAX_WIDTH; x++) spoil(&p, 4, x, wild[n]);
+        check_rows(kn, &p, valid, 20, widths[w], true);
+        check_lanes(kn, &p, valid, 20, widths[w]);
+        spoil(&p, 19, widths[w] - 1, wild[n]);
+        check_rows(kn, &p, valid, 20, widths[w], false);
+        check_rows(kn, &p, valid, 19, widths[w], true);
+        free(p.block);
+      }
+}
+
+TEST(widening_and_groups_are_exact) {
+  static float rows[GROUP * MAX_LD], out[GROUP * MAX_WIDTH + 1];
+  static uint16_t half[200];
+  float wide[201], truth[200];
+  refill(1);
+  memcpy(rows, pool, sizeof rows);
+  FOR_EACH_KERNELS(kn) {
+    for (int dtype = ATTEND_F16; dtype <= ATTEND_BF16; dtype++)
+      for (size_t n = 0; n <= 200; n += 1 + n / 20) {
+        attend_convert_from_f32((attend_dtype)dtype, pool, 200, half);
+        attend_convert_to_f32((attend_dtype)dtype, half, 200, truth);
+        wide[n] = canary;
+        kn->widen((attend_dtype)dtype, half, n, wide);
+        CHECK(wide[n] == canary && !memcmp(wide, truth, n * sizeof *wide));
+      }
+    for (int n = 1; n <= kn->rows; n++)
+      for (int w = 0; w < WIDTHS; w++) {
+        out[n * widths[w]] = canary;
+        kn->pack_group(rows, MAX_LD, n, widths[w], 1.7f, out);
+        for (int x = 0; x < widths[w]; x++)
+          for (int r = 0; r < n; r++)
+            CHECK(out[x * n + r] == rows[r * MAX_LD + x] * 1.7f);
+        CHECK(out[n * widths[w]] == canary);
+      }
+  }
+}
+
+/* ---- and back ------------------------------------------------------------------ */
+
+static double step_of(attend_dtype dtype) {
+  return dtype == ATTEND_F32 ? 2 * eps : dtype == ATTEND_F16 ? 0x1p-11 : 0x1p-8;
+}
+
+static float read_at(target t, int i, int x) {
+  float out;
+  size_t size = attend_dtype_size(t.dtype);
+  attend_convert_to_f32(
+      t.dtype, (char *)t.data + (ptrdiff_t)size * (i * t.row + x * t.col), 1,
+      &out);
+  return out;
+}
+
+TEST(storing_divides_and_rounds) {
+  enum { N = 5, ROW = 2 * MAX_WIDTH + 5 };
+  float block[N * ROW];
+  float divisor[N] = {3.0f, 0.0f, 0.37f, 1.0f, 1e3f};
+  refill(2);
+  FOR_EACH_KERNELS(kn)
+  for (int dtype = 0; dtype < 3; dtype++)
+    for (int w = 0; w < WIDTHS; w++)
+      for (int col = 1; col <= 2; col++) {
+        put_all((attend_dtype)dtype, block, 0, N * ROW, canary);
+        target t = {block, (attend_dtype)dtype, ROW, col};
+        pool[MAX_LD] = NAN; /* row 1 has divisor 0: not a value */
+        kn->store_rows(pool, MAX_LD, N, widths[w], divisor, t);
+        for (int i = 0; i < N; i++) {
+          for (int x = 0; x < widths[w]; x++) {
+            double a = pool[i * MAX_LD + x], b = divisor[i];
+            double truth = b == 0 ? 0 : a / b;
+            CHECK_NEAR(read_at(t, i, x), truth,
+                       fabs(truth) * (step_of(t.dtype) + 2 * eps) + 0x1p-25);
+          }
+          CHECK(read_at(t, i, widths[w]) == canary);
+        }
+      }
+}
+
+TEST(adding_rows) {
+  enum { N = 4, ROW = 2 * MAX_WIDTH + 5 };
+  float block[N * ROW];
+  refill(3);
+  FOR_EACH_KERNELS(kn)
+  for (int w = 0; w < WIDTHS; w++)
+    for (int col = 1; col <= 2; col++) {
+      for (int i = 0; i < N * ROW; i++) block[i] = pool[5000 + i];
+      target t = {block, ATTEND_F32, ROW, col};
+      kn->add_rows(pool, MAX_LD, N, widths[w], 0.3f, t);
+      for (int i = 0; i < N; i++)
+        for (int x = 0; x < ROW; x++) {
+          double before = pool[5000 + i * ROW + x];
+          bool mine = x % col == 0 && x / col < widths[w];
+          double more = mine ? 0.3f * pool[i * MAX_LD + x / col] : 0;
+          CHECK_NEAR(block[i * ROW + x], before + more,
+                     mine * 2 * eps * (fabs(before) + 2 * fabs(more)));
+        }
+    }
+}
+
+/* ---- products -------------------------------------------------------------------- */
+
+static void check_scores(const struct kernels *kn, int rows, int width, int j0,
+                         int j1) {
+  float s[GROUP * BLOCK];
+  const float *q = pool, *k = pool + GROUP * MAX_WIDTH;
+  for (int i = 0; i < rows * BLOCK; i++) s[i] = canary;
+  kn->scores(rows, width, q, k, j0, j1, s);
+  for (int r = 0; r < rows; r++)
+    for (int j = 0; j < BLOCK; j++) {
+      double sum = 0, size = 0;
+      for (int d = 0; d < width && j < PANEL; d++) {
+        double x = (double)q[d * rows + r] *
+                   (double)k[(j / LANES * width + d) * LANES + j % LANES];
+        sum += x, size += fabs(x);
+      }
+      if (j < j0 || j >= j1)
+        CHECK(s[r * BLOCK + j] == canary);
+      else
+        CHECK_NEAR(s[r * BLOCK + j], sum, (width + 1) * eps * size);
+    }
+}
+
+TEST(scores_are_dot_products) {
+  refill(4);
+  FOR_EACH_KERNELS(kn)
+  for (int rows = 1; rows <= kn->rows; rows++)
+    for (int width = 1; width <= MAX_WIDTH; width += light() ? 13 : 3)
+      for (int j0 = 0; j0 < PANEL; j0 += LANES)
+        check_scores(kn, rows, width, j0,
+                     j0 + LANES + (rows + width) * LANES % (PANEL - j0));
+}
+
+static void check_weigh(const struct kernels *kn, int rows, int j0, int j1,
+                        int ld) {
+  static float o[GROUP * MAX_LD];
+  const float *p = pool, *v[PANELS], *values = pool + GROUP * BLOCK;
+  const float *alpha = pool + 60000, *beta = pool + 60100;
+  for (int i = 0; i < PANELS; i++) /* panels lie anywhere */
+    v[i] = values + (PANELS - 1 - i) * PANEL * ld;
+  for (int i = 0; i < rows * ld; i++) o[i] = pool[61000 + i];
+  kn->weigh(rows, j0, j1, p, v, ld, alpha, beta, o);
+  for (int r = 0; r < rows; r++)
+    for (int c = 0; c < ld; c++) {
+      double sum = 0, size = 0, before = pool[61000 + r * ld + c];
+      for (int j = j0; j < j1; j++) {
+        double x = (double)p[r * BLOCK + j] *
+                   (double)v[j / PANEL][j % PANEL * ld + c];
+        sum += x, size += fabs(x);
+      }
+      double truth = alpha[r] * before + beta[r] * sum;
+      CHECK_NEAR(o[r * ld + c], truth,
+                 (j1 - j0 + 3) * eps *
+                     (fabs(beta[r]) * size + fabs(alpha[r] * before)));
+    }
+}
+
+TEST(values_are_weighed) {
+  refill(5);
+  FOR_EACH_KERNELS(kn)
+  for (int rows = 1; rows <= kn->rows; rows++)
+    for (int ld = LANES; ld <= MAX_LD; ld += LANES) {
+      int odd = rows * 7 + ld;
+      check_weigh(kn, rows, 0, BLOCK, ld);
+      check_weigh(kn, rows, odd % 61, odd % 61 + 1 + odd % 190, ld);
+      check_weigh(kn, rows, 64, 80, ld);
+      check_weigh(kn, rows, 3, 3, ld); /* no key: alpha alone */
+    }
+}
+
+static void check_keys(const struct kernels *kn, int n, int i0, int i1,
+                       int ld) {
+  static float c[BLOCK * MAX_LD];
+  const float *a = pool, *b = pool + 40 * BLOCK, *before = pool + 30000;
+  memcpy(c, before, sizeof c);
+  kn->weigh_keys(n, i0, i1, a, b, ld, c);
+  for (int i = 0; i < BLOCK; i++)
+    for (int x = 0; x < ld; x++) {
+      double sum = 0, size = 0, was = before[i * ld + x];
+      for (int r = 0; r < n && i >= i0 && i < i1; r++) {
+        double y = (double)a[r * BLOCK + i] * (double)b[r * ld + x];
+        sum += y, size += fabs(y);
+      }
+      bool mine = i >= i0 && i < i1;
+      CHECK_NEAR(c[i * ld + x], was + sum,
+                 mine * (n + 2) * eps * (size + fabs(was)));
+    }
+}
+
+TEST(keys_gather_from_rows) {
+  refill(6);
+  FOR_EACH_KERNELS(kn)
+  for (int ld = LANES; ld <= MAX_LD; ld += LANES)
+    for (int n = 1; n <= 37; n += light() ? 12 : 5) {
+      int i0 = n * 16 % 112;
+      check_keys(kn, n, i0, i0 + 16 * (1 + ld / LANES + n % 4), ld);
+      check_keys(kn, n, i0 + n % 7, i0 + n % 7 + 1 + n % 5, ld);
+    }
+}
+
+TEST(rows_alone_dots_and_sums) {
+  refill(7);
+  FOR_EACH_KERNELS(kn) {
+    for (int w = 0; w < WIDTHS; w++) {
+      int ld = (int)round_up((size_t)widths[w], LANES);
+      float a[7 * MAX_LD] = {0}, b[7 * MAX_LD] = {0}, out[8];
+      for (int r = 0; r < 7; r++) /* zero beyond the width: the layout */
+        for (int x = 0; x < widths[w]; x++) {
+          a[r * ld + x] = pool[r * 80 + x];
+          b[r * ld + x] = pool[9000 + r * 80 + x];
+        }
+      out[7] = canary;
+      kn->row_dots(7, widths[w], a, b, ld, out);
+      for (int r = 0; r < 7; r++) {
+        double sum = 0, size = 0;
+        for (int x = 0; x < ld; x++)
+          sum += (double)a[r * ld + x] * (double)b[r * ld + x],
+              size += fabs((double)a[r * ld + x] * (double)b[r * ld + x]);
+        CHECK_NEAR(out[r], sum, (ld + 1) * eps * size);
+      }
+      CHECK(out[7] == canary);
+    }
+    double sum = 0, size = 0;
+    enum { N = 64 * 37 };
+    for (int i = 0; i < N; i++) sum += pool[i], size += fabsf(pool[i]);
+    CHECK_NEAR(kn->sum_all(pool, N), sum, N * eps * size);
+    CHECK(kn->spin_fma(100) > 0 && kn->spin_fma(200) == 2 * kn->spin_fma(100));
+    for (size_t n = 0; n < 70; n++) {
+      float x[71];
+      memcpy(x, pool, sizeof x);
+      kn->scale_all(x, n, -1.3f);
+      for (size_t i = 0; i < 71; i++)
+        CHECK(x[i] == (i < n ? pool[i] * -1.3f : pool[i]));
+    }
+  }
+}
+
+/* ---- softmax ----------------------------------------------------------------------- */
+
+static double exp2_error(double truth) { return 2 * 2 * eps * truth + 0x1p-126; }
+
+/* One block onto (m, l): in the end weights times beta are 2^(s - m). */
+static void check_softmax(const struct kernels *kn, int rows, int j0, int j1,
+                          float *s, float *m, float *l) {
+  static float before[GROUP * BLOCK];
+  float m0[GROUP], l0[GROUP], alpha[GROUP], beta[GROUP];
+  memcpy(before, s, sizeof before);
+  memcpy(m0, m, sizeof m0);
+  memcpy(l0, l, sizeof l0);
+  kn->softmax(rows, j0, j1, s, m, l, alpha, beta);
+  for (int r = 0; r < rows; r++) {
+    double sum = 0, top = m0[r];
+    for (int j = j0; j < j1; j++) top = fmax(top, before[r * BLOCK + j]);
+    if (top == -INFINITY) {
+      CHECK(l[r] == 0 && m[r] == -INFINITY);
+      continue;
+    }
+    CHECK(m[r] == rintf(m[r]) && m[r] >= top && m[r] < top + 1);
+    if (m0[r] > -INFINITY) {
+      double factor = exp2((double)m0[r] - m[r]); /* subnormal: 0 */
+      CHECK_NEAR(alpha[r], factor < 0x1p-126 ? 0 : factor, 0);
+      sum = l0[r] * factor;
+    }
+    for (int j = 0; j < BLOCK; j++) {
+      float p = s[r * BLOCK + j], x = before[r * BLOCK + j];
+      if (j < j0 || j >= j1) {
+        CHECK(same(p, x));
+        continue;
+      }
+      double truth = exp2((double)x - m[r]);
+      CHECK_NEAR((double)p * beta[r], truth, exp2_error(truth));
+      CHECK(x > -INFINITY || p == 0);
+      sum += truth;
+    }
+    CHECK_NEAR(l[r], sum, (j1 - j0) * 2 * eps * sum);
+  }
+}
+
+static void softmax_case(const struct kernels *kn, int rows, float spread,
+                         float centre) {
+  static float s[GROUP * BLOCK];
+  float m[GROUP], l[GROUP] = {0};
+  for (int r = 0; r < GROUP; r++) m[r] = -INFINITY;
+  for (int block = 0; block < 5; block++) {
+    int j0 = block * 48 % 128, j1 = j0 + 16 * (1 + (block * 5 + rows) % 8);
+    for (int i = 0; i < GROUP * BLOCK; i++)
+      s[i] = centre * (float)(block - 2) + spread * pool[block * 4096 + i];
+    for (int i = 0; i < GROUP * BLOCK; i += 7) s[i] = -INFINITY;
+    if (block < 3) /* one row that sees nothing so far */
+      for (int j = 0; j < BLOCK; j++) s[(rows - 1) * BLOCK + j] = -INFINITY;
+    check_softmax(kn, rows, j0, j1, s, m, l);
+  }
+}
+
+TEST(softmax_runs_along) {
+  refill(8);
+  FOR_EACH_KERNELS(kn)
+  for (int rows = 1; rows <= kn->rows; rows++) {
+    softmax_case(kn, rows, 2, 0);
+    softmax_case(kn, rows, 40, 70);
+    softmax_case(kn, rows, 3000, 0);
+    softmax_case(kn, rows, 5, 1e4f);
+    softmax_case(kn, rows, 100, 3e6f); /* beyond the integers of exp2 */
+  }
+}
+
+/* Joining what two runs saw is what one run would have. */
+TEST(joining_is_the_sum) {
+  enum { LD = 48 };
+  refill(9);
+  FOR_EACH_KERNELS(kn)
+  for (int trial = 0; trial < 40; trial++) {
+    float m = (float)(trial * 7 % 31 - 15), l = 1 + fabsf(pool[trial]);
+    float m2 = (float)(trial * 5 % 300 - 150), l2 = 1 + fabsf(pool[trial + 50]);
+    float o[2 * LD], o2[2 * LD];
+    if (trial % 5 == 3) m = -INFINITY, l = 0;
+    if (trial % 5 == 4) m2 = -INFINITY, l2 = 0;
+    float ms[2] = {m, m2}, ls[2] = {l, l2};
+    const float ms2[2] = {m2, m}, ls2[2] = {l2, l};
+    for (int i = 0; i < 2 * LD; i++) o[i] = pool[i], o2[i] = pool[1000 + i];
+    kn->join_rows(2, LD, ms2, ls2, o2, ms, ls, o);
+    for (int r = 0; r < 2; r++) {
+      double top = fmax(m, m2);
+      double a = exp2((r ? m2 : m) - top), b = exp2((r ? m : m2) - top);
+      CHECK(ms[r] == top);
+      CHECK_NEAR(ls[r], a * (r ? l2 : l) + b * (r ? l : l2), 4 * eps * ls[r]);
+      for (int i = r * LD; i < (r + 1) * LD; i++)
+        CHECK_NEAR(o[i], a * pool[i] + b * pool[1000 + i],
+                   3 * eps * (a * fabs(pool[i]) + b * fabs(pool[1000 + i])) +
+                       0x1p-120);
+    }
+  }
+}
+
+TEST(gradient_of_a_group) {
+  static float s[GROUP * BLOCK], dp[GROUP * BLOCK];
+  refill(10);
+  FOR_EACH_KERNELS(kn)
+  for (int rows = 1; rows <= kn->rows; rows++) {
+    int j0 = rows % 5 * 16, j1 = j0 + 16 * (1 + rows % 9);
+    memcpy(s, pool, sizeof s);
+    memcpy(dp, pool + 20000, sizeof dp);
+    const float *lse2 = pool + 50000, *delta = pool + 50100;
+    for (int i = 0; i < GROUP * BLOCK; i += 5) s[i] = -INFINITY;
+    kn->softmax_grad(rows, j0, j1, s, dp, lse2, delta);
+    for (int i = 0; i < rows * BLOCK; i++) {
+      int r = i / BLOCK, j = i % BLOCK;
+      double x = i % 5 ? pool[i] : -INFINITY, p = exp2(x - lse2[r]);
+      double d = (double)pool[20000 + i] - delta[r];
+      bool mine = j >= j0 && j < j1;
+      CHECK_NEAR(s[i], mine ? p : x, 4 * exp2_error(p));
+      CHECK_NEAR(dp[i], mine ? p * d : (double)pool[20000 + i],
+                 4 * exp2_error(p) * (fabs(pool[20000 + i]) + fabs(delta[r])));
+    }
+  }
+}
+
+TEST(ramps_and_maxima) {
+  float s[BLOCK];
+  refill(11);
+  FOR_EACH_KERNELS(kn)
+  for (int j0 = 0; j0 < BLOCK; j0 += LANES)
+    for (int j1 = j0 + LANES; j1 <= BLOCK; j1 += 2 * LANES) {
+      float distance = (float)(j0 - 130), best = -INFINITY;
+      memcpy(s, pool + j0, sizeof s);
+      for (int j = j0; j < j1; j++) best = fmaxf(best, s[j]);
+      CHECK(kn->row_max(j0, j1, s) == best);
+      kn->add_ramp(j0, j1, -0.3f, distance, s);
+      for (int j = 0; j < BLOCK; j++) {
+        double more = j >= j0 && j < j1 ? -0.3f * fabs(distance + j) : 0;
+        CHECK_NEAR(s[j], pool[j0 + j] + more, 2 * eps * (fabs(more) + 4));
+      }
+    }
+}
