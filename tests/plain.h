@@ -8,6 +8,8 @@
 typedef struct { /* contiguous [B,H,T,D] and so on */
   const float *q, *k, *v, *d_o;
   float *o, *lse, *dq, *dk, *dv; /* gradients may be NULL */
+  double size[5]; /* of each: the largest sum of absolute terms, which is what
+                     rounding is relative to where terms cancel */
 } plain_data;
 
 /* log sim; or sim itself for poly. */
@@ -59,7 +61,8 @@ static inline float plain_row(const attend_desc *d, int b, int i,
 static inline void plain_row_backward(const attend_desc *d, const float *w,
                                       const float *q, const float *k,
                                       const float *v, const float *d_o,
-                                      float *dq, float *dk, float *dv) {
+                                      float *dq, float *dk, float *dv,
+                                      double *dq_size, double *dk_size) {
   size_t D = (size_t)d->dim, M = (size_t)d->dim_v;
   float mean = 0, *dw = room_for((size_t)d->kv_len, sizeof *dw);
   for (size_t j = 0; j < (size_t)d->kv_len; j++) {
@@ -68,20 +71,34 @@ static inline void plain_row_backward(const attend_desc *d, const float *w,
   }
   for (size_t j = 0; j < (size_t)d->kv_len; j++) {
     float ds = d->scale * w[j] * (dw[j] - mean);
+    double size = (double)(d->scale * w[j] * (fabsf(dw[j]) + fabsf(mean)));
     for (size_t x = 0; x < M; x++) dv[j * M + x] += w[j] * d_o[x];
     for (size_t x = 0; x < D; x++) {
       dq[x] += ds * k[j * D + x];
       dk[j * D + x] += ds * q[x];
+      dq_size[x] += size * (double)fabsf(k[j * D + x]);
+      dk_size[j * D + x] += size * (double)fabsf(q[x]);
     }
   }
   free(dw);
 }
 
+static inline double plain_largest(const float *x, const double *y, size_t n) {
+  double most = 0;
+  for (size_t i = 0; (x || y) && i < n; i++) {
+    double size = x ? (double)fabsf(x[i]) : y[i];
+    if (isfinite(size) && size > most) most = size;
+  }
+  return most;
+}
+
 /* d is complete (attend_plan_desc); biases are not known here. */
-static inline void plain_run(const attend_desc *d, const plain_data *p) {
+static inline void plain_run(const attend_desc *d, plain_data *p) {
   size_t T = (size_t)d->q_len, S = (size_t)d->kv_len;
   size_t D = (size_t)d->dim, M = (size_t)d->dim_v;
   float *w = room_for(S, sizeof *w);
+  double *dq_size = room_for(rows_of(d) * D, sizeof *dq_size);
+  double *dk_size = room_for(keys_of(d) * D, sizeof *dk_size);
   for (size_t r = 0; r < rows_of(d); r++) {
     size_t head = r / T, b = head / (size_t)d->heads;
     size_t g = head % (size_t)d->heads / (size_t)(d->heads / d->kv_heads);
@@ -95,30 +112,33 @@ static inline void plain_run(const attend_desc *d, const plain_data *p) {
     }
     if (p->dq)
       plain_row_backward(d, w, q, k, v, p->d_o + r * M, p->dq + r * D,
-                         p->dk + at * D, p->dv + at * M);
+                         p->dk + at * D, p->dv + at * M, dq_size + r * D,
+                         dk_size + at * D);
   }
+  p->size[0] = plain_largest(p->o, NULL, rows_of(d) * M);
+  p->size[1] = plain_largest(p->lse, NULL, rows_of(d));
+  p->size[2] = plain_largest(NULL, dq_size, rows_of(d) * D);
+  p->size[3] = plain_largest(NULL, dk_size, keys_of(d) * D);
+  p->size[4] = plain_largest(p->dv, NULL, keys_of(d) * M);
   free(w);
+  free(dq_size);
+  free(dk_size);
 }
 
-/* Within twice the plain run's error, and `floor_eps` roundings of the largest
- * number for where the plain run happens to be exact. */
+/* Within twice the plain run's error, or a few roundings of the size where that
+ * run happens to be exact. */
 static inline void check_budget(const char *name, const char *what,
                                 const float *got, const float *plain,
-                                const double *truth, size_t n,
-                                double floor_eps) {
-  double error = 0, budget = 0, largest = 0;
+                                const double *truth, size_t n, double size) {
+  double error = 0, budget = 0;
   for (size_t i = 0; i < n; i++) {
     if ((double)got[i] == truth[i]) continue; /* infinities too */
     double e = fabs((double)got[i] - truth[i]);
     if (!(e <= error)) error = e; /* NaN stays */
-  }
-  for (size_t i = 0; i < n; i++) {
-    if (isfinite(truth[i])) {
+    if (isfinite(truth[i]))
       budget = fmax(budget, fabs((double)plain[i] - truth[i]));
-      largest = fmax(largest, fabs(truth[i]));
-    }
   }
-  budget = 2 * budget + floor_eps * 0x1p-24 * largest;
+  budget = 2 * budget + 2 * 0x1p-24 * size;
   if (!(error <= budget))
     CHECK_FAIL("%s: %s errs by %.3g, may by %.3g", name, what, error, budget);
 }

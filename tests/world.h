@@ -20,6 +20,7 @@ typedef struct {
   long taken;   /* calls so far */
   long fail_at; /* this call fails: 1 is the first; 0 is none */
   long live;    /* blocks not yet given back */
+  size_t bytes; /* taken so far */
 } ledger;
 
 static inline void *ledger_take(size_t bytes, void *user) {
@@ -27,6 +28,7 @@ static inline void *ledger_take(size_t bytes, void *user) {
   if (__atomic_add_fetch(&l->taken, 1, __ATOMIC_RELAXED) == l->fail_at)
     return NULL;
   __atomic_add_fetch(&l->live, 1, __ATOMIC_RELAXED);
+  __atomic_add_fetch(&l->bytes, bytes, __ATOMIC_RELAXED);
   return aligned_alloc(64, (bytes + 63) / 64 * 64);
 }
 

@@ -12,7 +12,8 @@
  * gaussian sigma=.
  * SHAPE: b batch, h heads, g kv heads (default h), n query length, x key length
  * (default n), d width of q and k, v width of values (default d); b and h
- * default to 1. For :decode, n is the number of keys already held.
+ * default to 1. For :decode, n is the number of keys looked
+ * at, the new one included.
  * WORDS: causal, top, bottom, window=W, lengths, padleft, padright, alibi,
  * buckets, buckets1 (one-sided), dense, scale=X, f32, f16, bf16, bthd, bwd,
  * decode.

@@ -58,17 +58,25 @@ static void derive(attend_plan *p) {
 static attend_status check_purpose(const attend_plan *p) {
   const attend_desc *d = &p->desc;
   if (!(d->purpose & ATTEND_FOR_EXTEND)) return ATTEND_OK;
-  ATTEND_CHECK(p->ctx, d->bias.kind != ATTEND_DENSE,
-               "a dense bias has no place in a state, which grows: choose ALiBi "
-               "or buckets, or attend_forward");
-  ATTEND_CHECK(p->ctx, p->engine != &engine_definition,
-               "this form keeps no state: choose softmax or argmax, or "
-               "attend_forward");
+  if (d->bias.kind == ATTEND_DENSE)
+    return fail(p->ctx, ATTEND_UNSUPPORTED,
+                "a dense bias has no place in a state, which grows: choose "
+                "ALiBi or buckets, or attend_forward");
+  if (p->engine == &engine_definition)
+    return fail(p->ctx, ATTEND_UNSUPPORTED,
+                "this form keeps no state: choose softmax or argmax, or "
+                "attend_forward");
   return ATTEND_OK;
 }
 
 static attend_status make(attend_plan *p) {
   ATTEND_TRY(attend_desc_complete(p->ctx, &p->desc));
+  ATTEND_CHECK(p->ctx,
+               (int64_t)p->desc.q_len * (p->desc.heads / p->desc.kv_heads) <
+                   INT32_MAX,
+               "%d queries of %d heads share a kv head: cut the queries into "
+               "several calls",
+               p->desc.q_len, p->desc.heads / p->desc.kv_heads);
   derive(p);
   ATTEND_TRY(choose(p));
   ATTEND_TRY(check_purpose(p));

@@ -306,10 +306,7 @@ static attend_status check_call(const attend_plan *p, const attend_state *s,
                            a->dtype == b->dtype,
                "the state was made for another shape: use a plan with the same "
                "batch, kv heads, widths and dtype");
-  ATTEND_CHECK(p->ctx, n >= 0 && n <= a->q_len,
-               "%d rows in one call, but the plan was made for at most %d "
-               "(q_len): cut the call or make a larger plan",
-               n, a->q_len);
+  ATTEND_CHECK(p->ctx, n >= 0, "%d rows in one call: choose 0 or more", n);
   for (int i = 0; a->mask.lengths && i < a->batch; i++)
     ATTEND_CHECK(p->ctx, a->mask.lengths[i] >= 0 && a->mask.lengths[i] <= n,
                  "lengths[%d] is %d, but the call has %d rows", i,
@@ -346,6 +343,14 @@ attend_status attend_state_append(attend_plan *p, attend_state *s, int n,
 
 /* ---- looking ---------------------------------------------------------------------- */
 
+static attend_status check_rows(const attend_plan *p, int n) {
+  ATTEND_CHECK(p->ctx, n <= p->desc.q_len,
+               "%d queries in one call, but the plan was made for at most %d "
+               "(q_len): cut the call or make a larger plan",
+               n, p->desc.q_len);
+  return ATTEND_OK;
+}
+
 static call look_call(attend_plan *p, attend_state *s, int n, attend_view q) {
   call c = {.plan = p, .on = p->fast, .state = s, .before = s->before, .n = n};
   c.q = view_complete(q, p->desc.heads, n, p->desc.dim);
@@ -370,6 +375,7 @@ static void stand_last(const attend_plan *p, attend_state *s, int n) {
 attend_status attend_state_look(attend_plan *p, attend_state *s, int n,
                                 attend_view q, attend_view o, float *lse) {
   ATTEND_TRY(check_call(p, s, n));
+  ATTEND_TRY(check_rows(p, n));
   stand_last(p, s, n);
   return look(p, s, n, q, o, lse);
 }
@@ -379,6 +385,7 @@ attend_status attend_extend(attend_plan *p, attend_state *s, int n,
                             attend_view o, float *lse) {
   ATTEND_CHECK(p->ctx, n == 0 || (q.data && o.data),
                "q or o is NULL: give the queries and room for the outputs");
+  ATTEND_TRY(check_rows(p, n));
   ATTEND_TRY(attend_state_append(p, s, n, k, v));
   stand_last(p, s, n);
   return look(p, s, n, q, o, lse);
@@ -390,6 +397,7 @@ attend_status attend_state_observe(attend_plan *p, attend_state *s, int n,
   ATTEND_TRY(check_call(p, s, n));
   ATTEND_CHECK(p->ctx, n == 0 || (q.data && lse),
                "q or lse is NULL: give what attend_extend took and wrote");
+  ATTEND_TRY(check_rows(p, n));
   stand_last(p, s, n);
   call c = look_call(p, s, n, q);
   c.lse_in = lse;

@@ -108,12 +108,15 @@ INLINE float exp_row(int j0, int j1, float m, float *s) {
 
 void KERNEL(softmax)(int rows, int j0, int j1, float *s, float *m, float *l,
                      float *alpha, float *beta) {
-  for (int r = 0; r < rows; r++) {
-    float shift = shift_of(max_of(j0, j1, s + r * BLOCK));
-    float sum = exp_row(j0, j1, shift, s + r * BLOCK);
-    join(sum == 0.0f ? -INFINITY : shift, sum, m + r, l + r, alpha + r,
+  /* Loop by loop: the folds of one row hide behind the next row's work. */
+  float shift[GROUP], sum[GROUP];
+  for (int r = 0; r < rows; r++) shift[r] = max_of(j0, j1, s + r * BLOCK);
+  for (int r = 0; r < rows; r++) shift[r] = shift_of(shift[r]);
+  for (int r = 0; r < rows; r++)
+    sum[r] = exp_row(j0, j1, shift[r], s + r * BLOCK);
+  for (int r = 0; r < rows; r++)
+    join(sum[r] == 0.0f ? -INFINITY : shift[r], sum[r], m + r, l + r, alpha + r,
          beta + r);
-  }
 }
 
 void KERNEL(join_rows)(int rows, int ld, const float *m2, const float *l2,

@@ -9,7 +9,7 @@
 
 typedef __m512 vf;
 #ifndef ROWS512
-#define ROWS512 12
+#define ROWS512 6
 #endif
 enum { VW = 16, ROWS = ROWS512, ACC = 24 };
 
