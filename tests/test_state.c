@@ -390,3 +390,95 @@ TEST(truncated_sequences_go_on) {
   go_on(&s, s.state, own, cuts, 190, 31);
   story_end(&s);
 }
+
+/* ---- memory ------------------------------------------------------------------------ */
+
+TEST(reserved_pages_need_no_memory) {
+  story s;
+  story_begin(&s, beams);
+  OK(s.ctx, attend_state_reserve(s.state, LONG));
+  size_t bytes = attend_state_bytes(s.state);
+  long taken = s.memory.taken;
+  for (int at = 0; at < LONG; at += 20)
+    feed(s.plan, s.state, &s.first, at, 20, &s.out);
+  CHECK_EQ(s.memory.taken, taken);
+  CHECK_EQ(attend_state_bytes(s.state), bytes);
+  answer whole = forward(s.ctx, &s.first);
+  for (int b = 0; b < 3; b++)
+    CHECK(same_rows(&s.first.desc, &s.out, &whole, b, 0, LONG));
+  answer_free(&whole);
+  story_end(&s);
+}
+
+/* Each allocation of a growing call fails once; then the sequence goes on as
+ * if nothing had been. */
+TEST(a_call_that_fails_changes_nothing) {
+  story s;
+  story_begin(&s, beams);
+  attend_state *copy;
+  int failed = 0;
+  feed(s.plan, s.state, &s.first, 0, 60, &s.out);
+  OK(s.ctx, attend_state_fork(s.state, &copy));
+  for (long n = 1; n < 100; n++) {
+    s.memory.fail_at = s.memory.taken + n;
+    attend_status status =
+        feed_to(s.plan, s.state, &s.first, 60, LONG - 60, 60, &s.out);
+    s.memory.fail_at = 0;
+    if (status == ATTEND_OK) break;
+    CHECK_EQ(status, ATTEND_NO_MEMORY);
+    CHECK_SAYS(attend_message(s.ctx), "memory");
+    for (int b = 0; b < 3; b++) CHECK_EQ(attend_state_length(s.state, b), 60);
+    failed++;
+  }
+  CHECK(failed >= 3);
+  const int cuts[3] = {60, 60, 60};
+  go_on(&s, copy, own, cuts, 100, 9);
+  answer whole = forward(s.ctx, &s.first);
+  for (int b = 0; b < 3; b++)
+    CHECK(same_rows(&s.first.desc, &s.out, &whole, b, 0, LONG));
+  answer_free(&whole);
+  attend_state_free(copy);
+  story_end(&s);
+}
+
+/* ---- long ------------------------------------------------------------------------ */
+
+enum { MANY = 65536 + 77, STEP = 8192 };
+
+static void look_long(attend_context *ctx, const attend_tensors *t,
+                      attend_state *state, int threads, float *out) {
+  attend_context_set_threads(ctx, threads);
+  attend_plan *plan = plan_for(ctx, t, STEP);
+  OK(ctx, attend_state_look(plan, state, 3, t->q, attend_bhtd(out),
+                            out + 3 * 4 * 8));
+  attend_plan_free(plan);
+}
+
+TEST(long_keys_split_over_threads) {
+  FOR_EACH_ISA(isa) {
+    attend_context *ctx = open_context(isa, 2, NULL);
+    attend_tensors t = make_tensors(ctx, "softmax:h4g2n3x8192d8:bottom", 9);
+    attend_plan *plan = plan_for(ctx, &t, STEP);
+    attend_state *state = state_for(plan);
+    for (int at = 0; at < MANY; at += STEP) { /* the last ones tower over */
+      int n = MANY - at < STEP ? MANY - at : STEP;
+      for (size_t i = 0; i < keys_of(&t.desc) * 8; i++)
+        ((float *)t.k.data)[i] *= 1.1f;
+      OK(ctx, attend_state_append(plan, state, n,
+                                  part(t.k, &t.desc, 2, STEP, 8, 0),
+                                  part(t.v, &t.desc, 2, STEP, 8, 0)));
+    }
+    CHECK_EQ(attend_state_length(state, 0), MANY);
+    float one[3 * 4 * 9], more[3 * 4 * 9];
+    look_long(ctx, &t, state, 1, one);
+    for (int i = 0; i < 3 * 4 * 9; i++) CHECK(isfinite(one[i]) && one[i] != 0);
+    for (int threads = 2; threads < 18; threads += 5) {
+      look_long(ctx, &t, state, threads, more);
+      CHECK(!memcmp(one, more, sizeof one));
+    }
+    attend_state_free(state);
+    attend_plan_free(plan);
+    attend_tensors_free(ctx, &t);
+    attend_context_free(ctx);
+  }
+}

@@ -115,13 +115,13 @@ bool group_sees(const call *c, tile t, const block *k, int j0, int j1) {
 
 /* A number that is NaN or infinite must not reach rows that do not see it, even
  * with weight 0: then each row takes exactly the keys that it sees. */
-static void weigh_alone(const call *c, tile t, const block *k, const float *s,
-                        int ld, const float *alpha, const float *beta,
-                        float *o) {
+static void weigh_alone(const call *c, tile t, const block *k, int j0, int j1,
+                        const float *s, int ld, const float *alpha,
+                        const float *beta, float *o) {
   for (int r = 0; r < t.rows; r++, s += BLOCK, o += ld) {
     span seen = rows_see(c, t.b, t.row + r, 1);
-    int lo = (int)max64(0, min64(BLOCK, seen.lo - k->start));
-    int hi = (int)max64(lo, min64(BLOCK, seen.hi - k->start));
+    int lo = (int)max64(j0, min64(j1, seen.lo - k->start));
+    int hi = (int)max64(lo, min64(j1, seen.hi - k->start));
     c->on->weigh(1, lo, hi, s, k->rows, ld, alpha + r, beta + r, o);
   }
 }
@@ -130,7 +130,7 @@ void group_weigh(const call *c, tile t, const block *k, int j0, int j1,
                  const float *s, int ld, const float *alpha, const float *beta,
                  float *o) {
   if (k->wild && !group_sees(c, t, k, j0, j1))
-    weigh_alone(c, t, k, s, ld, alpha, beta, o);
+    weigh_alone(c, t, k, j0, j1, s, ld, alpha, beta, o);
   else
     c->on->weigh(t.rows, j0, j1, s, k->rows, ld, alpha, beta, o);
 }

@@ -37,7 +37,7 @@ static int slot_rows(const call *c) {
   return (int)min64(c->plan->tile, (int64_t)c->n * c->plan->group);
 }
 static size_t slot_floats(const call *c) {
-  return (size_t)slot_rows(c) * (size_t)(c->plan->ldv + 2);
+  return (size_t)slot_rows(c) * (size_t)(c->plan->ldv + 3);
 }
 
 /* Slots for n queries a sequence: eight blocks a thread, in 1 MiB a thread. */
@@ -69,16 +69,22 @@ static void group_block(const call *c, tile g, int at, scratch *w) {
   const attend_plan *p = c->plan;
   int j0, j1;
   if (!tile_scores(c, g, at, &j0, &j1, w)) return;
-  c->on->softmax(g.rows, j0, j1, w->s, w->m + at, w->l + at, w->alpha, w->beta);
+  c->on->softmax(g.rows, j0, j1, w->s, w->m + at, w->l + 2 * at, w->alpha, w->beta);
   group_weigh(c, g, &w->keys, j0, j1, w->s, p->ldv, w->alpha, w->beta,
               w->o + (size_t)at * p->ldv);
 }
 
+/* While a group works, its share of the next block's keys is fetched. */
 static void tile_block(const call *c, tile t, int64_t start, span seen,
                        scratch *w) {
   if (!block_load(c, t.b, t.g, start, seen, &w->keys)) return;
-  for (int i = 0; i < t.rows; i += c->on->rows)
+  int groups = (t.rows + c->on->rows - 1) / c->on->rows;
+  int64_t share = (BLOCK + groups - 1) / groups, next = start + BLOCK;
+  for (int i = 0; i < t.rows; i += c->on->rows, next += share) {
+    if (next < seen.hi)
+      keys_prefetch(c, t.b, t.g, next, min64(share, seen.hi - next));
     group_block(c, tile_group(c->on->rows, t, i), i, w);
+  }
 }
 
 static float log_sum(float m, float l) {
@@ -93,9 +99,9 @@ static void tile_end(const call *c, tile t, const float *o, const float *m,
   for (int i = 0; i < t.rows; i++) {
     int row = t.row + i;
     out.data = row_address(c, &c->o, t.b, t.g, row);
-    p->kn->store_rows(o + (size_t)i * p->ldv, p->ldv, 1, p->desc.dim_v, l + i,
-                      out);
-    if (c->lse) c->lse[row_index(c, t, i)] = log_sum(m[i], l[i]);
+    p->kn->store_rows(o + (size_t)i * p->ldv, p->ldv, 1, p->desc.dim_v,
+                      l + 2 * i, out);
+    if (c->lse) c->lse[row_index(c, t, i)] = log_sum(m[i], l[2 * i + 1]);
   }
 }
 
@@ -151,8 +157,8 @@ static void split_block(const call *c, const split *s, int64_t tile_index,
   float *out = slot_of(c, s, tile_index, slot + 1);
   size_t rows = (size_t)t.rows;
   memcpy(out, w->m, rows * sizeof *out);
-  memcpy(out + s->rows, w->l, rows * sizeof *out);
-  memcpy(out + 2 * s->rows, w->o, rows * (size_t)p->ldv * sizeof *out);
+  memcpy(out + s->rows, w->l, 2 * rows * sizeof *out);
+  memcpy(out + 3 * s->rows, w->o, rows * (size_t)p->ldv * sizeof *out);
 }
 
 static void join_wave(const call *c, const split *s, int64_t tile_index,
@@ -161,11 +167,11 @@ static void join_wave(const call *c, const split *s, int64_t tile_index,
   tile t = call_tile(c, tile_index);
   span seen = rows_see(c, t.b, t.row, t.rows);
   int64_t left = end_block(seen) - first_block(seen) - wave;
-  float *m = slot_of(c, s, tile_index, 0), *l = m + s->rows, *o = l + s->rows;
+  float *m = slot_of(c, s, tile_index, 0), *l = m + s->rows, *o = l + 2 * s->rows;
   if (wave == 0) tile_clear(p, t.rows, &(scratch){.o = o, .m = m, .l = l});
   for (int slot = 1; slot <= min64(s->count - 1, left); slot++) {
     const float *from = slot_of(c, s, tile_index, slot);
-    p->kn->join_rows(t.rows, p->ldv, from, from + s->rows, from + 2 * s->rows,
+    p->kn->join_rows(t.rows, p->ldv, from, from + s->rows, from + 3 * s->rows,
                      m, l, o);
   }
   if (wave + s->count - 1 >= s->longest) tile_end(c, t, o, m, l);

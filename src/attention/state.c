@@ -52,16 +52,18 @@ static attend_status sequence_reserve(attend_state *s, sequence *q,
   return ATTEND_OK;
 }
 
-/* The page that the next key goes to must belong to this sequence alone. */
-static attend_status sequence_own_last(attend_state *s, sequence *q) {
-  int64_t last = q->length / PANEL;
-  if (last >= q->pages || q->page[last]->refs == 1) return ATTEND_OK;
-  page *shared = q->page[last], *own;
-  ATTEND_TRY(take(s->ctx, page_bytes(s), "a page of the cache", &own));
-  memcpy(own, shared, page_bytes(s));
-  own->refs = 1;
-  page_drop(s, shared);
-  q->page[last] = own;
+/* The pages that new keys go to must belong to this sequence alone: the open one
+ * and, after a truncation, those beyond it that are still held. */
+static attend_status sequence_own(attend_state *s, sequence *q, int64_t keys) {
+  for (int64_t i = q->length / PANEL; i < pages_for(keys); i++) {
+    page *shared = q->page[i], *own;
+    if (shared->refs == 1) continue;
+    ATTEND_TRY(take(s->ctx, page_bytes(s), "a page of the cache", &own));
+    memcpy(own, shared, page_bytes(s));
+    own->refs = 1;
+    page_drop(s, shared);
+    q->page[i] = own;
+  }
   return ATTEND_OK;
 }
 
@@ -326,8 +328,9 @@ attend_status attend_state_append(attend_plan *p, attend_state *s, int n,
   const attend_desc *d = &p->desc;
   for (int b = 0; b < s->batch; b++) {
     sequence *q = &s->sequence[b];
-    ATTEND_TRY(sequence_reserve(s, q, q->length + new_keys(p, b, n)));
-    if (new_keys(p, b, n)) ATTEND_TRY(sequence_own_last(s, q));
+    int64_t keys = q->length + new_keys(p, b, n);
+    ATTEND_TRY(sequence_reserve(s, q, keys));
+    if (keys > q->length) ATTEND_TRY(sequence_own(s, q, keys));
   }
   chunk x = {view_complete(k, d->kv_heads, n, d->dim),
              view_complete(v, d->kv_heads, n, d->dim_v), d->mask.key_mask, n};

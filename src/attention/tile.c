@@ -19,7 +19,7 @@ size_t scratch_cut(const attend_plan *p, arena a, scratch *w) {
   w->q = arena_cut(&a, rows / (size_t)p->fast->rows * w->group_bytes);
   w->o = arena_cut(&a, rows * wide * f);
   w->m = arena_cut(&a, rows * f);
-  w->l = arena_cut(&a, rows * f);
+  w->l = arena_cut(&a, 2 * rows * f);
   w->s = arena_cut(&a, GROUP * BLOCK * f);
   return a.used;
 }
@@ -29,12 +29,14 @@ void scratch_open(const attend_plan *p, int thread, scratch *w) {
   p->fast->begin();
 }
 
-/* Rows of a tile share loaded keys: 192 make the loading cheap. Wide rows take
- * more of the cache, so fewer share a tile; and where there would be too few
- * tiles for the threads, they are smaller. No result depends on it. */
+/* Rows of a tile share loaded keys, so more rows mean fewer bytes from far
+ * away: a tile takes three eighths of the near cache for q and o. Where there
+ * would be too few tiles for the threads, they are smaller. No result depends
+ * on it. */
 int tile_rows(const attend_plan *p) {
   int64_t group = p->fast->rows, wide = p->ldk + p->ldv;
-  int64_t rows = 192 * 128 / max64(wide, 128);
+  int64_t rows = (int64_t)p->ctx->near_bytes * 3 / 8 / (4 * wide);
+  rows = max64(96, min64(rows, 768));
   int64_t stack = (int64_t)p->desc.q_len * p->group;
   int64_t stacks = (int64_t)p->desc.batch * p->desc.kv_heads;
   int64_t shares = (4 * p->threads + stacks - 1) / stacks;
@@ -54,7 +56,8 @@ void tile_begin(const call *c, tile t, scratch *w) {
 
 void tile_clear(const attend_plan *p, int rows, scratch *w) {
   memset(w->o, 0, (size_t)rows * (size_t)p->ldv * sizeof(float));
-  for (int i = 0; i < rows; i++) w->m[i] = -INFINITY, w->l[i] = 0.0f;
+  memset(w->l, 0, 2 * (size_t)rows * sizeof(float));
+  for (int i = 0; i < rows; i++) w->m[i] = -INFINITY;
 }
 
 bool tile_scores(const call *c, tile g, int at, int *j0, int *j1, scratch *w) {

@@ -11,7 +11,7 @@ typedef struct {
   block keys;
   unsigned char *q; /* groups of packed queries */
   size_t group_bytes;
-  float *o, *m, *l; /* running result of the tile's rows */
+  float *o, *m, *l; /* running result: [tile][ldv], [tile], [tile][2] */
   float *s;         /* scores of a group */
   float alpha[GROUP], beta[GROUP];
 } scratch;

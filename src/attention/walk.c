@@ -204,6 +204,24 @@ bool block_load(const call *c, int b, int g, int64_t start, span seen,
   return true;
 }
 
+static void prefetch_rows(const call *c, const attend_view *v, int width, int b,
+                          int g, int64_t first, int64_t n) {
+  size_t size = attend_dtype_size(c->plan->desc.dtype);
+  for (int64_t i = first; i < first + n; i++) {
+    const char *row = view_at(v, size, b, g, i);
+    for (size_t at = 0; at < (size_t)width * size; at += 64)
+      __builtin_prefetch(row + at, 0, 2);
+  }
+}
+
+void keys_prefetch(const call *c, int b, int g, int64_t first, int64_t n) {
+  if (c->state) return; /* pages are read in order, once */
+  if (c->k.stride[3] == 1)
+    prefetch_rows(c, &c->k, c->plan->desc.dim, b, g, first, n);
+  if (c->v.data && c->v.stride[3] == 1)
+    prefetch_rows(c, &c->v, c->plan->desc.dim_v, b, g, first, n);
+}
+
 /* ---- queries ---------------------------------------------------------------- */
 
 void *row_address(const call *c, const attend_view *view, int b, int g,

@@ -74,6 +74,10 @@ void block_cut(const attend_plan *p, arena *a, bool backward, block *out);
 bool block_load(const call *c, int b, int g, int64_t start, span seen,
                 block *out);
 
+/* Asks for keys [first, first + n) of k and v to be brought near. A tile does
+ * so for its next block while it works on this one. */
+void keys_prefetch(const call *c, int b, int g, int64_t first, int64_t n);
+
 /* dst[rows][ld]: rows of the stack from a view over queries; dead rows (that
  * see no key) become zeros when asked. */
 void rows_load(const call *c, const attend_view *view, tile t, int width,

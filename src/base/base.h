@@ -19,6 +19,7 @@ struct attend_context {
   int threads;
   const struct kernels *kernels; /* the table of the chosen instruction set */
   const char *isa;
+  size_t near_bytes; /* of the cache that one core has to itself (L2) */
 };
 
 /* Writes the sentence and returns the status, so that a check is one line. */

@@ -75,7 +75,9 @@ typedef struct {
   K(void, add_ramp, (int j0, int j1, float slope, float distance, float *s))  \
   /* s <- 2^(s - max) on [j0, j1). (m, l) is the running maximum and sum of   \
    * each row; it takes in the block's, and alpha, beta are the factors of    \
-   * what was accumulated before and of this block. */                        \
+   * what was accumulated before and of this block. l[rows][2]: the sum that  \
+   * divides and the sum whose log is lse, which differ where weights are     \
+   * rounded before they meet the values. */                                  \
   K(void, softmax,                                                            \
     (int rows, int j0, int j1, float *s, float *m, float *l, float *alpha,    \
      float *beta))                                                            \

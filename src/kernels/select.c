@@ -130,6 +130,12 @@ static int cores(void) {
   return n > 0 ? (int)n : 1;
 }
 
+/* 256 KiB where the system does not say: the least that a core has had. */
+static size_t near_bytes(void) {
+  long n = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return n > 0 ? (size_t)n : (size_t)256 << 10;
+}
+
 /* A variable that holds no number is an error only if it is ours. */
 static attend_status choose_threads(attend_context *ctx, int wanted) {
   if (wanted) return attend_context_set_threads(ctx, wanted);
@@ -156,6 +162,7 @@ attend_status attend_context_create(const attend_options *options,
   *out = NULL;
   ATTEND_TRY(take(&blank, sizeof blank, "a context", &ctx));
   *ctx = blank;
+  ctx->near_bytes = near_bytes();
   *out = ctx;
   const char *isa = o.isa ? o.isa : getenv("ATTEND_ISA");
   ATTEND_TRY(choose_isa(ctx, isa && *isa ? isa : NULL));

@@ -109,21 +109,21 @@ INLINE float exp_row(int j0, int j1, float m, float *s) {
 void KERNEL(softmax)(int rows, int j0, int j1, float *s, float *m, float *l,
                      float *alpha, float *beta) {
   /* Loop by loop: the folds of one row hide behind the next row's work. */
-  float shift[GROUP], sum[GROUP];
+  float shift[GROUP], sum[GROUP][2];
   for (int r = 0; r < rows; r++) shift[r] = max_of(j0, j1, s + r * BLOCK);
   for (int r = 0; r < rows; r++) shift[r] = shift_of(shift[r]);
   for (int r = 0; r < rows; r++)
-    sum[r] = exp_row(j0, j1, shift[r], s + r * BLOCK);
+    sum[r][0] = sum[r][1] = exp_row(j0, j1, shift[r], s + r * BLOCK);
   for (int r = 0; r < rows; r++)
-    join(sum[r] == 0.0f ? -INFINITY : shift[r], sum[r], m + r, l + r, alpha + r,
-         beta + r);
+    join(sum[r][0] == 0.0f ? -INFINITY : shift[r], sum[r], m + r, l + 2 * r,
+         alpha + r, beta + r);
 }
 
 void KERNEL(join_rows)(int rows, int ld, const float *m2, const float *l2,
                        const float *o2, float *m, float *l, float *o) {
   for (int r = 0; r < rows; r++, o += ld, o2 += ld) {
     float alpha, beta;
-    join(m2[r], l2[r], m + r, l + r, &alpha, &beta);
+    join(m2[r], l2 + 2 * r, m + r, l + 2 * r, &alpha, &beta);
     vf x = v_set1(alpha), y = v_set1(beta);
     for (int i = 0; i < ld; i += VW)
       v_store(o + i, v_fma(v_load(o2 + i), y, v_mul(v_load(o + i), x)));

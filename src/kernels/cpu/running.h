@@ -49,13 +49,14 @@ INLINE float power_of(float a, float b) {
 
 /* (m, l) takes in (block_m, block_l); m is an integer or -inf (nothing seen).
  * The factors are powers of two, so that nothing is rounded but the sum. */
-INLINE void join(float block_m, float block_l, float *m, float *l, float *alpha,
-                 float *beta) {
+INLINE void join(float block_m, const float block_l[2], float *m, float l[2],
+                 float *alpha, float *beta) {
   float joint = *m > block_m ? *m : block_m;
   *alpha = *m == -INFINITY ? 0.0f : power_of(*m, joint);
   *beta = block_m == -INFINITY ? 0.0f : power_of(block_m, joint);
   *m = joint;
-  *l = *l * *alpha + block_l * *beta;
+  l[0] = l[0] * *alpha + block_l[0] * *beta;
+  l[1] = l[1] * *alpha + block_l[1] * *beta;
 }
 
 #endif

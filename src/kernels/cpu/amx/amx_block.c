@@ -7,8 +7,9 @@
  * B[32][16], bf16. An element of C depends on its own row of A alone, so the
  * number of rows that ride along changes no bit, as everywhere. Queries are
  * not scaled before the product (bf16 has no bits to spare): scores are after.
- * Weights are rounded to bf16 for the second product; their sum is taken of
- * the same rounded weights, so that what is divided is what was added.
+ * Weights are rounded to bf16 for the second product, and their sum is taken
+ * of the same rounded weights, so that what divides is what was added; lse is
+ * the log of the sum before rounding.
  *
  * Two tiles of queries meet two of keys: four products for four loads.
  */
@@ -192,32 +193,36 @@ INLINE vf exp2_short(vf s, float m) {
 }
 
 /* Scores become bf16 weights, from the row's first byte on; steps of 32 keys
- * that are only partly asked for are filled with zeros. Returns the sum of the
- * rounded weights. */
-INLINE float weigh_row(int j0, int j1, float m, float *s) {
+ * that are only partly asked for are filled with zeros. sum: of the rounded
+ * weights, and before rounding. */
+INLINE void weigh_row(int j0, int j1, float m, float *s, float sum[2]) {
   m = lower_row(j0, j1, m, s);
   uint16_t *out = (uint16_t *)s;
-  __m512 sum = _mm512_setzero_ps();
+  vf rounded = v_zero(), exact = v_zero();
   const __m512bh ones = (__m512bh)_mm512_set1_epi16(0x3f80);
   for (int j = j0 / DEEP * DEEP; j < j1; j += DEEP) {
     vf a = v_zero(), b = v_zero();
     if (j >= j0) a = exp2_short(v_load(s + j), m);
     if (j + TILE < j1) b = exp2_short(v_load(s + j + TILE), m);
     __m512bh both = _mm512_cvtne2ps_pbh(b, a);
-    sum = _mm512_dpbf16_ps(sum, both, ones);
+    rounded = _mm512_dpbf16_ps(rounded, both, ones);
+    exact = v_add(v_add(exact, a), b);
     _mm512_storeu_si512(out + j, (__m512i)both);
   }
-  return fold_sum(&sum);
+  sum[0] = fold_sum(&rounded);
+  sum[1] = fold_sum(&exact);
 }
 
 static void softmax(int rows, int j0, int j1, float *s, float *m, float *l,
                     float *alpha, float *beta) {
-  for (int r = 0; r < rows; r++) {
-    float shift = shift_of(max_of(j0, j1, s + r * BLOCK));
-    float sum = weigh_row(j0, j1, shift, s + r * BLOCK);
-    join(sum == 0.0f ? -INFINITY : shift, sum, m + r, l + r, alpha + r,
-         beta + r);
-  }
+  float shift[GROUP], sum[GROUP][2];
+  for (int r = 0; r < rows; r++) shift[r] = max_of(j0, j1, s + r * BLOCK);
+  for (int r = 0; r < rows; r++) shift[r] = shift_of(shift[r]);
+  for (int r = 0; r < rows; r++)
+    weigh_row(j0, j1, shift[r], s + r * BLOCK, sum[r]);
+  for (int r = 0; r < rows; r++)
+    join(sum[r][0] == 0.0f ? -INFINITY : shift[r], sum[r], m + r, l + 2 * r,
+         alpha + r, beta + r);
 }
 
 /* ---- weighted values ---------------------------------------------------------------------- */
