@@ -21,17 +21,17 @@
 #include "attention/softmax.h"
 #include "attention/walk.h"
 
-enum { KEYS = 128, ROWS = 96 }; /* a cell: 2 x 48 KiB of P and dS */
+enum { KEYS = BLOCK, ROWS = 96 }; /* a cell: 2 x 96 KiB of P and dS */
 
 /* ---- workspace ------------------------------------------------------------------- */
 
 typedef struct {
   block keys;
   float *q, *d_o;            /* rows of the tile: [ROWS][ldk], [ROWS][ldv] */
-  float *q_group, *do_group; /* one group of them, packed */
+  float *q_scaled;           /* q in the units of scores */
   float *p, *ds;             /* [ROWS][BLOCK] */
   float *lse2, *delta;       /* [ROWS] */
-  float *o;                  /* rows of o, then of dQ */
+  float *o;                  /* rows of o, or of dQ */
   float *dk, *dv;            /* [KEYS][ldk], [KEYS][ldv] */
 } scratch;
 
@@ -41,8 +41,7 @@ static size_t scratch_cut(const attend_plan *p, arena a, scratch *w) {
   block_cut(p, &a, true, &w->keys);
   w->q = arena_cut(&a, ROWS * ldk * f);
   w->d_o = arena_cut(&a, ROWS * ldv * f);
-  w->q_group = arena_cut(&a, GROUP * ldk * f);
-  w->do_group = arena_cut(&a, GROUP * ldv * f);
+  w->q_scaled = arena_cut(&a, ROWS * ldk * f);
   w->p = arena_cut(&a, ROWS * BLOCK * f);
   w->ds = arena_cut(&a, ROWS * BLOCK * f);
   w->lse2 = arena_cut(&a, ROWS * f);
@@ -53,9 +52,10 @@ static size_t scratch_cut(const attend_plan *p, arena a, scratch *w) {
   return a.used;
 }
 
-/* What the threads share: how far each item has come, the sums for dbias, and
- * dQ in f32 where the caller's is shorter. */
+/* What the threads share: dO.o of every row, how far each item has come, the
+ * sums for dbias, and dQ in f32 where the caller's is shorter. */
 typedef struct {
+  float *delta; /* [B,H,T] */
   int64_t *next;
   int *passed;  /* [stacks][blocks] tiles */
   double *bias; /* [stacks][blocks][group * entries] */
@@ -81,12 +81,13 @@ static size_t bias_entries(const attend_plan *p) {
 static size_t shared_cut(const attend_plan *p, arena a, shared *s) {
   size_t items = (size_t)(stacks(p) * key_blocks(p));
   arena_cut(&a, walk_shared_bytes(p));
+  size_t rows = (size_t)p->desc.batch * (size_t)p->desc.heads *
+                (size_t)p->desc.q_len;
+  s->delta = arena_cut(&a, rows * sizeof *s->delta);
   s->next = arena_cut(&a, sizeof *s->next);
   s->passed = arena_cut(&a, items * sizeof *s->passed);
   s->bias = arena_cut(&a, items * (size_t)p->group * bias_entries(p) *
                               sizeof *s->bias);
-  size_t rows = (size_t)p->desc.batch * (size_t)p->desc.heads *
-                (size_t)p->desc.q_len;
   s->dq = NULL;
   if (p->desc.dtype != ATTEND_F32)
     s->dq = arena_cut(&a, rows * (size_t)p->desc.dim * sizeof *s->dq);
@@ -112,15 +113,24 @@ static tile tile_at(const call *c, int64_t stack, int64_t i) {
   return t;
 }
 
-static void tile_load(const call *c, tile t, scratch *w) {
+static void tile_delta(const call *c, tile t, const shared *s, scratch *w) {
   const attend_plan *p = c->plan;
-  const attend_desc *d = &p->desc;
-  rows_load(c, &c->o, t, d->dim_v, p->ldv, true, w->o);
-  rows_load(c, &c->d_o, t, d->dim_v, p->ldv, true, w->d_o);
+  rows_load(c, &c->o, t, p->desc.dim_v, p->ldv, true, w->o);
+  rows_load(c, &c->d_o, t, p->desc.dim_v, p->ldv, true, w->d_o);
   p->kn->row_dots(t.rows, p->ldv, w->d_o, w->o, p->ldv, w->delta);
-  rows_load(c, &c->q, t, d->dim, p->ldk, true, w->q);
+  for (int i = 0; i < t.rows; i++) s->delta[row_index(c, t, i)] = w->delta[i];
+}
+
+static void tile_load(const call *c, tile t, const shared *s, scratch *w) {
+  const attend_plan *p = c->plan;
+  rows_load(c, &c->d_o, t, p->desc.dim_v, p->ldv, true, w->d_o);
+  rows_load(c, &c->q, t, p->desc.dim, p->ldk, true, w->q);
+  p->kn->scale_all(w->q, (size_t)t.rows * (size_t)p->ldk, p->score_to2,
+                   w->q_scaled);
   for (int i = 0; i < t.rows; i++) {
-    float lse = c->lse_in[row_index(c, t, i)];
+    size_t row = row_index(c, t, i);
+    float lse = c->lse_in[row];
+    w->delta[i] = s->delta[row];
     /* A row that saw nothing: every weight is 2^-inf. */
     w->lse2[i] = lse == -INFINITY ? INFINITY
                                   : (float)((double)lse * 1.44269504088896340736);
@@ -133,16 +143,12 @@ static void cell_group(const call *c, tile g, int at, int j0, int j1,
   const attend_desc *d = &p->desc;
   const block *k = &w->keys;
   float *s = w->p + at * BLOCK, *dp = w->ds + at * BLOCK;
-  p->kn->pack_group(w->q + (size_t)at * p->ldk, p->ldk, g.rows, d->dim,
-                    p->score_to2, w->q_group);
-  p->kn->pack_group(w->d_o + (size_t)at * p->ldv, p->ldv, g.rows, d->dim_v,
-                    1.0f, w->do_group);
-  group_scores(c, g, w->q_group, k, j0, j1, s);
+  group_scores(c, g, w->q_scaled + (size_t)at * (size_t)p->ldk, k, j0, j1, s);
   for (int j = j0; j < j1;) {
     int base = j / PANEL * PANEL, end = base + PANEL < j1 ? base + PANEL : j1;
-    p->kn->scores(g.rows, d->dim_v, w->do_group,
-                  k->v_lanes + (size_t)base * d->dim_v, j - base, end - base,
-                  dp + base);
+    p->kn->scores(g.rows, d->dim_v, w->d_o + (size_t)at * (size_t)p->ldv,
+                  p->ldv, k->v_lanes + (size_t)base * (size_t)d->dim_v,
+                  j - base, end - base, dp + base);
     j = end;
   }
   p->kn->softmax_grad(g.rows, j0, j1, s, dp, w->lse2 + at, w->delta + at);
@@ -151,20 +157,27 @@ static void cell_group(const call *c, tile g, int at, int j0, int j1,
   group_mask(c, g, k, j0, j1, 0.0f, dp);
 }
 
+static void clear_columns(float *s, int rows, int j0, int j1) {
+  for (int r = 0; r < rows && j0 < j1; r++)
+    memset(s + r * BLOCK + j0, 0, (size_t)(j1 - j0) * sizeof *s);
+}
+
 /* Groups of a cell that see less than the others hold zeros there, so that the
  * keys can take the rows of the tile in one run. */
 static void cell_compute(const call *c, tile t, int j0, int j1, scratch *w) {
-  const attend_plan *p = c->plan;
-  for (int i = 0; i < t.rows; i += p->kn->rows) {
-    tile g = tile_group(p->kn->rows, t, i);
+  int step = c->plan->kn->rows;
+  for (int i = 0; i < t.rows; i += step) {
+    tile g = tile_group(step, t, i);
     int from = j0, to = j0;
     block_part(rows_see(c, g.b, g.row, g.rows), w->keys.start, &from, &to);
     if (to > j1) to = j1;
     if (from < j0) from = j0;
-    for (int r = i; r < i + g.rows; r++)
-      for (int j = j0; j < j1; j++)
-        if (j < from || j >= to)
-          w->p[r * BLOCK + j] = w->ds[r * BLOCK + j] = 0.0f;
+    if (from > to) from = to;
+    float *both[2] = {w->p + i * BLOCK, w->ds + i * BLOCK};
+    for (int k = 0; k < 2; k++) {
+      clear_columns(both[k], g.rows, j0, from);
+      clear_columns(both[k], g.rows, to, j1);
+    }
     if (from < to) cell_group(c, g, i, from, to, w);
   }
 }
@@ -230,7 +243,7 @@ static void store_keys(const call *c, int b, int g, int64_t start, scratch *w) {
   size_t size = attend_dtype_size(d->dtype);
   for (int i = 0; i < n; i++) ones[i] = 1.0f;
   p->kn->scale_all(w->dk, (size_t)n * (size_t)p->ldk,
-                   p->score_to2 / 1.44269504088896340736f);
+                   p->score_to2 / 1.44269504088896340736f, w->dk);
   target dk = {view_at(&c->dk, size, b, g, start), d->dtype, c->dk.stride[2],
                c->dk.stride[3]};
   target dv = {view_at(&c->dv, size, b, g, start), d->dtype, c->dv.stride[2],
@@ -246,7 +259,7 @@ static void cell(const call *c, tile t, const shared *s, double *sums,
   int j0, j1;
   seen.hi = min64(seen.hi, w->keys.start + KEYS);
   if (!block_part(seen, w->keys.start, &j0, &j1)) return;
-  tile_load(c, t, w);
+  tile_load(c, t, s, w);
   cell_compute(c, t, j0, j1, w);
   p->kn->weigh_keys(t.rows, j0, j1, w->p, w->d_o, p->ldv, w->dv);
   p->kn->weigh_keys(t.rows, j0, j1, w->ds, w->q, p->ldk, w->dk);
@@ -353,10 +366,11 @@ void dense_clear(const call *c) {
 }
 
 /* One tile of rows of one stack: dS is the gradient of its scores. */
-static void dense_tile(const call *c, tile t, const attend_view *v, scratch *w) {
+static void dense_tile(const call *c, tile t, const shared *s,
+                       const attend_view *v, scratch *w) {
   const attend_plan *p = c->plan;
   float factor = p->bias_to2 / 1.44269504088896340736f;
-  tile_load(c, t, w);
+  tile_load(c, t, s, w);
   span rows = rows_see(c, t.b, t.row, t.rows);
   for (int64_t at = rows.lo / KEYS * KEYS; at < rows.hi; at += KEYS) {
     span seen = {max64(rows.lo, at), min64(rows.hi, at + KEYS)};
@@ -376,7 +390,7 @@ static void dense_tile(const call *c, tile t, const attend_view *v, scratch *w) 
 
 /* Owned by tiles of rows; batch and heads come in order, since a broadcast
  * bias sums over them. A bias that is broadcast over queries has one owner. */
-static void dense_dbias(const call *c) {
+static void dense_dbias(const call *c, const shared *s) {
   const attend_plan *p = c->plan;
   attend_view v = dense_view(c);
   int threads = v.stride[2] ? p->threads : 1;
@@ -388,7 +402,7 @@ static void dense_dbias(const call *c) {
 #pragma omp for schedule(dynamic, 1)
     for (int64_t i = 0; i < row_tiles(p); i++)
       for (int64_t stack = 0; stack < stacks(p); stack++)
-        dense_tile(c, tile_at(c, stack, i), &v, &w);
+        dense_tile(c, tile_at(c, stack, i), s, &v, &w);
   }
 }
 
@@ -398,7 +412,7 @@ attend_status softmax_backward(call *c) {
   const attend_plan *p = c->plan;
   shared s;
   shared_cut(p, plan_shared_arena(p), &s);
-  int64_t items = stacks(p) * key_blocks(p);
+  int64_t items = stacks(p) * key_blocks(p), tiles = stacks(p) * row_tiles(p);
   bias_prepare(c);
   clear_dq(c, &s);
   memset(s.passed, 0, (size_t)items * sizeof *s.passed);
@@ -407,11 +421,14 @@ attend_status softmax_backward(call *c) {
   {
     scratch w;
     scratch_cut(p, plan_thread_arena(p, omp_get_thread_num()), &w);
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < tiles; i++)
+      tile_delta(c, tile_at(c, i % stacks(p), i / stacks(p)), &s, &w);
     for (int64_t i; (i = __atomic_fetch_add(s.next, 1, __ATOMIC_RELAXED)) < items;)
       item(c, i, &s, &w);
   }
   if (s.dq) round_dq(c, &s);
   if (c->dbias && bias_entries(p)) sum_dbias(c, &s);
-  if (c->dbias && p->desc.bias.kind == ATTEND_DENSE) dense_dbias(c);
+  if (c->dbias && p->desc.bias.kind == ATTEND_DENSE) dense_dbias(c, &s);
   return ATTEND_OK;
 }

@@ -236,15 +236,32 @@ static bool row_dead(const call *c, int b, int row) {
   return s.lo >= s.hi;
 }
 
+/* Whether row i of a tile is to be read. What rows see only moves forward, so
+ * between two rows that see something all do. */
+static bool rows_valid(const call *c, tile t, bool drop_dead, uint8_t *valid) {
+  int queries = call_queries(c, t.b), last = t.row + t.rows - 1;
+  bool real = last / c->plan->group < queries;
+  if (real && (!drop_dead || (!row_dead(c, t.b, t.row) &&
+                              !row_dead(c, t.b, last))))
+    return true;
+  for (int i = 0; i < t.rows; i++)
+    valid[i] = (t.row + i) / c->plan->group < queries &&
+               !(drop_dead && row_dead(c, t.b, t.row + i));
+  return false;
+}
+
 void rows_load(const call *c, const attend_view *view, tile t, int width,
                int ld, bool drop_dead, float *dst) {
   const attend_plan *p = c->plan;
-  source src = {.dtype = p->desc.dtype, .row = 0, .col = view->stride[3]};
-  for (int i = 0; i < t.rows; i++, dst += ld) {
-    bool dead = (t.row + i) / p->group >= call_queries(c, t.b) ||
-                (drop_dead && row_dead(c, t.b, t.row + i));
-    uint8_t valid = !dead;
-    src.data = row_address(c, view, t.b, t.g, t.row + i);
-    p->kn->pack_rows(src, &valid, 1, width, dst, ld);
+  enum { RUN = 128 };
+  uint8_t valid[RUN];
+  source src = {.dtype = p->desc.dtype, .col = view->stride[3]};
+  src.row = p->group == 1 ? view->stride[2] : 0;
+  int step = p->group == 1 ? RUN : 1; /* heads of a stack lie apart */
+  for (int i = 0; i < t.rows; i += step, dst += (size_t)step * (size_t)ld) {
+    tile run = {t.b, t.g, t.row + i, (int)min64(step, t.rows - i)};
+    bool all = rows_valid(c, run, drop_dead, valid);
+    src.data = row_address(c, view, t.b, t.g, run.row);
+    p->kn->pack_rows(src, all ? NULL : valid, run.rows, width, dst, ld);
   }
 }

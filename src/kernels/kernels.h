@@ -9,8 +9,8 @@
  *          so in a panel, so that a score tile walks the width with whole
  *          vectors of keys.
  *   rows   [n][ld] floats, ld a multiple of 16, zero beyond the width.
- *   group  up to `rows` queries that ride together: queries transposed
- *          [width][rows], scores [rows][BLOCK].
+ *   group  up to `rows` queries that ride together: queries are rows, scores
+ *          [rows][BLOCK].
  *
  * The order of every sum is fixed by the layout and not by the number of rows
  * in a group: a (query, key) score is one chain of fma over the width, an
@@ -46,16 +46,14 @@ typedef struct {
 /* K(returns, name, arguments) */
 #define KERNEL_LIST(K)                                                        \
   /* dst[n][ld] = src, zero beyond width, and zero rows where valid[i] == 0   \
-   * (those are not read; valid may be NULL). Returns whether everything read \
-   * was finite. */                                                           \
-  K(bool, pack_rows,                                                          \
+   * (those are not read; valid may be NULL). */                              \
+  K(void, pack_rows,                                                          \
     (source src, const uint8_t *valid, int n, int width, float *dst, int ld)) \
+  /* Whether n floats, a multiple of 16, are neither NaN nor infinite. */     \
+  K(bool, all_finite, (const float *x, size_t n))                             \
   /* The same into lanes; n is padded with zeros to a multiple of 16. */      \
   K(void, pack_lanes,                                                         \
     (source src, const uint8_t *valid, int n, int width, float *dst))         \
-  /* dst[width][n] = rows[n][ld] * factor: a group of queries. */             \
-  K(void, pack_group,                                                         \
-    (const float *rows, int ld, int n, int width, float factor, float *dst))  \
   /* dst = src[n][ld] / divisor[n], rounded to the target's dtype; a divisor  \
    * of 0 gives zeros. */                                                     \
   K(void, store_rows,                                                         \
@@ -66,11 +64,11 @@ typedef struct {
     (const float *src, int ld, int n, int width, float factor, target dst))   \
   /* Contiguous 16-bit storage to f32. */                                     \
   K(void, widen, (attend_dtype dtype, const void *src, size_t n, float *dst)) \
-  /* s[r][j] = q_r . k_j for j in [j0, j1), multiples of 16; k are lanes of   \
-   * one panel, s points at the panel's column 0. */                          \
+  /* s[r][j] = q_r . k_j for j in [j0, j1), multiples of 16; q are rows of ld \
+   * floats, k lanes of one panel, s points at the panel's column 0. */       \
   K(void, scores,                                                             \
-    (int rows, int width, const float *q, const float *k, int j0, int j1,     \
-     float *s))                                                               \
+    (int rows, int width, const float *q, int ld, const float *k, int j0,     \
+     int j1, float *s))                                                       \
   /* s[j] += slope * |distance + j|, distance that of key j = 0. */           \
   K(void, add_ramp, (int j0, int j1, float slope, float distance, float *s))  \
   /* s <- 2^(s - max) on [j0, j1). (m, l) is the running maximum and sum of   \
@@ -101,7 +99,7 @@ typedef struct {
   /* out[r] = a_r . b_r */                                                    \
   K(void, row_dots,                                                           \
     (int n, int width, const float *a, const float *b, int ld, float *out))   \
-  K(void, scale_all, (float *x, size_t n, float factor))                      \
+  K(void, scale_all, (const float *x, size_t n, float factor, float *y))      \
   /* The largest of s[j0, j1). */                                             \
   K(float, row_max, (int j0, int j1, const float *s))                         \
   K(void, exp2_all, (const float *x, size_t n, float *y))                     \

@@ -43,16 +43,18 @@
 /* ---- scores --------------------------------------------------------------- */
 
 INLINE void score_tile(const int R, const int U, int width, const float *q,
-                       const float *k, float *s) {
+                       int ld, const float *k, float *s) {
+  const float *row[GROUP];
+  UNROLL for (int r = 0; r < R; r++) row[r] = q + (size_t)r * (size_t)ld;
   vf acc[COLS];
   UNROLL for (int i = 0; i < R * U * NV; i++) acc[i] = v_zero();
-  for (int d = 0; d < width; d++, q += R, k += LANES) {
+  for (int d = 0; d < width; d++, k += LANES) {
     vf b[4 * NV];
     UNROLL for (int u = 0; u < U; u++)
       UNROLL for (int i = 0; i < NV; i++)
         b[u * NV + i] = v_load(k + (size_t)u * width * LANES + i * VW);
     UNROLL for (int r = 0; r < R; r++) {
-      vf a = v_set1(q[r]);
+      vf a = v_set1(row[r][d]);
       UNROLL for (int i = 0; i < U * NV; i++)
         acc[r * U * NV + i] = v_fma(a, b[i], acc[r * U * NV + i]);
     }
@@ -62,19 +64,19 @@ INLINE void score_tile(const int R, const int U, int width, const float *q,
       v_store(s + r * BLOCK + i * VW, acc[r * U * NV + i]);
 }
 
-INLINE void score_rows(const int R, int width, const float *q, const float *k,
-                       int j0, int j1, float *s) {
+INLINE void score_rows(const int R, int width, const float *q, int ld,
+                       const float *k, int j0, int j1, float *s) {
   const int U = UNITS(R);
   int j = j0;
   for (; j + U * LANES <= j1; j += U * LANES)
-    score_tile(R, U, width, q, k + (size_t)j * width, s + j);
+    score_tile(R, U, width, q, ld, k + (size_t)j * width, s + j);
   for (; U > 1 && j < j1; j += LANES)
-    score_tile(R, 1, width, q, k + (size_t)j * width, s + j);
+    score_tile(R, 1, width, q, ld, k + (size_t)j * width, s + j);
 }
 
-void KERNEL(scores)(int rows, int width, const float *q, const float *k, int j0,
-                    int j1, float *s) {
-#define CALL(R) score_rows(R, width, q, k, j0, j1, s)
+void KERNEL(scores)(int rows, int width, const float *q, int ld, const float *k,
+                    int j0, int j1, float *s) {
+#define CALL(R) score_rows(R, width, q, ld, k, j0, j1, s)
   FOR_ROWS(rows, CALL)
 #undef CALL
 }

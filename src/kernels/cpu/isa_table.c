@@ -6,12 +6,16 @@
 
 static void nothing(void) {}
 
+static int query_ld(int width) { return (int)round_up((size_t)width, LANES); }
+
 static size_t query_bytes(int n, int width) {
-  return (size_t)n * (size_t)width * sizeof(float);
+  return (size_t)n * (size_t)query_ld(width) * sizeof(float);
 }
 static void pack_queries(const float *rows, int ld, int n, int width,
                          float factor, void *dst) {
-  KERNEL(pack_group)(rows, ld, n, width, factor, dst);
+  for (int r = 0; r < n; r++)
+    KERNEL(scale_all)(rows + (size_t)r * (size_t)ld, (size_t)width, factor,
+                      (float *)dst + (size_t)r * (size_t)query_ld(width));
 }
 static void pack_keys(source src, const uint8_t *valid, int n, int width,
                       void *dst) {
@@ -23,11 +27,12 @@ static bool pack_values(source src, const uint8_t *valid, int n, int width,
   size_t whole = round_up((size_t)n, LANES);
   memset((float *)dst + (size_t)n * (size_t)ld, 0,
          (whole - (size_t)n) * (size_t)ld * sizeof(float));
-  return KERNEL(pack_rows)(src, valid, n, width, dst, ld);
+  KERNEL(pack_rows)(src, valid, n, width, dst, ld);
+  return KERNEL(all_finite)(dst, (size_t)n * (size_t)ld);
 }
 static void scores(int rows, int width, const void *q, const void *k, int j0,
                    int j1, float *s) {
-  KERNEL(scores)(rows, width, q, k, j0, j1, s);
+  KERNEL(scores)(rows, width, q, query_ld(width), k, j0, j1, s);
 }
 static void weigh(int rows, int j0, int j1, const float *p,
                   const void *const *v, int ld, const float *alpha,

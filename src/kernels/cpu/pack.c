@@ -41,10 +41,10 @@ static void load_row(attend_dtype dtype, const void *p, ptrdiff_t col,
 }
 
 /* x * 0 is 0 for finite x and NaN otherwise. */
-static bool all_finite(const float *x, int n /* multiple of 16 */) {
+bool KERNEL(all_finite)(const float *x, size_t n) {
   vf zero[NV];
   for (int i = 0; i < NV; i++) zero[i] = v_zero();
-  for (int i = 0; i < n; i += LANES)
+  for (size_t i = 0; i < n; i += LANES)
     for (int k = 0; k < NV; k++)
       zero[k] = v_fma(v_load(x + i + k * VW), v_zero(), zero[k]);
   return fold_sum(zero) == 0.0f;
@@ -70,12 +70,9 @@ static void pack_some(const source *src, const uint8_t *valid, int n,
   }
 }
 
-bool KERNEL(pack_rows)(source src, const uint8_t *valid, int n, int width,
+void KERNEL(pack_rows)(source src, const uint8_t *valid, int n, int width,
                        float *dst, int ld) {
   pack_some(&src, valid, n, 0, width, dst, ld);
-  bool finite = true;
-  for (int i = 0; i < n; i++) finite &= all_finite(dst + (size_t)i * ld, ld);
-  return finite;
 }
 
 /* tmp[16][CHUNK] -> dst[width][16] */
@@ -104,12 +101,6 @@ void KERNEL(pack_lanes)(source src, const uint8_t *valid, int n, int width,
       transpose(tmp, w, dst + (size_t)c * LANES);
     }
   }
-}
-
-void KERNEL(pack_group)(const float *rows, int ld, int n, int width,
-                        float factor, float *dst) {
-  for (int d = 0; d < width; d++)
-    for (int r = 0; r < n; r++) dst[d * n + r] = rows[(size_t)r * ld + d] * factor;
 }
 
 void KERNEL(widen)(attend_dtype dtype, const void *src, size_t n, float *dst) {
@@ -191,9 +182,9 @@ void KERNEL(row_dots)(int n, int width, const float *a, const float *b, int ld,
   }
 }
 
-void KERNEL(scale_all)(float *x, size_t n, float factor) {
+void KERNEL(scale_all)(const float *x, size_t n, float factor, float *y) {
   size_t i = 0;
   for (; i + VW <= n; i += VW)
-    v_store(x + i, v_mul(v_load(x + i), v_set1(factor)));
-  for (; i < n; i++) x[i] *= factor;
+    v_store(y + i, v_mul(v_load(x + i), v_set1(factor)));
+  for (; i < n; i++) y[i] = x[i] * factor;
 }

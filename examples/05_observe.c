@@ -1,0 +1,87 @@
+/* Observe: where queries look, recomputed from q, k and lse.
+ *
+ * A toy sentence with keys chosen by hand: every word looks at the words of its
+ * kind (nouns at nouns, verbs at verbs), at the near ones more. Asked for are
+ * whole rows, to draw; of every query its heaviest key and its entropy; of
+ * every key the weight it receives.
+ */
+#include <attend/attend.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { T = 9, D = 4, TOP = 1 };
+static const char *const words[T] = {"the",   "cat", "saw",  "a",  "dog",
+                                     "chase", "the", "bird", "fly"};
+/* article, noun, verb: one axis each; the fourth grows with the position. */
+static const int kind[T] = {0, 1, 2, 0, 1, 2, 0, 1, 2};
+
+static void write_words(float *q, float *k) {
+  memset(q, 0, T * D * sizeof *q);
+  memset(k, 0, T * D * sizeof *k);
+  for (int i = 0; i < T; i++) {
+    q[i * D + kind[i]] = 16;
+    k[i * D + kind[i]] = 1;
+    q[i * D + 3] = 2;
+    k[i * D + 3] = 0.25f * (float)i;
+  }
+}
+
+static void draw(const float *weights, const float *entropy) {
+  const char shades[] = " .:-=+*#%@";
+  printf("%7s", "");
+  for (int j = 0; j < T; j++) printf(" %-5s", words[j]);
+  printf("  entropy\n");
+  for (int i = 0; i < T; i++) {
+    printf("%7s", words[i]);
+    for (int j = 0; j < T; j++) {
+      char c = shades[(int)(9.999f * fminf(weights[i * T + j], 1.0f))];
+      printf(" %c%c%c%c%c", c, c, c, c, c);
+    }
+    printf("  %5.2f\n", (double)entropy[i]);
+  }
+}
+
+int main(void) {
+  float q[T * D], k[T * D], o[T * D], lse[T];
+  float weights[T * T], entropy[T], mass[T], top_weight[T * TOP];
+  int32_t rows[T], top_index[T * TOP];
+  attend_context *ctx;
+  attend_plan *plan = NULL;
+  write_words(q, k);
+  for (int i = 0; i < T; i++) rows[i] = i;
+
+  attend_desc d = {.q_len = T, .kv_len = T, .dim = D,
+                   .mask.causal = ATTEND_CAUSAL};
+  attend_look look = {.rows = rows, .n_rows = T, .weights = weights,
+                      .top = TOP, .top_index = top_index,
+                      .top_weight = top_weight, .entropy = entropy,
+                      .mass = mass};
+  attend_status status = attend_context_create(NULL, &ctx);
+  if (!status) status = attend_plan_create(ctx, &d, &plan);
+  if (!status)
+    status = attend_forward(plan, attend_bhtd(q), attend_bhtd(k),
+                            attend_bhtd(k), attend_bhtd(o), lse);
+  if (!status)
+    status = attend_observe(plan, attend_bhtd(q), attend_bhtd(k), lse, &look);
+  if (status) return fprintf(stderr, "%s\n", attend_message(ctx)), 1;
+
+  draw(weights, entropy);
+  int right = 1, most = 0;
+  double total = 0;
+  for (int i = 0; i < T; i++) {
+    double row = 0;
+    for (int j = 0; j < T; j++) row += (double)weights[i * T + j];
+    right = right && top_index[i] == i && fabs(row - 1) < 1e-5;
+    right = right && top_weight[i] == weights[i * T + i];
+    if (mass[i] > mass[most]) most = i;
+    total += (double)mass[i];
+  }
+  printf("most looked at: \"%s\", with %.2f of the %.2f that %d queries give\n",
+         words[most], (double)mass[most], total, T);
+  right = right && fabs(total - T) < 1e-4;
+
+  attend_plan_free(plan);
+  attend_context_free(ctx);
+  return !right;
+}
