@@ -88,6 +88,45 @@ TEST(parts_merge_to_the_whole) {
     }
 }
 
+/* Every key comes twice, 45 positions apart: all winners are ties, and a cut
+ * between them leaves one on each side. */
+TEST(ties_go_to_the_first_or_to_all) {
+  enum { HALF = 45, ROWS = 2 * 7, WIDTH = 8, N = ROWS * WIDTH };
+  const char *const problems[] = {"argmax:h2n7x90d8:bwd",
+                                  "argmax(ties=average):h2n7x90d8:bwd"};
+  FOR_EACH_ISA(isa)
+  for (int p = 0; p < 2; p++) {
+    attend_context *ctx = open_context(isa, 2, NULL);
+    attend_tensors t = make_tensors(ctx, problems[p], 48);
+    float *k = t.k.data, o[2 * N], lse[2 * ROWS];
+    for (int h = 0; h < 2; h++)
+      memcpy(k + (2 * h + 1) * HALF * WIDTH, k + 2 * h * HALF * WIDTH,
+             HALF * WIDTH * sizeof *k);
+    check_problem(ctx, &t, problems[p]);
+    outcome whole = outcome_of(ctx, &t);
+    double *grad = room_for(4 * 90 * WIDTH * 2, sizeof *grad);
+    double *dk = grad + 2 * 90 * WIDTH, *dv = dk + 2 * 90 * WIDTH;
+    OK(ctx, attend_definition_backward(ctx, &t.desc, t.q, t.k, t.v, t.d_o, grad,
+                                       dk, dv, NULL));
+    for (int i = 0; i < 2 * 90 * WIDTH; i++) {
+      CHECK(((float *)whole.part[OUT_DK])[i] == 0);
+      CHECK_NEAR(((float *)whole.part[OUT_DV])[i], dv[i], 1e-6);
+    }
+    forward_part(ctx, &t, 0, HALF, o, lse);
+    forward_part(ctx, &t, HALF, 2 * HALF, o + N, lse + ROWS);
+    attend_plan *plan = make_plan(ctx, &t.desc);
+    OK(ctx, attend_merge(plan, attend_bhtd(o), lse, attend_bhtd(o + N),
+                         lse + ROWS));
+    CHECK(!memcmp(o, whole.part[OUT_O], sizeof o / 2));
+    CHECK(!memcmp(lse, whole.part[OUT_LSE], sizeof lse / 2));
+    free(grad);
+    outcome_free(&whole);
+    attend_plan_free(plan);
+    attend_tensors_free(ctx, &t);
+    attend_context_free(ctx);
+  }
+}
+
 /* ---- large and small ----------------------------------------------------------------- */
 
 /* Keys along one direction at distinct integers, queries along it too: scores

@@ -126,10 +126,4 @@ static inline float *widened(attend_dtype dtype, const void *src, size_t n) {
   return out;
 }
 
-static inline double rms(const float *x, size_t n) {
-  double sum = 0;
-  for (size_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
-  return n ? sqrt(sum / (double)n) : 0;
-}
-
 #endif

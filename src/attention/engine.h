@@ -36,6 +36,7 @@ typedef struct {
   attend_view q, k, v, o;
   float *lse;
   const struct block_kernels *on; /* the layouts that blocks are loaded in */
+  bool raw; /* the engine takes scores that lack their factor */
   const attend_state *state;
   const int64_t *before; /* [B] where each sequence's first query stands */
   int n;                 /* queries a sequence */
@@ -55,6 +56,18 @@ struct attend_engine {
 };
 
 extern const attend_engine engine_softmax, engine_argmax, engine_definition;
+
+/* Where element (slot, i) of a panel lies, in elements: see block_kernels. */
+static inline size_t panel_key_at(int pair, int width, int slot, int i) {
+  return (size_t)(slot / LANES * LANES) * (size_t)width +
+         (size_t)(i / pair * LANES * pair + slot % LANES * pair + i % pair);
+}
+static inline size_t panel_value_at(int pair, int ld, int slot, int i) {
+  if (pair == 1) return (size_t)slot * (size_t)ld + (size_t)i;
+  int row = slot / (2 * LANES) * LANES + slot % LANES;
+  return ((size_t)row * (size_t)ld + (size_t)i) * 2 +
+         (size_t)(slot / LANES % 2);
+}
 
 /* The workspace of one thread, and the part that all share. */
 static inline arena plan_thread_arena(const attend_plan *p, int thread) {

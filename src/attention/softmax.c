@@ -69,8 +69,11 @@ static void group_block(const call *c, tile g, int at, scratch *w) {
   const attend_plan *p = c->plan;
   int j0, j1;
   if (!tile_scores(c, g, at, &j0, &j1, w)) return;
-  c->on->softmax(g.rows, j0, j1, w->s, w->m + at, w->l + 2 * at, w->alpha, w->beta);
-  group_weigh(c, g, &w->keys, j0, j1, w->s, p->ldv, w->alpha, w->beta,
+  float factor = scores_lack_factor(c) ? p->score_to2 : 1.0f;
+  float *weights = c->on->pair == 1 ? w->s : w->s + c->on->rows * BLOCK;
+  c->on->softmax(g.rows, j0, j1, factor, w->s, weights, w->m + at,
+                 w->l + 2 * at, w->alpha, w->beta);
+  group_weigh(c, g, &w->keys, j0, j1, weights, p->ldv, w->alpha, w->beta,
               w->o + (size_t)at * p->ldv);
 }
 
@@ -223,6 +226,7 @@ static void forward_split(const call *c, const split *s) {
 
 static attend_status forward(call *c) {
   split s;
+  c->raw = true;
   bias_prepare(c);
   if (split_make(c, &s))
     forward_split(c, &s);

@@ -213,26 +213,13 @@ static bool copy_element(attend_dtype dtype, const void *src, void *dst) {
   return (*(uint16_t *)dst & exponent) != exponent;
 }
 
-/* Element (slot, i) of a page's keys lies at key_at, of its values at
- * value_at: lanes and rows, or their pairs. */
-static size_t key_at(const attend_state *s, int slot, int i) {
-  int pair = s->pair;
-  return (size_t)(slot / LANES * LANES) * (size_t)s->width +
-         (size_t)(i / pair * LANES * pair + slot % LANES * pair + i % pair);
-}
-static size_t value_at(const attend_state *s, int slot, int i) {
-  int pair = s->pair;
-  return (size_t)(slot / pair * pair) * (size_t)s->ldv +
-         (size_t)(i * pair + slot % pair);
-}
-
 static void append_key(const attend_state *s, const char *src, ptrdiff_t col,
                        page *to, int g, int slot) {
   size_t element = attend_dtype_size(s->desc.dtype);
   char *dst = page_keys(s, to, g);
   for (int i = 0; i < s->desc.dim; i++)
     copy_element(s->desc.dtype, src + (ptrdiff_t)element * i * col,
-                 dst + key_at(s, slot, i) * element);
+                 dst + panel_key_at(s->pair, s->width, slot, i) * element);
 }
 
 static bool append_value(const attend_state *s, const char *src, ptrdiff_t col,
@@ -242,7 +229,8 @@ static bool append_value(const attend_state *s, const char *src, ptrdiff_t col,
   bool finite = true;
   for (int i = 0; i < s->desc.dim_v; i++)
     finite &= copy_element(s->desc.dtype, src + (ptrdiff_t)element * i * col,
-                           dst + value_at(s, slot, i) * element);
+                           dst + panel_value_at(s->pair, s->ldv, slot, i) *
+                                     element);
   return finite;
 }
 

@@ -97,10 +97,8 @@ void block_cut(const attend_plan *p, arena *a, bool backward, block *out) {
 
 float block_value(const call *c, const block *k, int key, int i) {
   const void *panel = k->rows[key / PANEL];
-  size_t pair = (size_t)c->on->pair, at = (size_t)(key % PANEL);
-  size_t index = at / pair * pair * (size_t)c->plan->ldv + (size_t)i * pair +
-                 at % pair;
-  if (pair == 1) return ((const float *)panel)[index];
+  size_t index = panel_value_at(c->on->pair, c->plan->ldv, key % PANEL, i);
+  if (c->on->pair == 1) return ((const float *)panel)[index];
   return bf16_to_float(((const uint16_t *)panel)[index]);
 }
 

@@ -113,12 +113,13 @@ typedef struct {
  *
  *   pair 1  f32; keys are lanes, values are rows.
  *   pair 2  bf16; elements that meet in one instruction lie side by side. Keys:
- *           [n/16][width/2][16][2], values: [n/2][ld][2], width padded to a
- *           multiple of `step`.
+ *           [n/16][width/2][16][2]. Values: [n/32][16][ld][2], key i of 32
+ *           beside key i + 16. The width is padded to a multiple of `step`.
  */
 struct block_kernels {
   int rows; /* queries in a full group */
   int pair, step;
+  bool scaled; /* pack_queries applies the factor; otherwise scores lack it */
   void (*begin)(void); /* once in each thread, before and after the others */
   void (*end)(void);
   size_t (*query_bytes)(int n, int width); /* of a packed group */
@@ -130,10 +131,11 @@ struct block_kernels {
                       void *dst, int ld);
   void (*scores)(int rows, int width, const void *q, const void *k, int j0,
                  int j1, float *s);
-  /* As in the list; weights replace scores in the form that weigh reads. */
-  void (*softmax)(int rows, int j0, int j1, float *s, float *m, float *l,
-                  float *alpha, float *beta);
-  void (*weigh)(int rows, int j0, int j1, const float *p, const void *const *v,
+  /* Of s * factor; weights go to p, in the form that weigh reads. f32 kernels
+   * want p == s and factor 1. */
+  void (*softmax)(int rows, int j0, int j1, float factor, float *s, void *p,
+                  float *m, float *l, float *alpha, float *beta);
+  void (*weigh)(int rows, int j0, int j1, const void *p, const void *const *v,
                 int ld, const float *alpha, const float *beta, float *o);
 };
 

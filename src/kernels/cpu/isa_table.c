@@ -34,7 +34,12 @@ static void scores(int rows, int width, const void *q, const void *k, int j0,
                    int j1, float *s) {
   KERNEL(scores)(rows, width, q, query_ld(width), k, j0, j1, s);
 }
-static void weigh(int rows, int j0, int j1, const float *p,
+static void softmax(int rows, int j0, int j1, float factor, float *s, void *p,
+                    float *m, float *l, float *alpha, float *beta) {
+  (void)factor, (void)p;
+  KERNEL(softmax)(rows, j0, j1, s, m, l, alpha, beta);
+}
+static void weigh(int rows, int j0, int j1, const void *p,
                   const void *const *v, int ld, const float *alpha,
                   const float *beta, float *o) {
   const float *panels[PANELS];
@@ -44,10 +49,10 @@ static void weigh(int rows, int j0, int j1, const float *p,
 
 extern const struct block_kernels KERNEL(block);
 const struct block_kernels KERNEL(block) = {
-    .rows = ROWS, .pair = 1, .step = 1, .begin = nothing, .end = nothing,
+    .rows = ROWS, .pair = 1, .step = 1, .scaled = true, .begin = nothing, .end = nothing,
     .query_bytes = query_bytes, .pack_queries = pack_queries,
     .pack_keys = pack_keys, .pack_values = pack_values, .scores = scores,
-    .softmax = KERNEL(softmax), .weigh = weigh,
+    .softmax = softmax, .weigh = weigh,
 };
 
 extern const struct kernels KERNEL(kernels);

@@ -60,10 +60,10 @@ INLINE float fold_max(const vf v[NV]) { return v_fold(v, v_max); }
  * with float coefficients). A vector of it costs ten operations: the root comes
  * from a permutation, on a port that multiply-adds leave free.
  *
- * Bound, tested over every float (m = 0): within 1.7 units in the last place
- * for -126 <= s - m < 128. Lower values err by less than 2^-126 and from -127
- * on are 0; NaN stays NaN. Because m is an integer, another m gives the same
- * result times a power of two, exactly. */
+ * Bound, tested over every float (m = 0): within 1.9 units in the last place
+ * for -126 <= s - m < 127.9375, from where on it is infinite. Lower values err
+ * by less than 2^-126 and from -127 on are 0; NaN stays NaN. Because m is an
+ * integer, another m gives the same result times a power of two, exactly. */
 INLINE vf v_exp2_less(vf s, float m) {
   const vf magic = v_set1(1572864.0f - m); /* 1.5 * 2^20: unit 1/8 */
   s = v_max(v_set1(m - 127.0f), s);        /* lets NaN through */

@@ -6,18 +6,24 @@
  * A tile instruction adds to C[16][16], in f32, the products of A[16][32] and
  * B[32][16], bf16. An element of C depends on its own row of A alone, so the
  * number of rows that ride along changes no bit, as everywhere. Queries are
- * not scaled before the product (bf16 has no bits to spare): scores are after.
- * Weights are rounded to bf16 for the second product, and their sum is taken
- * of the same rounded weights, so that what divides is what was added; lse is
- * the log of the sum before rounding.
+ * not scaled before the product (bf16 has no bits to spare).
  *
- * Two tiles of queries meet two of keys: four products for four loads.
+ * Weights are cut to bf16 for the second product, and what divides is the sum
+ * of the cut weights: what they have lost in common cancels, and the rest errs
+ * as rounding would. lse is the log of the sum of the whole weights.
+ *
+ * The time goes into the exponentials: 15 vector operations for 16 weights
+ * against 64 cycles of tiles for 16 x 16 of them at width 64.
  */
 #include <immintrin.h>
 
 #include "kernels/cpu/running.h"
 
-enum { TILE = 16, DEEP = 32 }; /* rows of a tile; elements that it sums over */
+enum {
+  TILE = 16,           /* rows of a tile */
+  DEEP = 32,           /* elements that one instruction sums over */
+  STEPS = BLOCK / DEEP /* of keys in a block */
+};
 
 /* ---- tiles ------------------------------------------------------------------- */
 
@@ -41,185 +47,222 @@ static void end(void) { _tile_release(); }
 
 /* ---- packing ------------------------------------------------------------------ */
 
-/* A group: its factor, then rows of bf16, padded with zeros to whole tiles. */
-static int padded_rows(int n) { return n > TILE ? 2 * TILE : TILE; }
 static size_t padded_width(int width) { return round_up((size_t)width, DEEP); }
 
+/* Rows of bf16, padded with zeros to a whole tile. */
 static size_t query_bytes(int n, int width) {
-  return 64 + (size_t)padded_rows(n) * padded_width(width) * sizeof(uint16_t);
+  (void)n;
+  return TILE * padded_width(width) * sizeof(uint16_t);
 }
 
 static void pack_queries(const float *rows, int ld, int n, int width,
                          float factor, void *dst) {
+  (void)factor;
+  uint16_t *out = dst;
+  size_t wide = padded_width(width);
   memset(dst, 0, query_bytes(n, width));
-  memcpy(dst, &factor, sizeof factor);
-  uint16_t *out = (uint16_t *)((char *)dst + 64);
-  for (int r = 0; r < n; r++, out += padded_width(width))
-    for (int i = 0; i < width; i++) /* exact: these were bf16 */
-      out[i] = bf16_from_float(rows[(size_t)r * (size_t)ld + (size_t)i]);
+  for (int r = 0; r < n; r++, out += wide, rows += ld)
+    for (int i = 0; i < width; i += VW) { /* exact: these were bf16 */
+      uint16_t part[VW];
+      v_store_bf16(part, v_load(rows + i));
+      int left = width - i < VW ? width - i : VW;
+      memcpy(out + i, part, (size_t)left * sizeof *part);
+    }
 }
 
-/* n elements of a row, from any stride. */
-static void load_bf16(source src, int row, int column, int n, uint16_t *dst) {
-  const uint16_t *p = (const uint16_t *)src.data + row * src.row;
-  if (src.col == 1) {
-    memcpy(dst, p + column, (size_t)n * sizeof *dst);
-    return;
-  }
-  for (int i = 0; i < n; i++) dst[i] = p[(column + i) * src.col];
+/* n elements of a row, from any stride, zeros up to 32. */
+static __m512i load_bf16(source src, int row, int column, int n) {
+  const uint16_t *p =
+      (const uint16_t *)src.data + row * src.row + column * src.col;
+  if (n <= 0) return _mm512_setzero_si512();
+  __mmask32 keep = n >= 32 ? ~(__mmask32)0 : ((__mmask32)1 << n) - 1;
+  if (src.col == 1) return _mm512_maskz_loadu_epi16(keep, p);
+  uint16_t part[32] = {0};
+  for (int i = 0; i < n && i < 32; i++) part[i] = p[i * src.col];
+  return _mm512_loadu_si512(part);
 }
 
-/* [n/16][width/2][16][2]: sixteen keys by sixteen pairs are transposed as
- * sixteen by sixteen words; moving words changes no bits. */
+/* Sixteen keys by sixteen pairs are transposed as sixteen by sixteen words;
+ * moving words changes no bits. */
 static void pack_keys(source src, const uint8_t *valid, int n, int width,
                       void *dst) {
-  uint16_t tmp[TILE][DEEP] __attribute__((aligned(64)));
   float *out = dst;
   for (int key = 0; key < n; key += TILE)
     for (int d = 0; d < width; d += DEEP, out += TILE * TILE) {
-      int w = width - d < DEEP ? width - d : DEEP;
       vf r[TILE];
-      memset(tmp, 0, sizeof tmp);
-      for (int i = 0; i < TILE && key + i < n; i++)
-        if (!valid || valid[key + i]) load_bf16(src, key + i, d, w, tmp[i]);
-      for (int i = 0; i < TILE; i++) r[i] = v_load((const float *)tmp[i]);
+      for (int i = 0; i < TILE; i++) {
+        bool real = key + i < n && (!valid || valid[key + i]);
+        r[i] = (vf)load_bf16(src, key + i, d, real ? width - d : 0);
+      }
       v_transpose(r);
       for (int i = 0; i < TILE; i++) v_store(out + i * TILE, r[i]);
     }
 }
 
-static __m512i load_half(const uint16_t *p) {
-  return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
-}
-
-/* [n/2][ld][2]; whole steps of 32 keys are written, zeros where none are. */
+/* Key i beside key i + 16; whole steps of 32 keys are written, zeros where
+ * there are none. */
 static bool pack_values(source src, const uint8_t *valid, int n, int width,
                         void *dst, int ld) {
-  uint16_t two[2][64] __attribute__((aligned(64)));
-  int whole = (int)round_up((size_t)n, DEEP);
-  __m512i exponent = _mm512_set1_epi16(0x7f80);
+  const __m512i exponent = _mm512_set1_epi16(0x7f80);
   __mmask32 wild = 0;
-  for (int c = 0; c < ld; c += 64) {
-    int w = width - c < 64 ? width - c : 64, room = ld - c < 64 ? ld - c : 64;
-    for (int key = 0; key < whole; key += 2) {
-      memset(two, 0, sizeof two);
-      for (int i = 0; i < 2; i++)
-        if (key + i < n && w > 0 && (!valid || valid[key + i]))
-          load_bf16(src, key + i, c, w, two[i]);
-      uint32_t *out = (uint32_t *)dst + (size_t)(key / 2) * (size_t)ld + c;
-      for (int i = 0; i < room; i += TILE) {
-        __m512i pair = _mm512_or_si512(
-            load_half(two[0] + i), _mm512_slli_epi32(load_half(two[1] + i), 16));
-        _mm512_storeu_si512(out + i, pair);
-        wild |= _mm512_cmpeq_epi16_mask(_mm512_and_si512(pair, exponent),
-                                        exponent);
+  uint32_t *out = dst;
+  for (int step = 0; step < n; step += DEEP)
+    for (int i = step; i < step + TILE; i++, out += ld)
+      for (int c = 0; c < ld; c += 32) {
+        bool lo = i < n && (!valid || valid[i]);
+        bool hi = i + TILE < n && (!valid || valid[i + TILE]);
+        __m512i a = load_bf16(src, i, c, lo ? width - c : 0);
+        __m512i b = load_bf16(src, i + TILE, c, hi ? width - c : 0);
+        for (int half = 0; half < 2 && c + half * TILE < ld; half++) {
+          __m256i x = half ? _mm512_extracti64x4_epi64(a, 1)
+                           : _mm512_castsi512_si256(a);
+          __m256i y = half ? _mm512_extracti64x4_epi64(b, 1)
+                           : _mm512_castsi512_si256(b);
+          __m512i pair = _mm512_or_si512(
+              _mm512_cvtepu16_epi32(x),
+              _mm512_slli_epi32(_mm512_cvtepu16_epi32(y), 16));
+          _mm512_storeu_si512(out + c + half * TILE, pair);
+          wild |= _mm512_cmpeq_epi16_mask(_mm512_and_si512(pair, exponent),
+                                          exponent);
+        }
       }
-    }
-  }
   return wild == 0;
 }
 
 /* ---- scores --------------------------------------------------------------------- */
 
-/* Rows of a tile that are real get their factor. */
-INLINE void scale_tile(int rows, int columns, vf factor, float *s) {
-  for (int r = 0; r < rows; r++)
-    for (int j = 0; j < columns; j += VW)
-      v_store(s + r * BLOCK + j, v_mul(v_load(s + r * BLOCK + j), factor));
-}
+/* Queries stay in tiles 4 and 5 while two steps are enough for the width. */
+#define SCORE(number)                                          \
+  do {                                                         \
+    if (j >= j1) break;                                        \
+    const uint16_t *at_ = k + (size_t)j * width;               \
+    _tile_zero(number);                                        \
+    _tile_loadd(6, at_, 64);                                   \
+    _tile_dpbf16ps(number, 4, 6);                              \
+    if (width > DEEP) {                                        \
+      _tile_loadd(7, at_ + DEEP * TILE, 64);                   \
+      _tile_dpbf16ps(number, 5, 7);                            \
+    }                                                          \
+    _tile_stored(number, s + j, BLOCK * 4);                    \
+    j += TILE;                                                 \
+  } while (0)
 
-/* One or two tiles of queries on one or two of keys. */
-INLINE void score_tiles(const int A, const int B, size_t width,
-                        const uint16_t *q, const uint16_t *k, float *s) {
-  _tile_zero(0);
-  if (B > 1) _tile_zero(1);
-  if (A > 1) _tile_zero(2);
-  if (A > 1 && B > 1) _tile_zero(3);
-  for (size_t d = 0; d < width; d += DEEP) {
-    _tile_loadd(4, q + d, width * 2);
-    _tile_loadd(6, k + d * TILE, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    if (B > 1) {
-      _tile_loadd(7, k + (width + d) * TILE, 64);
-      _tile_dpbf16ps(1, 4, 7);
-    }
-    if (A > 1) {
-      _tile_loadd(5, q + TILE * width + d, width * 2);
-      _tile_dpbf16ps(2, 5, 6);
-      if (B > 1) _tile_dpbf16ps(3, 5, 7);
-    }
+static void score_narrow(size_t width, const uint16_t *q, const uint16_t *k,
+                         int j0, int j1, float *s) {
+  _tile_loadd(4, q, width * 2);
+  if (width > DEEP) _tile_loadd(5, q + DEEP, width * 2);
+  for (int j = j0; j < j1;) {
+    SCORE(0);
+    SCORE(1);
+    SCORE(2);
+    SCORE(3);
   }
-  _tile_stored(0, s, BLOCK * 4);
-  if (B > 1) _tile_stored(1, s + TILE, BLOCK * 4);
-  if (A > 1) _tile_stored(2, s + TILE * BLOCK, BLOCK * 4);
-  if (A > 1 && B > 1) _tile_stored(3, s + TILE * BLOCK + TILE, BLOCK * 4);
 }
 
-INLINE void score_columns(const int A, int rows, size_t width,
-                          const uint16_t *q, const uint16_t *k, int j0, int j1,
-                          vf factor, float *s) {
-  int j = j0;
-  for (; j + 2 * TILE <= j1; j += 2 * TILE)
-    score_tiles(A, 2, width, q, k + (size_t)j * width, s + j);
-  if (j < j1) score_tiles(A, 1, width, q, k + (size_t)j * width, s + j);
-  scale_tile(rows, j1 - j0, factor, s + j0);
+static void score_wide(size_t width, const uint16_t *q, const uint16_t *k,
+                       int j0, int j1, float *s) {
+  for (int j = j0; j < j1; j += TILE) {
+    _tile_zero(0);
+    for (size_t d = 0; d < width; d += DEEP) {
+      _tile_loadd(4, q + d, width * 2);
+      _tile_loadd(6, k + (size_t)j * width + d * TILE, 64);
+      _tile_dpbf16ps(0, 4, 6);
+    }
+    _tile_stored(0, s + j, BLOCK * 4);
+  }
 }
 
 static void scores(int rows, int width, const void *q, const void *k, int j0,
                    int j1, float *s) {
-  float factor;
-  memcpy(&factor, q, sizeof factor);
-  WRITTEN;
-  const uint16_t *queries = (const uint16_t *)((const char *)q + 64);
+  (void)rows; /* a tile costs the same whatever it holds */
   size_t wide = padded_width(width);
-  if (rows > TILE)
-    score_columns(2, rows, wide, queries, k, j0, j1, v_set1(factor), s);
+  WRITTEN;
+  if (wide <= 2 * DEEP)
+    score_narrow(wide, q, k, j0, j1, s);
   else
-    score_columns(1, rows, wide, queries, k, j0, j1, v_set1(factor), s);
+    score_wide(wide, q, k, j0, j1, s);
 }
 
 /* ---- weights -------------------------------------------------------------------------- */
 
-/* 2^(s - m), as v_exp2_less but with a quadratic: an error of 7e-6 is far below
- * what rounding to bf16 will cost. */
-INLINE vf exp2_short(vf s, float m) {
-  const vf magic = v_set1(1572864.0f - m);
-  s = v_max(v_set1(m - 127.0f), s);
-  vf t = v_add(s, magic);
-  vf f = v_sub(s, v_sub(t, magic));
-  vf y = v_fma(f, v_set1(0x1.ec0f92p-3f), v_set1(0x1.62f266p-1f));
-  y = v_fma(y, f, v_set1(1.0f));
-  return v_mul(y, v_eighths(t));
+/* 2^(i/16) less i in the bits where the exponent is added. */
+static const uint32_t sixteenth_roots[16] = {
+    0x3f800000u,             0x3f85aac3u - (1 << 19),  0x3f8b95c2u - (2 << 19),
+    0x3f91c3d3u - (3 << 19),  0x3f9837f0u - (4 << 19),  0x3f9ef532u - (5 << 19),
+    0x3fa5fed7u - (6 << 19),  0x3fad583fu - (7 << 19),  0x3fb504f3u - (8 << 19),
+    0x3fbd08a4u - (9 << 19),  0x3fc5672au - (10 << 19), 0x3fce248cu - (11 << 19),
+    0x3fd744fdu - (12 << 19), 0x3fe0ccdfu - (13 << 19), 0x3feac0c7u - (14 << 19),
+    0x3ff5257du - (15 << 19)};
+
+typedef struct {
+  vf factor, magic, lowest;
+  __m512i roots;
+} exponent;
+
+static exponent exponent_of(float factor, float m) {
+  return (exponent){v_set1(factor), v_set1(786432.0f - m), /* 1.5 * 2^19 */
+                    v_set1((m - 127.0f) / factor),
+                    _mm512_loadu_si512(sixteenth_roots)};
 }
 
-/* Scores become bf16 weights, from the row's first byte on; steps of 32 keys
- * that are only partly asked for are filled with zeros. sum: of the rounded
- * weights, and before rounding. */
-INLINE void weigh_row(int j0, int j1, float m, float *s, float sum[2]) {
-  m = lower_row(j0, j1, m, s);
-  uint16_t *out = (uint16_t *)s;
-  vf rounded = v_zero(), exact = v_zero();
-  const __m512bh ones = (__m512bh)_mm512_set1_epi16(0x3f80);
+/* 2^(s factor - m), as v_exp2_less; with sixteen roots and a quadratic, whose
+ * error is 9e-7. */
+INLINE vf exp2_short(vf s, const exponent *e) {
+  s = v_max(e->lowest, s);
+  vf t = v_fma(s, e->factor, e->magic);
+  vf f = v_fma(s, e->factor, v_sub(e->magic, t));
+  vf y = v_fma(f, v_set1(0x1.ec00ccp-3f), v_set1(0x1.62e7bep-1f));
+  y = v_fma(y, f, v_set1(1.0f));
+  __m512i u = _mm512_castps_si512(t);
+  __m512i root = _mm512_permutexvar_epi32(u, e->roots);
+  root = _mm512_add_epi32(root, _mm512_slli_epi32(u, 19));
+  return v_mul(y, _mm512_castsi512_ps(root));
+}
+
+INLINE vf cut(vf p) {
+  return _mm512_castsi512_ps(_mm512_and_si512(
+      _mm512_castps_si512(p), _mm512_set1_epi32((int)0xffff0000u)));
+}
+
+/* Scores too large for exp2_short's integers are brought down first. Returns
+ * the shift that is left to take. */
+INLINE float bring_down(int j0, int j1, float factor, float m, float *s) {
+  if (!(fabsf(m) > 0x1p14f)) return m;
+  for (int j = j0; j < j1; j += VW)
+    v_store(s + j, v_sub(v_load(s + j), v_set1(m / factor)));
+  return 0.0f;
+}
+
+/* A row's weights, key i of 32 beside key i + 16, into tiles [steps][16][32];
+ * steps that are only partly asked for are filled with zeros. sum: of the cut
+ * weights, and of the whole ones. */
+INLINE void weigh_row(int j0, int j1, float factor, float m, float *s,
+                      uint16_t *out, float sum[2]) {
+  exponent e = exponent_of(factor, bring_down(j0, j1, factor, m, s));
+  vf cut_sum = v_zero(), whole = v_zero();
   for (int j = j0 / DEEP * DEEP; j < j1; j += DEEP) {
     vf a = v_zero(), b = v_zero();
-    if (j >= j0) a = exp2_short(v_load(s + j), m);
-    if (j + TILE < j1) b = exp2_short(v_load(s + j + TILE), m);
-    __m512bh both = _mm512_cvtne2ps_pbh(b, a);
-    rounded = _mm512_dpbf16_ps(rounded, both, ones);
-    exact = v_add(v_add(exact, a), b);
-    _mm512_storeu_si512(out + j, (__m512i)both);
+    if (j >= j0) a = exp2_short(v_load(s + j), &e);
+    if (j + TILE < j1) b = exp2_short(v_load(s + j + TILE), &e);
+    vf a_cut = cut(a), b_cut = cut(b);
+    whole = v_add(whole, v_add(a, b));
+    cut_sum = v_add(cut_sum, v_add(a_cut, b_cut));
+    __m512i low = _mm512_srli_epi32(_mm512_castps_si512(a_cut), 16);
+    _mm512_store_si512(out + j * TILE,
+                       _mm512_or_si512(low, _mm512_castps_si512(b_cut)));
   }
-  sum[0] = fold_sum(&rounded);
-  sum[1] = fold_sum(&exact);
+  sum[0] = fold_sum(&cut_sum);
+  sum[1] = fold_sum(&whole);
 }
 
-static void softmax(int rows, int j0, int j1, float *s, float *m, float *l,
-                    float *alpha, float *beta) {
+static void softmax(int rows, int j0, int j1, float factor, float *s, void *p,
+                    float *m, float *l, float *alpha, float *beta) {
   float shift[GROUP], sum[GROUP][2];
   for (int r = 0; r < rows; r++) shift[r] = max_of(j0, j1, s + r * BLOCK);
-  for (int r = 0; r < rows; r++) shift[r] = shift_of(shift[r]);
+  for (int r = 0; r < rows; r++) shift[r] = shift_of(shift[r] * factor);
   for (int r = 0; r < rows; r++)
-    weigh_row(j0, j1, shift[r], s + r * BLOCK, sum[r]);
+    weigh_row(j0, j1, factor, shift[r], s + r * BLOCK,
+              (uint16_t *)p + r * DEEP, sum[r]);
   for (int r = 0; r < rows; r++)
     join(sum[r][0] == 0.0f ? -INFINITY : shift[r], sum[r], m + r, l + 2 * r,
          alpha + r, beta + r);
@@ -227,112 +270,102 @@ static void softmax(int rows, int j0, int j1, float *s, float *m, float *l,
 
 /* ---- weighted values ---------------------------------------------------------------------- */
 
-/* A tile of values whose keys are not all asked for: zeros for the others, so
- * that a NaN there meets no weight, not even 0. */
-static void part_values(const uint32_t *v, int ld, int j, int j0, int j1,
-                        uint32_t out[TILE][TILE]) {
-  for (int i = 0; i < TILE; i++) {
-    uint32_t keep = (j + 2 * i >= j0 && j + 2 * i < j1 ? 0xffffu : 0) |
-                    (j + 2 * i + 1 >= j0 && j + 2 * i + 1 < j1 ? 0xffff0000u : 0);
-    __m512i pair = _mm512_loadu_si512(v + (size_t)i * (size_t)ld);
-    _mm512_store_si512(out[i],
-                       _mm512_and_si512(pair, _mm512_set1_epi32((int)keep)));
-  }
-}
-
-/* o = alpha o + beta tile */
-static void join_tile(float tile[TILE][TILE], int rows, int ld,
-                      const float *alpha, const float *beta, float *o) {
-  for (int r = 0; r < rows; r++) {
-    float *out = o + (size_t)r * (size_t)ld;
-    v_store(out, v_fma(v_load(tile[r]), v_set1(beta[r]),
-                       v_mul(v_load(out), v_set1(alpha[r]))));
-  }
-}
-
 typedef struct {
   int rows, j0, j1, ld;
-  const float *p;
+  const uint16_t *p;
   const void *const *v;
   const float *alpha, *beta;
 } weighing;
 
-/* Tile 6 or 7 takes the values of a step for sixteen columns. */
-#define LOAD_VALUES(number, column)                                         \
-  do {                                                                      \
-    const uint32_t *at_ = values + (column);                                \
-    if (whole) {                                                            \
-      _tile_loadd(number, at_, (size_t)w->ld * 4);                          \
-    } else {                                                                \
-      part_values(at_, w->ld, j, w->j0, w->j1, part);                       \
-      WRITTEN;                                                              \
-      _tile_loadd(number, part, 64);                                        \
-    }                                                                       \
-  } while (0)
-
-INLINE void weigh_columns(const int A, const int B, const weighing *w,
-                          int column, float *o) {
-  uint32_t part[TILE][TILE] __attribute__((aligned(64)));
-  float out[4][TILE][TILE] __attribute__((aligned(64)));
-  _tile_zero(0);
-  if (B > 1) _tile_zero(1);
-  if (A > 1) _tile_zero(2);
-  if (A > 1 && B > 1) _tile_zero(3);
-  for (int j = w->j0 / DEEP * DEEP; j < w->j1; j += DEEP) {
-    const uint32_t *values = (const uint32_t *)w->v[j / PANEL] +
-                             (size_t)(j % PANEL / 2) * (size_t)w->ld;
-    bool whole = j >= w->j0 && j + DEEP <= w->j1;
-    const uint16_t *p = (const uint16_t *)w->p + j;
-    _tile_loadd(4, p, BLOCK * 4);
-    LOAD_VALUES(6, column);
-    _tile_dpbf16ps(0, 4, 6);
-    if (B > 1) {
-      LOAD_VALUES(7, column + TILE);
-      _tile_dpbf16ps(1, 4, 7);
-    }
-    if (A > 1) {
-      _tile_loadd(5, p + TILE * BLOCK * 2, BLOCK * 4);
-      _tile_dpbf16ps(2, 5, 6);
-      if (B > 1) _tile_dpbf16ps(3, 5, 7);
-    }
+/* A tile of values whose keys are not all asked for: zeros for the others, so
+ * that a NaN there meets no weight, not even 0. */
+static void part_values(const uint32_t *v, const weighing *w, int j,
+                        uint32_t out[TILE][TILE]) {
+  for (int i = 0; i < TILE; i++) {
+    bool low = j + i >= w->j0 && j + i < w->j1;
+    bool high = j + TILE + i >= w->j0 && j + TILE + i < w->j1;
+    uint32_t keep = (low ? 0xffffu : 0) | (high ? 0xffff0000u : 0);
+    __m512i pair = _mm512_loadu_si512(v + (size_t)i * (size_t)w->ld);
+    _mm512_store_si512(out[i],
+                       _mm512_and_si512(pair, _mm512_set1_epi32((int)keep)));
   }
-  _tile_stored(0, out[0], 64);
-  if (B > 1) _tile_stored(1, out[1], 64);
-  if (A > 1) _tile_stored(2, out[2], 64);
-  if (A > 1 && B > 1) _tile_stored(3, out[3], 64);
-  for (int a = 0; a < A; a++)
-    for (int b = 0; b < B; b++) {
-      int rows = w->rows - a * TILE < TILE ? w->rows - a * TILE : TILE;
-      join_tile(out[a * 2 + b], rows, w->ld, w->alpha + a * TILE,
-                w->beta + a * TILE,
-                o + (size_t)(a * TILE) * (size_t)w->ld + column + b * TILE);
-    }
+  WRITTEN;
 }
 
-static void weigh(int rows, int j0, int j1, const float *p,
+/* o = alpha o + beta tile */
+static void join_tile(float tile[TILE][TILE], const weighing *w, float *o) {
+  for (int r = 0; r < w->rows; r++) {
+    float *out = o + (size_t)r * (size_t)w->ld;
+    v_store(out, v_fma(v_load(tile[r]), v_set1(w->beta[r]),
+                       v_mul(v_load(out), v_set1(w->alpha[r]))));
+  }
+}
+
+/* Sixteen columns: values by way of tile `by`, onto tile `to`. */
+#define WEIGH(to, by)                                             \
+  do {                                                            \
+    if (whole) {                                                  \
+      _tile_loadd(by, values + (to) * TILE, (size_t)w->ld * 4);   \
+    } else {                                                      \
+      part_values(values + (to) * TILE, w, j, part);              \
+      _tile_loadd(by, part, 64);                                  \
+    }                                                             \
+    _tile_dpbf16ps(to, 4, by);                                    \
+  } while (0)
+
+#define JOIN_TILE(number)                         \
+  do {                                            \
+    _tile_stored(number, out, 64);                \
+    join_tile(out, w, o + column + number * TILE); \
+  } while (0)
+
+/* C tiles of sixteen columns each, from `column` on. */
+INLINE void weigh_columns(const int C, const weighing *w, int column,
+                          float *o) {
+  uint32_t part[TILE][TILE] __attribute__((aligned(64)));
+  float out[TILE][TILE] __attribute__((aligned(64)));
+  _tile_zero(0);
+  if (C > 1) _tile_zero(1);
+  if (C > 2) _tile_zero(2);
+  if (C > 3) _tile_zero(3);
+  for (int j = w->j0 / DEEP * DEEP; j < w->j1; j += DEEP) {
+    const uint32_t *values = (const uint32_t *)w->v[j / PANEL] + column +
+                             (size_t)(j % PANEL / 2) * (size_t)w->ld;
+    bool whole = j >= w->j0 && j + DEEP <= w->j1;
+    _tile_loadd(4, w->p + j * TILE, 64);
+    WEIGH(0, 5);
+    if (C > 1) WEIGH(1, 6);
+    if (C > 2) WEIGH(2, 7);
+    if (C > 3) WEIGH(3, 5);
+  }
+  JOIN_TILE(0);
+  if (C > 1) JOIN_TILE(1);
+  if (C > 2) JOIN_TILE(2);
+  if (C > 3) JOIN_TILE(3);
+}
+
+static void weigh(int rows, int j0, int j1, const void *p,
                   const void *const *v, int ld, const float *alpha,
                   const float *beta, float *o) {
   weighing w = {rows, j0, j1, ld, p, v, alpha, beta};
   int c = 0;
   WRITTEN;
-  for (; c + 2 * TILE <= ld; c += 2 * TILE)
-    if (rows > TILE)
-      weigh_columns(2, 2, &w, c, o);
-    else
-      weigh_columns(1, 2, &w, c, o);
-  if (c == ld) return;
-  if (rows > TILE)
-    weigh_columns(2, 1, &w, c, o);
-  else
-    weigh_columns(1, 1, &w, c, o);
+  for (; c + 4 * TILE <= ld; c += 4 * TILE) weigh_columns(4, &w, c, o);
+  switch ((ld - c) / TILE) {
+    case 1: weigh_columns(1, &w, c, o); break;
+    case 2: weigh_columns(2, &w, c, o); break;
+    case 3: weigh_columns(3, &w, c, o); break;
+    default: break;
+  }
 }
 
 /* ---- tables --------------------------------------------------------------------------------- */
 
 static const struct block_kernels block_bf16 = {
-    .rows = 2 * TILE,
+    .rows = TILE,
     .pair = 2,
     .step = DEEP,
+    .scaled = false,
     .begin = begin,
     .end = end,
     .query_bytes = query_bytes,
