@@ -86,8 +86,8 @@ static void whole_tile(const call *c, tile t, scratch *w) {
   int j0, j1;
   tile_begin(c, t, w);
   tile_clear(p, t.rows, w);
-  for (int64_t i = first_block(seen); i < end_block(seen); i++) {
-    if (!block_load(c, t.b, t.g, i * BLOCK, seen, &w->keys)) continue;
+  for (int64_t i = first_block(c, seen); i < end_block(c, seen); i++) {
+    if (!seen_block_load(c, t, i, seen, &w->keys)) continue;
     for (int at = 0; at < t.rows; at += c->on->rows) {
       tile g = tile_group(c->on->rows, t, at);
       if (!tile_scores(c, g, at, &j0, &j1, w)) continue;
@@ -167,8 +167,8 @@ static void tile_sweep(const call *c, tile t, bool give_out, target dv,
   const attend_plan *p = c->plan;
   span seen = rows_see(c, t.b, t.row, t.rows);
   int j0, j1;
-  for (int64_t i = first_block(seen); i < end_block(seen); i++) {
-    if (!block_load(c, t.b, t.g, i * BLOCK, seen, &w->keys)) continue;
+  for (int64_t i = first_block(c, seen); i < end_block(c, seen); i++) {
+    if (!seen_block_load(c, t, i, seen, &w->keys)) continue;
     for (int at = 0; at < t.rows; at += c->on->rows) {
       tile g = tile_group(c->on->rows, t, at);
       if (!tile_scores(c, g, at, &j0, &j1, w)) continue;

@@ -153,8 +153,8 @@ static void tile_pass(const call *c, tile t, bool counting, sink to,
                       scratch *w) {
   span seen = rows_see(c, t.b, t.row, t.rows);
   int j0, j1;
-  for (int64_t i = first_block(seen); i < end_block(seen); i++) {
-    if (!block_load(c, t.b, t.g, i * BLOCK, seen, &w->keys)) continue;
+  for (int64_t i = first_block(c, seen); i < end_block(c, seen); i++) {
+    if (!seen_block_load(c, t, i, seen, &w->keys)) continue;
     for (int at = 0; at < t.rows; at += c->on->rows) {
       tile g = tile_group(c->on->rows, t, at);
       if (!tile_scores(c, g, at, &j0, &j1, w)) continue;
@@ -167,7 +167,7 @@ static void tile_pass(const call *c, tile t, bool counting, sink to,
       else
         soften(c, g, j0, j1, w->s);
       for (int r = 0; r < g.rows; r++)
-        row_write(c, g, r, to, i * BLOCK, j0, j1, w->s + r * BLOCK);
+        row_write(c, g, r, to, w->keys.start, j0, j1, w->s + r * BLOCK);
     }
   }
 }

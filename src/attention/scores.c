@@ -81,10 +81,12 @@ void bias_add(const call *c, tile t, int64_t start, int j0, int j1, float *s) {
 
 /* ---- scores and masks --------------------------------------------------------- */
 
-/* Kernels that take the factor later want a positive one and no bias. */
-bool scores_lack_factor(const call *c) {
-  return !c->on->scaled && c->raw && c->plan->score_to2 > 0 &&
-         c->plan->desc.bias.kind == ATTEND_NO_BIAS;
+/* The factor can wait for the exponential if it is positive and nothing is
+ * added before: then queries are never rounded, and ties stay ties. */
+float call_factor(const call *c) {
+  bool waits = c->raw && c->plan->score_to2 > 0 &&
+               c->plan->desc.bias.kind == ATTEND_NO_BIAS;
+  return waits ? c->plan->score_to2 : 1.0f;
 }
 
 void group_scores(const call *c, tile t, const void *q, const block *k, int j0,
@@ -96,7 +98,7 @@ void group_scores(const call *c, tile t, const void *q, const block *k, int j0,
     c->on->scores(t.rows, p->desc.dim, q, k->k[i], j - at, end - at, s + at);
     j = end;
   }
-  if (!c->on->scaled && !scores_lack_factor(c))
+  if (call_factor(c) != p->score_to2)
     for (int r = 0; r < t.rows; r++)
       p->kn->scale_all(s + r * BLOCK + j0, (size_t)(j1 - j0), p->score_to2,
                        s + r * BLOCK + j0);
@@ -128,12 +130,12 @@ bool group_sees(const call *c, tile t, const block *k, int j0, int j1) {
 static void weigh_alone(const call *c, tile t, const block *k, int j0, int j1,
                         const float *s, int ld, const float *alpha,
                         const float *beta, float *o) {
-  int next = c->on->pair == 1 ? BLOCK : LANES; /* from a row's weights on */
-  for (int r = 0; r < t.rows; r++, s += next, o += ld) {
+  for (int r = 0; r < t.rows; r++, o += ld) {
     span seen = rows_see(c, t.b, t.row + r, 1);
     int lo = (int)max64(j0, min64(j1, seen.lo - k->start));
     int hi = (int)max64(lo, min64(j1, seen.hi - k->start));
-    c->on->weigh(1, lo, hi, s, k->rows, ld, alpha + r, beta + r, o);
+    c->on->weigh(1, lo, hi, s + c->on->weights_at(r), k->rows, ld, alpha + r,
+                 beta + r, o);
   }
 }
 

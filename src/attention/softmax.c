@@ -69,23 +69,23 @@ static void group_block(const call *c, tile g, int at, scratch *w) {
   const attend_plan *p = c->plan;
   int j0, j1;
   if (!tile_scores(c, g, at, &j0, &j1, w)) return;
-  float factor = scores_lack_factor(c) ? p->score_to2 : 1.0f;
-  float *weights = c->on->pair == 1 ? w->s : w->s + c->on->rows * BLOCK;
-  c->on->softmax(g.rows, j0, j1, factor, w->s, weights, w->m + at,
+  c->on->softmax(g.rows, j0, j1, call_factor(c), w->s, w->p, w->m + at,
                  w->l + 2 * at, w->alpha, w->beta);
-  group_weigh(c, g, &w->keys, j0, j1, weights, p->ldv, w->alpha, w->beta,
+  group_weigh(c, g, &w->keys, j0, j1, w->p, p->ldv, w->alpha, w->beta,
               w->o + (size_t)at * p->ldv);
 }
 
-/* While a group works, its share of the next block's keys is fetched. */
+/* While a group works, its share of the next keys is fetched. */
 static void tile_block(const call *c, tile t, int64_t start, span seen,
                        scratch *w) {
-  if (!block_load(c, t.b, t.g, start, seen, &w->keys)) return;
+  int keys = c->on->keys;
+  int64_t next = start + keys, last = min64(seen.hi, next + keys);
+  if (!seen_block_load(c, t, start / keys, seen, &w->keys)) return;
   int groups = (t.rows + c->on->rows - 1) / c->on->rows;
-  int64_t share = (BLOCK + groups - 1) / groups, next = start + BLOCK;
+  int64_t share = (keys + groups - 1) / groups;
   for (int i = 0; i < t.rows; i += c->on->rows, next += share) {
-    if (next < seen.hi)
-      keys_prefetch(c, t.b, t.g, next, min64(share, seen.hi - next));
+    if (next < last)
+      keys_prefetch(c, t.b, t.g, next, min64(share, last - next));
     group_block(c, tile_group(c->on->rows, t, i), i, w);
   }
 }
@@ -114,8 +114,8 @@ static void whole_tile(const call *c, tile t, scratch *w) {
   span seen = rows_see(c, t.b, t.row, t.rows);
   tile_begin(c, t, w);
   tile_clear(c->plan, t.rows, w);
-  for (int64_t i = first_block(seen); i < end_block(seen); i++)
-    tile_block(c, t, i * BLOCK, seen, w);
+  for (int64_t i = first_block(c, seen); i < end_block(c, seen); i++)
+    tile_block(c, t, i * c->on->keys, seen, w);
   tile_end(c, t, w->o, w->m, w->l);
 }
 
@@ -152,11 +152,11 @@ static void split_block(const call *c, const split *s, int64_t tile_index,
   const attend_plan *p = c->plan;
   tile t = call_tile(c, tile_index);
   span seen = rows_see(c, t.b, t.row, t.rows);
-  int64_t i = first_block(seen) + wave + slot;
-  if (i >= end_block(seen)) return;
+  int64_t i = first_block(c, seen) + wave + slot;
+  if (i >= end_block(c, seen)) return;
   tile_begin(c, t, w);
   tile_clear(p, t.rows, w);
-  tile_block(c, t, i * BLOCK, seen, w);
+  tile_block(c, t, i * c->on->keys, seen, w);
   float *out = slot_of(c, s, tile_index, slot + 1);
   size_t rows = (size_t)t.rows;
   memcpy(out, w->m, rows * sizeof *out);
@@ -169,7 +169,7 @@ static void join_wave(const call *c, const split *s, int64_t tile_index,
   const attend_plan *p = c->plan;
   tile t = call_tile(c, tile_index);
   span seen = rows_see(c, t.b, t.row, t.rows);
-  int64_t left = end_block(seen) - first_block(seen) - wave;
+  int64_t left = end_block(c, seen) - first_block(c, seen) - wave;
   float *m = slot_of(c, s, tile_index, 0), *l = m + s->rows, *o = l + 2 * s->rows;
   if (wave == 0) tile_clear(p, t.rows, &(scratch){.o = o, .m = m, .l = l});
   for (int slot = 1; slot <= min64(s->count - 1, left); slot++) {
@@ -185,7 +185,7 @@ static int64_t longest_tile(const call *c) {
   for (int64_t i = 0; i < call_tiles(c); i++) {
     tile t = call_tile(c, i);
     span seen = rows_see(c, t.b, t.row, t.rows);
-    longest = max64(longest, end_block(seen) - first_block(seen));
+    longest = max64(longest, end_block(c, seen) - first_block(c, seen));
   }
   return longest;
 }

@@ -28,7 +28,6 @@ enum { KEYS = BLOCK, ROWS = 96 }; /* a cell: 2 x 96 KiB of P and dS */
 typedef struct {
   block keys;
   float *q, *d_o;            /* rows of the tile: [ROWS][ldk], [ROWS][ldv] */
-  float *q_scaled;           /* q in the units of scores */
   float *p, *ds;             /* [ROWS][BLOCK] */
   float *lse2, *delta;       /* [ROWS] */
   float *o;                  /* rows of o, or of dQ */
@@ -41,7 +40,6 @@ static size_t scratch_cut(const attend_plan *p, arena a, scratch *w) {
   block_cut(p, &a, true, &w->keys);
   w->q = arena_cut(&a, ROWS * ldk * f);
   w->d_o = arena_cut(&a, ROWS * ldv * f);
-  w->q_scaled = arena_cut(&a, ROWS * ldk * f);
   w->p = arena_cut(&a, ROWS * BLOCK * f);
   w->ds = arena_cut(&a, ROWS * BLOCK * f);
   w->lse2 = arena_cut(&a, ROWS * f);
@@ -125,8 +123,6 @@ static void tile_load(const call *c, tile t, const shared *s, scratch *w) {
   const attend_plan *p = c->plan;
   rows_load(c, &c->d_o, t, p->desc.dim_v, p->ldv, true, w->d_o);
   rows_load(c, &c->q, t, p->desc.dim, p->ldk, true, w->q);
-  p->kn->scale_all(w->q, (size_t)t.rows * (size_t)p->ldk, p->score_to2,
-                   w->q_scaled);
   for (int i = 0; i < t.rows; i++) {
     size_t row = row_index(c, t, i);
     float lse = c->lse_in[row];
@@ -143,7 +139,7 @@ static void cell_group(const call *c, tile g, int at, int j0, int j1,
   const attend_desc *d = &p->desc;
   const block *k = &w->keys;
   float *s = w->p + at * BLOCK, *dp = w->ds + at * BLOCK;
-  group_scores(c, g, w->q_scaled + (size_t)at * (size_t)p->ldk, k, j0, j1, s);
+  group_scores(c, g, w->q + (size_t)at * (size_t)p->ldk, k, j0, j1, s);
   for (int j = j0; j < j1;) {
     int base = j / PANEL * PANEL, end = base + PANEL < j1 ? base + PANEL : j1;
     p->kn->scores(g.rows, d->dim_v, w->d_o + (size_t)at * (size_t)p->ldv,
@@ -151,7 +147,8 @@ static void cell_group(const call *c, tile g, int at, int j0, int j1,
                   j - base, end - base, dp + base);
     j = end;
   }
-  p->kn->softmax_grad(g.rows, j0, j1, s, dp, w->lse2 + at, w->delta + at);
+  p->kn->softmax_grad(g.rows, j0, j1, call_factor(c), s, dp, w->lse2 + at,
+                      w->delta + at);
   if (group_sees(c, g, k, j0, j1)) return;
   group_mask(c, g, k, j0, j1, 0.0f, s);
   group_mask(c, g, k, j0, j1, 0.0f, dp);
@@ -411,6 +408,7 @@ static void dense_dbias(const call *c, const shared *s) {
 attend_status softmax_backward(call *c) {
   const attend_plan *p = c->plan;
   shared s;
+  c->raw = true;
   shared_cut(p, plan_shared_arena(p), &s);
   int64_t items = stacks(p) * key_blocks(p), tiles = stacks(p) * row_tiles(p);
   bias_prepare(c);

@@ -7,6 +7,8 @@
 #include <math.h>
 #include <string.h>
 
+enum { TILE_ROWS = 16 };
+
 static void *tile_queries(const call *c, int at, const scratch *w) {
   return w->q + (size_t)(at / c->on->rows) * w->group_bytes;
 }
@@ -20,7 +22,11 @@ size_t scratch_cut(const attend_plan *p, arena a, scratch *w) {
   w->o = arena_cut(&a, rows * wide * f);
   w->m = arena_cut(&a, rows * f);
   w->l = arena_cut(&a, 2 * rows * f);
-  w->s = arena_cut(&a, GROUP * BLOCK * f);
+  w->s = arena_cut(&a, (size_t)p->fast->rows * BLOCK * f);
+  w->p = w->s;
+  if (p->fast->pair == 2) /* a tile of weights is read whole, from any row on */
+    w->p = arena_cut(&a, (size_t)(p->fast->rows + TILE_ROWS) *
+                             (size_t)p->fast->keys * f / 2);
   return a.used;
 }
 
@@ -51,7 +57,7 @@ void tile_begin(const call *c, tile t, scratch *w) {
   for (int i = 0; i < t.rows; i += c->on->rows)
     c->on->pack_queries(w->o + (size_t)i * p->ldk, p->ldk,
                         tile_group(c->on->rows, t, i).rows, p->desc.dim,
-                        p->score_to2, tile_queries(c, i, w));
+                        tile_queries(c, i, w));
 }
 
 void tile_clear(const attend_plan *p, int rows, scratch *w) {
@@ -62,8 +68,9 @@ void tile_clear(const attend_plan *p, int rows, scratch *w) {
 
 bool tile_scores(const call *c, tile g, int at, int *j0, int *j1, scratch *w) {
   const block *k = &w->keys;
-  if (!block_part(rows_see(c, g.b, g.row, g.rows), k->start, j0, j1))
-    return false;
+  span seen = rows_see(c, g.b, g.row, g.rows);
+  seen.hi = min64(seen.hi, k->start + c->on->keys);
+  if (!block_part(seen, k->start, j0, j1)) return false;
   group_scores(c, g, tile_queries(c, at, w), k, *j0, *j1, w->s);
   if (!group_sees(c, g, k, *j0, *j1))
     group_mask(c, g, k, *j0, *j1, -INFINITY, w->s);

@@ -12,7 +12,7 @@ typedef struct {
   unsigned char *q; /* groups of packed queries */
   size_t group_bytes;
   float *o, *m, *l; /* running result: [tile][ldv], [tile], [tile][2] */
-  float *s;         /* scores of a group */
+  float *s, *p;     /* scores and weights of a group; f32: the same */
   float alpha[GROUP], beta[GROUP];
 } scratch;
 
@@ -28,9 +28,20 @@ void tile_clear(const attend_plan *p, int rows, scratch *w); /* nothing seen */
  * -inf where a row does not see. False if the group sees none of it. */
 bool tile_scores(const call *c, tile g, int at, int *j0, int *j1, scratch *w);
 
-static inline int64_t first_block(span seen) { return seen.lo / BLOCK; }
-static inline int64_t end_block(span seen) {
-  return seen.hi > seen.lo ? (seen.hi + BLOCK - 1) / BLOCK : first_block(seen);
+/* Blocks of c->on->keys keys: the first that is seen, and the end. */
+static inline int64_t first_block(const call *c, span seen) {
+  return seen.lo / c->on->keys;
+}
+static inline int64_t end_block(const call *c, span seen) {
+  if (seen.hi <= seen.lo) return first_block(c, seen);
+  return (seen.hi + c->on->keys - 1) / c->on->keys;
+}
+/* Block i of them, as far as it is seen. */
+static inline bool seen_block_load(const call *c, tile t, int64_t i, span seen,
+                                   block *out) {
+  int64_t start = i * c->on->keys;
+  seen.hi = min64(seen.hi, start + c->on->keys);
+  return block_load(c, t.b, t.g, start, seen, out);
 }
 
 #endif

@@ -92,8 +92,9 @@ void *row_address(const call *c, const attend_view *view, int b, int g,
 void bias_prepare(const call *c); /* once per call */
 void bias_add(const call *c, tile t, int64_t start, int j0, int j1, float *s);
 
-/* s = score in log2 units, no mask yet: group t of packed queries q. */
-bool scores_lack_factor(const call *c); /* s * score_to2 would be */
+/* s * call_factor = score in log2 units, no mask yet: group t of packed queries
+ * q. The factor is 1 unless the call takes raw scores. */
+float call_factor(const call *c);
 void group_scores(const call *c, tile t, const void *q, const block *k, int j0,
                   int j1, float *s);
 /* Outside of what each row sees: value. */

@@ -25,7 +25,7 @@
 enum {
   LANES = 16,                 /* floats in the widest vector */
   PANEL = 64,                 /* keys in a packed panel and in a cache page */
-  BLOCK = 256,                /* keys that share one maximum: the unit of merging */
+  BLOCK = 256,                /* keys that are loaded, and that a row of scores has */
   PANELS = BLOCK / PANEL,
   GROUP = 32                  /* no instruction set takes more rows at once */
 };
@@ -71,14 +71,14 @@ typedef struct {
      int j1, float *s))                                                       \
   /* s[j] += slope * |distance + j|, distance that of key j = 0. */           \
   K(void, add_ramp, (int j0, int j1, float slope, float distance, float *s))  \
-  /* s <- 2^(s - max) on [j0, j1). (m, l) is the running maximum and sum of   \
-   * each row; it takes in the block's, and alpha, beta are the factors of    \
-   * what was accumulated before and of this block. l[rows][2]: the sum that  \
-   * divides and the sum whose log is lse, which differ where weights are     \
-   * rounded before they meet the values. */                                  \
+  /* s <- 2^(factor s - max) on [j0, j1), factor > 0. (m, l) is the running   \
+   * maximum and sum of each row; it takes in the block's, and alpha, beta    \
+   * are the factors of what was accumulated before and of this block.        \
+   * l[rows][2]: the sum that divides and the sum whose log is lse, which     \
+   * differ where weights are rounded before they meet the values. */         \
   K(void, softmax,                                                            \
-    (int rows, int j0, int j1, float *s, float *m, float *l, float *alpha,    \
-     float *beta))                                                            \
+    (int rows, int j0, int j1, float factor, float *s, float *m, float *l,    \
+     float *alpha, float *beta))                                              \
   /* o[r] = alpha_r o[r] + beta_r sum_j p[r][j] v_j, keys [j0, j1) of a block \
    * whose panels of values are rows of ld floats. */                         \
   K(void, weigh,                                                              \
@@ -92,10 +92,10 @@ typedef struct {
    * BLOCK, b and c have ld. */                                               \
   K(void, weigh_keys,                                                         \
     (int n, int i0, int i1, const float *a, const float *b, int ld, float *c)) \
-  /* Backward of a group: s <- p = 2^(s - lse2), dp <- p (dp - delta). */     \
+  /* Backward of a group: s <- p = 2^(factor s - lse2), dp <- p (dp - delta). */ \
   K(void, softmax_grad,                                                       \
-    (int rows, int j0, int j1, float *s, float *dp, const float *lse2,        \
-     const float *delta))                                                     \
+    (int rows, int j0, int j1, float factor, float *s, float *dp,             \
+     const float *lse2, const float *delta))                                  \
   /* out[r] = a_r . b_r */                                                    \
   K(void, row_dots,                                                           \
     (int n, int width, const float *a, const float *b, int ld, float *out))   \
@@ -118,23 +118,22 @@ typedef struct {
  */
 struct block_kernels {
   int rows; /* queries in a full group */
+  int keys; /* that share one maximum, BLOCK or less: the unit of merging */
   int pair, step;
-  bool scaled; /* pack_queries applies the factor; otherwise scores lack it */
   void (*begin)(void); /* once in each thread, before and after the others */
   void (*end)(void);
   size_t (*query_bytes)(int n, int width); /* of a packed group */
-  void (*pack_queries)(const float *rows, int ld, int n, int width,
-                       float factor, void *dst);
+  void (*pack_queries)(const float *rows, int ld, int n, int width, void *dst);
   void (*pack_keys)(source src, const uint8_t *valid, int n, int width,
                     void *dst);
   bool (*pack_values)(source src, const uint8_t *valid, int n, int width,
                       void *dst, int ld);
   void (*scores)(int rows, int width, const void *q, const void *k, int j0,
                  int j1, float *s);
-  /* Of s * factor; weights go to p, in the form that weigh reads. f32 kernels
-   * want p == s and factor 1. */
+  /* Weights go to p, in the form that weigh reads; f32 kernels want p == s. */
   void (*softmax)(int rows, int j0, int j1, float factor, float *s, void *p,
                   float *m, float *l, float *alpha, float *beta);
+  size_t (*weights_at)(int row); /* where a row's weights lie in p, in floats */
   void (*weigh)(int rows, int j0, int j1, const void *p, const void *const *v,
                 int ld, const float *alpha, const float *beta, float *o);
 };

@@ -95,27 +95,27 @@ float KERNEL(row_max)(int j0, int j1, const float *s) {
   return max_of(j0, j1, s);
 }
 
-INLINE float exp_row(int j0, int j1, float m, float *s) {
-  m = lower_row(j0, j1, m, s);
+INLINE float exp_row(int j0, int j1, float factor, float m, float *s) {
+  m = lower_row(j0, j1, factor, m, s);
   vf sum[NV];
   UNROLL for (int i = 0; i < NV; i++) sum[i] = v_zero();
   for (int j = j0; j < j1; j += LANES)
     UNROLL for (int i = 0; i < NV; i++) {
-      vf p = v_exp2_less(v_load(s + j + i * VW), m);
+      vf p = v_exp2_less(v_load(s + j + i * VW), factor, m);
       v_store(s + j + i * VW, p);
       sum[i] = v_add(sum[i], p);
     }
   return fold_sum(sum);
 }
 
-void KERNEL(softmax)(int rows, int j0, int j1, float *s, float *m, float *l,
-                     float *alpha, float *beta) {
+void KERNEL(softmax)(int rows, int j0, int j1, float factor, float *s, float *m,
+                     float *l, float *alpha, float *beta) {
   /* Loop by loop: the folds of one row hide behind the next row's work. */
   float shift[GROUP], sum[GROUP][2];
   for (int r = 0; r < rows; r++) shift[r] = max_of(j0, j1, s + r * BLOCK);
-  for (int r = 0; r < rows; r++) shift[r] = shift_of(shift[r]);
+  for (int r = 0; r < rows; r++) shift[r] = shift_of(shift[r] * factor);
   for (int r = 0; r < rows; r++)
-    sum[r][0] = sum[r][1] = exp_row(j0, j1, shift[r], s + r * BLOCK);
+    sum[r][0] = sum[r][1] = exp_row(j0, j1, factor, shift[r], s + r * BLOCK);
   for (int r = 0; r < rows; r++)
     join(sum[r][0] == 0.0f ? -INFINITY : shift[r], sum[r], m + r, l + 2 * r,
          alpha + r, beta + r);

@@ -8,12 +8,13 @@
 
 enum { KEYS = ROWS, UNITS = ACC / (ROWS * NV) };
 
-void KERNEL(softmax_grad)(int rows, int j0, int j1, float *s, float *dp,
-                          const float *lse2, const float *delta) {
+void KERNEL(softmax_grad)(int rows, int j0, int j1, float factor, float *s,
+                          float *dp, const float *lse2, const float *delta) {
+  const vf c = v_set1(factor);
   for (int r = 0; r < rows; r++, s += BLOCK, dp += BLOCK) {
-    vf shift = v_set1(lse2[r]), d = v_set1(delta[r]);
+    vf shift = v_set1(-lse2[r]), d = v_set1(delta[r]);
     for (int j = j0; j < j1; j += VW) {
-      vf p = v_exp2(v_sub(v_load(s + j), shift));
+      vf p = v_exp2(v_fma(v_load(s + j), c, shift));
       v_store(s + j, p);
       v_store(dp + j, v_mul(p, v_sub(v_load(dp + j), d)));
     }

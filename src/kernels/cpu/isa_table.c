@@ -12,10 +12,11 @@ static size_t query_bytes(int n, int width) {
   return (size_t)n * (size_t)query_ld(width) * sizeof(float);
 }
 static void pack_queries(const float *rows, int ld, int n, int width,
-                         float factor, void *dst) {
+                         void *dst) {
+  size_t to = (size_t)query_ld(width);
   for (int r = 0; r < n; r++)
-    KERNEL(scale_all)(rows + (size_t)r * (size_t)ld, (size_t)width, factor,
-                      (float *)dst + (size_t)r * (size_t)query_ld(width));
+    memcpy((float *)dst + (size_t)r * to, rows + (size_t)r * (size_t)ld,
+           (size_t)width * sizeof(float));
 }
 static void pack_keys(source src, const uint8_t *valid, int n, int width,
                       void *dst) {
@@ -36,9 +37,10 @@ static void scores(int rows, int width, const void *q, const void *k, int j0,
 }
 static void softmax(int rows, int j0, int j1, float factor, float *s, void *p,
                     float *m, float *l, float *alpha, float *beta) {
-  (void)factor, (void)p;
-  KERNEL(softmax)(rows, j0, j1, s, m, l, alpha, beta);
+  (void)p;
+  KERNEL(softmax)(rows, j0, j1, factor, s, m, l, alpha, beta);
 }
+static size_t weights_at(int row) { return (size_t)row * BLOCK; }
 static void weigh(int rows, int j0, int j1, const void *p,
                   const void *const *v, int ld, const float *alpha,
                   const float *beta, float *o) {
@@ -49,10 +51,10 @@ static void weigh(int rows, int j0, int j1, const void *p,
 
 extern const struct block_kernels KERNEL(block);
 const struct block_kernels KERNEL(block) = {
-    .rows = ROWS, .pair = 1, .step = 1, .scaled = true, .begin = nothing, .end = nothing,
+    .rows = ROWS, .keys = BLOCK, .pair = 1, .step = 1, .begin = nothing, .end = nothing,
     .query_bytes = query_bytes, .pack_queries = pack_queries,
     .pack_keys = pack_keys, .pack_values = pack_values, .scores = scores,
-    .softmax = softmax, .weigh = weigh,
+    .softmax = softmax, .weights_at = weights_at, .weigh = weigh,
 };
 
 extern const struct kernels KERNEL(kernels);

@@ -31,10 +31,10 @@ INLINE float shift_of(float top) {
 
 /* Scores too large for v_exp2_less's integers are brought down first. Returns
  * the shift that is left to take. */
-INLINE float lower_row(int j0, int j1, float m, float *s) {
-  if (!(fabsf(m) > 0x1p19f)) return m;
+INLINE float lower_row(int j0, int j1, float factor, float m, float *s) {
+  if (!(fabsf(m) > 0x1p14f)) return m;
   for (int j = j0; j < j1; j += VW)
-    v_store(s + j, v_sub(v_load(s + j), v_set1(m)));
+    v_store(s + j, v_sub(v_load(s + j), v_set1(m / factor)));
   return 0.0f;
 }
 

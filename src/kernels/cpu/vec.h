@@ -52,23 +52,25 @@ KERNEL_LIST(K)
 INLINE float fold_sum(const vf v[NV]) { return v_fold(v, v_add); }
 INLINE float fold_max(const vf v[NV]) { return v_fold(v, v_max); }
 
-/* 2^(s - m) for an integer m with |m| <= 2^19, and s <= m + 128.
+/* 2^(factor s - m) for an integer m with |m| <= 2^14, factor s <= m + 128.
  *
- * s - m = n/8 + f with |f| <= 1/16. The sum s + (magic - m) leaves n in its low
- * bits; 2^(n/8) is one of eight roots with n/8's integer part added to its
- * exponent, and 2^f a cubic that is 1 at 0 (its error 4e-8, by Remez exchange
- * with float coefficients). A vector of it costs ten operations: the root comes
- * from a permutation, on a port that multiply-adds leave free.
+ * factor s - m = n/8 + f with |f| <= 1/16. The sum factor s + (magic - m) leaves
+ * n in its low bits; 2^(n/8) is one of eight roots with n/8's integer part added
+ * to its exponent, and 2^f a cubic that is 1 at 0 (its error 4e-8, by Remez
+ * exchange with float coefficients). f is exact, since the product is not
+ * rounded before the subtraction. A vector of it costs ten operations: the root
+ * comes from a permutation, on a port that multiply-adds leave free.
  *
- * Bound, tested over every float (m = 0): within 1.9 units in the last place
- * for -126 <= s - m < 127.9375, from where on it is infinite. Lower values err
- * by less than 2^-126 and from -127 on are 0; NaN stays NaN. Because m is an
- * integer, another m gives the same result times a power of two, exactly. */
-INLINE vf v_exp2_less(vf s, float m) {
-  const vf magic = v_set1(1572864.0f - m); /* 1.5 * 2^20: unit 1/8 */
-  s = v_max(v_set1(m - 127.0f), s);        /* lets NaN through */
-  vf t = v_add(s, magic);
-  vf f = v_sub(s, v_sub(t, magic));
+ * Bound, tested over every float (factor 1, m = 0): within 1.9 units in the
+ * last place for -126 <= s < 127.9375, from where on it is infinite. Lower
+ * values err by less than 2^-126 and from -127 on are 0; NaN stays NaN. Because
+ * m is an integer, another m gives the same result times a power of two. */
+INLINE vf v_exp2_less(vf s, float factor, float m) {
+  const vf c = v_set1(factor);
+  const vf magic = v_set1(1572864.0f - m);          /* 1.5 * 2^20: unit 1/8 */
+  s = v_max(v_set1((m - 127.0f) / factor), s);      /* lets NaN through */
+  vf t = v_fma(s, c, magic);
+  vf f = v_fma(s, c, v_sub(magic, t));
   vf y = v_fma(f, v_set1(0x1.c6b934p-5f), v_set1(0x1.ec0aa6p-3f));
   y = v_fma(y, f, v_set1(0x1.62e43p-1f));
   y = v_fma(y, f, v_set1(1.0f));
@@ -76,6 +78,8 @@ INLINE vf v_exp2_less(vf s, float m) {
 }
 
 /* 2^x for any x. */
-INLINE vf v_exp2(vf x) { return v_exp2_less(v_min(v_set1(128.0f), x), 0.0f); }
+INLINE vf v_exp2(vf x) {
+  return v_exp2_less(v_min(v_set1(128.0f), x), 1.0f, 0.0f);
+}
 
 #endif

@@ -20,9 +20,10 @@
 #include "kernels/cpu/running.h"
 
 enum {
-  TILE = 16,           /* rows of a tile */
-  DEEP = 32,           /* elements that one instruction sums over */
-  STEPS = BLOCK / DEEP /* of keys in a block */
+  TILE = 16,  /* rows of a tile */
+  DEEP = 32,  /* elements that one instruction sums over */
+  KEYS = 128, /* keys that share a maximum: 32 rows of scores are 16 KiB */
+  HALF = KEYS / DEEP * TILE * DEEP /* weights of one tile of rows */
 };
 
 /* ---- tiles ------------------------------------------------------------------- */
@@ -49,15 +50,14 @@ static void end(void) { _tile_release(); }
 
 static size_t padded_width(int width) { return round_up((size_t)width, DEEP); }
 
-/* Rows of bf16, padded with zeros to a whole tile. */
+/* Rows of bf16, padded with zeros to two whole tiles. */
 static size_t query_bytes(int n, int width) {
   (void)n;
-  return TILE * padded_width(width) * sizeof(uint16_t);
+  return 2 * TILE * padded_width(width) * sizeof(uint16_t);
 }
 
 static void pack_queries(const float *rows, int ld, int n, int width,
-                         float factor, void *dst) {
-  (void)factor;
+                         void *dst) {
   uint16_t *out = dst;
   size_t wide = padded_width(width);
   memset(dst, 0, query_bytes(n, width));
@@ -131,56 +131,50 @@ static bool pack_values(source src, const uint8_t *valid, int n, int width,
 
 /* ---- scores --------------------------------------------------------------------- */
 
-/* Queries stay in tiles 4 and 5 while two steps are enough for the width. */
-#define SCORE(number)                                          \
-  do {                                                         \
-    if (j >= j1) break;                                        \
-    const uint16_t *at_ = k + (size_t)j * width;               \
-    _tile_zero(number);                                        \
-    _tile_loadd(6, at_, 64);                                   \
-    _tile_dpbf16ps(number, 4, 6);                              \
-    if (width > DEEP) {                                        \
-      _tile_loadd(7, at_ + DEEP * TILE, 64);                   \
-      _tile_dpbf16ps(number, 5, 7);                            \
-    }                                                          \
-    _tile_stored(number, s + j, BLOCK * 4);                    \
-    j += TILE;                                                 \
-  } while (0)
-
-static void score_narrow(size_t width, const uint16_t *q, const uint16_t *k,
-                         int j0, int j1, float *s) {
-  _tile_loadd(4, q, width * 2);
-  if (width > DEEP) _tile_loadd(5, q + DEEP, width * 2);
-  for (int j = j0; j < j1;) {
-    SCORE(0);
-    SCORE(1);
-    SCORE(2);
-    SCORE(3);
+/* One or two tiles of queries on one or two of keys: four products for four
+ * loads. */
+INLINE void score_tiles(const int A, const int B, size_t width,
+                        const uint16_t *q, const uint16_t *k, float *s) {
+  _tile_zero(0);
+  if (B > 1) _tile_zero(1);
+  if (A > 1) _tile_zero(2);
+  if (A > 1 && B > 1) _tile_zero(3);
+  for (size_t d = 0; d < width; d += DEEP) {
+    _tile_loadd(4, q + d, width * 2);
+    _tile_loadd(6, k + d * TILE, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    if (B > 1) {
+      _tile_loadd(7, k + (width + d) * TILE, 64);
+      _tile_dpbf16ps(1, 4, 7);
+    }
+    if (A > 1) {
+      _tile_loadd(5, q + TILE * width + d, width * 2);
+      _tile_dpbf16ps(2, 5, 6);
+      if (B > 1) _tile_dpbf16ps(3, 5, 7);
+    }
   }
+  _tile_stored(0, s, BLOCK * 4);
+  if (B > 1) _tile_stored(1, s + TILE, BLOCK * 4);
+  if (A > 1) _tile_stored(2, s + TILE * BLOCK, BLOCK * 4);
+  if (A > 1 && B > 1) _tile_stored(3, s + TILE * BLOCK + TILE, BLOCK * 4);
 }
 
-static void score_wide(size_t width, const uint16_t *q, const uint16_t *k,
-                       int j0, int j1, float *s) {
-  for (int j = j0; j < j1; j += TILE) {
-    _tile_zero(0);
-    for (size_t d = 0; d < width; d += DEEP) {
-      _tile_loadd(4, q + d, width * 2);
-      _tile_loadd(6, k + (size_t)j * width + d * TILE, 64);
-      _tile_dpbf16ps(0, 4, 6);
-    }
-    _tile_stored(0, s + j, BLOCK * 4);
-  }
+INLINE void score_columns(const int A, size_t width, const uint16_t *q,
+                          const uint16_t *k, int j0, int j1, float *s) {
+  int j = j0;
+  for (; j + 2 * TILE <= j1; j += 2 * TILE)
+    score_tiles(A, 2, width, q, k + (size_t)j * width, s + j);
+  if (j < j1) score_tiles(A, 1, width, q, k + (size_t)j * width, s + j);
 }
 
 static void scores(int rows, int width, const void *q, const void *k, int j0,
                    int j1, float *s) {
-  (void)rows; /* a tile costs the same whatever it holds */
   size_t wide = padded_width(width);
   WRITTEN;
-  if (wide <= 2 * DEEP)
-    score_narrow(wide, q, k, j0, j1, s);
+  if (rows > TILE)
+    score_columns(2, wide, q, k, j0, j1, s);
   else
-    score_wide(wide, q, k, j0, j1, s);
+    score_columns(1, wide, q, k, j0, j1, s);
 }
 
 /* ---- weights -------------------------------------------------------------------------- */
@@ -224,21 +218,12 @@ INLINE vf cut(vf p) {
       _mm512_castps_si512(p), _mm512_set1_epi32((int)0xffff0000u)));
 }
 
-/* Scores too large for exp2_short's integers are brought down first. Returns
- * the shift that is left to take. */
-INLINE float bring_down(int j0, int j1, float factor, float m, float *s) {
-  if (!(fabsf(m) > 0x1p14f)) return m;
-  for (int j = j0; j < j1; j += VW)
-    v_store(s + j, v_sub(v_load(s + j), v_set1(m / factor)));
-  return 0.0f;
-}
-
-/* A row's weights, key i of 32 beside key i + 16, into tiles [steps][16][32];
+/* A row's weights, key i of 32 beside key i + 16, into tiles [step][16][32];
  * steps that are only partly asked for are filled with zeros. sum: of the cut
  * weights, and of the whole ones. */
 INLINE void weigh_row(int j0, int j1, float factor, float m, float *s,
                       uint16_t *out, float sum[2]) {
-  exponent e = exponent_of(factor, bring_down(j0, j1, factor, m, s));
+  exponent e = exponent_of(factor, lower_row(j0, j1, factor, m, s));
   vf cut_sum = v_zero(), whole = v_zero();
   for (int j = j0 / DEEP * DEEP; j < j1; j += DEEP) {
     vf a = v_zero(), b = v_zero();
@@ -255,6 +240,10 @@ INLINE void weigh_row(int j0, int j1, float factor, float m, float *s,
   sum[1] = fold_sum(&whole);
 }
 
+static size_t weights_at(int row) {
+  return (size_t)(row / TILE * HALF + row % TILE * DEEP) / 2;
+}
+
 static void softmax(int rows, int j0, int j1, float factor, float *s, void *p,
                     float *m, float *l, float *alpha, float *beta) {
   float shift[GROUP], sum[GROUP][2];
@@ -262,7 +251,7 @@ static void softmax(int rows, int j0, int j1, float factor, float *s, void *p,
   for (int r = 0; r < rows; r++) shift[r] = shift_of(shift[r] * factor);
   for (int r = 0; r < rows; r++)
     weigh_row(j0, j1, factor, shift[r], s + r * BLOCK,
-              (uint16_t *)p + r * DEEP, sum[r]);
+              (uint16_t *)((float *)p + weights_at(r)), sum[r]);
   for (int r = 0; r < rows; r++)
     join(sum[r][0] == 0.0f ? -INFINITY : shift[r], sum[r], m + r, l + 2 * r,
          alpha + r, beta + r);
@@ -292,80 +281,86 @@ static void part_values(const uint32_t *v, const weighing *w, int j,
   WRITTEN;
 }
 
-/* o = alpha o + beta tile */
-static void join_tile(float tile[TILE][TILE], const weighing *w, float *o) {
-  for (int r = 0; r < w->rows; r++) {
-    float *out = o + (size_t)r * (size_t)w->ld;
-    v_store(out, v_fma(v_load(tile[r]), v_set1(w->beta[r]),
-                       v_mul(v_load(out), v_set1(w->alpha[r]))));
-  }
+/* o = alpha o + beta tile, rows [first, first + 16) of the group */
+static void join_tile(float tile[TILE][TILE], const weighing *w, int first,
+                      float *o) {
+  int n = w->rows - first < TILE ? w->rows - first : TILE;
+  o += (size_t)first * (size_t)w->ld;
+  for (int r = 0; r < n; r++, o += w->ld)
+    v_store(o, v_fma(v_load(tile[r]), v_set1(w->beta[first + r]),
+                     v_mul(v_load(o), v_set1(w->alpha[first + r]))));
 }
 
-/* Sixteen columns: values by way of tile `by`, onto tile `to`. */
-#define WEIGH(to, by)                                             \
-  do {                                                            \
-    if (whole) {                                                  \
-      _tile_loadd(by, values + (to) * TILE, (size_t)w->ld * 4);   \
-    } else {                                                      \
-      part_values(values + (to) * TILE, w, j, part);              \
-      _tile_loadd(by, part, 64);                                  \
-    }                                                             \
-    _tile_dpbf16ps(to, 4, by);                                    \
+/* Sixteen columns of values into tile `to`. */
+#define LOAD_VALUES(to, from)                              \
+  do {                                                     \
+    if (whole) {                                           \
+      _tile_loadd(to, from, (size_t)w->ld * 4);            \
+    } else {                                               \
+      part_values(from, w, j, part);                       \
+      _tile_loadd(to, part, 64);                           \
+    }                                                      \
   } while (0)
 
-#define JOIN_TILE(number)                         \
-  do {                                            \
-    _tile_stored(number, out, 64);                \
-    join_tile(out, w, o + column + number * TILE); \
-  } while (0)
-
-/* C tiles of sixteen columns each, from `column` on. */
-INLINE void weigh_columns(const int C, const weighing *w, int column,
-                          float *o) {
+/* One or two tiles of rows, one or two of columns. */
+INLINE void weigh_tiles(const int A, const int B, const weighing *w, int column,
+                        float *o) {
   uint32_t part[TILE][TILE] __attribute__((aligned(64)));
-  float out[TILE][TILE] __attribute__((aligned(64)));
+  float out[4][TILE][TILE] __attribute__((aligned(64)));
   _tile_zero(0);
-  if (C > 1) _tile_zero(1);
-  if (C > 2) _tile_zero(2);
-  if (C > 3) _tile_zero(3);
+  if (B > 1) _tile_zero(1);
+  if (A > 1) _tile_zero(2);
+  if (A > 1 && B > 1) _tile_zero(3);
   for (int j = w->j0 / DEEP * DEEP; j < w->j1; j += DEEP) {
     const uint32_t *values = (const uint32_t *)w->v[j / PANEL] + column +
                              (size_t)(j % PANEL / 2) * (size_t)w->ld;
     bool whole = j >= w->j0 && j + DEEP <= w->j1;
     _tile_loadd(4, w->p + j * TILE, 64);
-    WEIGH(0, 5);
-    if (C > 1) WEIGH(1, 6);
-    if (C > 2) WEIGH(2, 7);
-    if (C > 3) WEIGH(3, 5);
+    LOAD_VALUES(6, values);
+    _tile_dpbf16ps(0, 4, 6);
+    if (B > 1) {
+      LOAD_VALUES(7, values + TILE);
+      _tile_dpbf16ps(1, 4, 7);
+    }
+    if (A > 1) {
+      _tile_loadd(5, w->p + HALF + j * TILE, 64);
+      _tile_dpbf16ps(2, 5, 6);
+      if (B > 1) _tile_dpbf16ps(3, 5, 7);
+    }
   }
-  JOIN_TILE(0);
-  if (C > 1) JOIN_TILE(1);
-  if (C > 2) JOIN_TILE(2);
-  if (C > 3) JOIN_TILE(3);
+  _tile_stored(0, out[0], 64);
+  if (B > 1) _tile_stored(1, out[1], 64);
+  if (A > 1) _tile_stored(2, out[2], 64);
+  if (A > 1 && B > 1) _tile_stored(3, out[3], 64);
+  for (int a = 0; a < A; a++)
+    for (int b = 0; b < B; b++)
+      join_tile(out[a * 2 + b], w, a * TILE, o + column + b * TILE);
+}
+
+INLINE void weigh_columns(const int A, const weighing *w, float *o) {
+  int c = 0;
+  for (; c + 2 * TILE <= w->ld; c += 2 * TILE) weigh_tiles(A, 2, w, c, o);
+  if (c < w->ld) weigh_tiles(A, 1, w, c, o);
 }
 
 static void weigh(int rows, int j0, int j1, const void *p,
                   const void *const *v, int ld, const float *alpha,
                   const float *beta, float *o) {
   weighing w = {rows, j0, j1, ld, p, v, alpha, beta};
-  int c = 0;
   WRITTEN;
-  for (; c + 4 * TILE <= ld; c += 4 * TILE) weigh_columns(4, &w, c, o);
-  switch ((ld - c) / TILE) {
-    case 1: weigh_columns(1, &w, c, o); break;
-    case 2: weigh_columns(2, &w, c, o); break;
-    case 3: weigh_columns(3, &w, c, o); break;
-    default: break;
-  }
+  if (rows > TILE)
+    weigh_columns(2, &w, o);
+  else
+    weigh_columns(1, &w, o);
 }
 
 /* ---- tables --------------------------------------------------------------------------------- */
 
 static const struct block_kernels block_bf16 = {
-    .rows = TILE,
+    .rows = 2 * TILE,
+    .keys = KEYS,
     .pair = 2,
     .step = DEEP,
-    .scaled = false,
     .begin = begin,
     .end = end,
     .query_bytes = query_bytes,
@@ -374,6 +369,7 @@ static const struct block_kernels block_bf16 = {
     .pack_values = pack_values,
     .scores = scores,
     .softmax = softmax,
+    .weights_at = weights_at,
     .weigh = weigh,
 };
 
