@@ -71,8 +71,8 @@ int main(void) {
   right &= show(ctx, "causal, padded on the left: two rows see nothing", d);
 
   /* Fewer queries than keys: say where they stand; it is never guessed. */
-  d = (attend_desc){.q_len = 2, .kv_len = T, .dim = T,
-                    .mask.causal = ATTEND_CAUSAL_BOTTOM};
+  d = (attend_desc){
+      .q_len = 2, .kv_len = T, .dim = T, .mask.causal = ATTEND_CAUSAL_BOTTOM};
   right &= show(ctx, "bottom: the last query stands at the last key", d);
 
   d.mask.causal = ATTEND_CAUSAL;

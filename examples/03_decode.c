@@ -37,7 +37,11 @@ int main(void) {
   TRY(attend_context_create(NULL, &ctx));
 
   /* All positions in one call. */
-  attend_desc d = {.heads = H, .kv_heads = G, .q_len = T, .kv_len = T, .dim = D,
+  attend_desc d = {.heads = H,
+                   .kv_heads = G,
+                   .q_len = T,
+                   .kv_len = T,
+                   .dim = D,
                    .mask.causal = ATTEND_CAUSAL};
   TRY(attend_plan_create(ctx, &d, &once));
   TRY(attend_forward(once, attend_bhtd(q), attend_bhtd(k), attend_bhtd(v),
@@ -64,9 +68,9 @@ int main(void) {
   memset(fed, 0, sizeof fed);
   TRY(feed(plan, fork, PROMPT, T - PROMPT));
   for (int h = 0; h < H; h++)
-    same = same && !memcmp(whole + (h * T + PROMPT) * D,
-                           fed + (h * T + PROMPT) * D,
-                           (T - PROMPT) * D * sizeof(float));
+    same = same &&
+           !memcmp(whole + (h * T + PROMPT) * D, fed + (h * T + PROMPT) * D,
+                   (T - PROMPT) * D * sizeof(float));
   printf("a fork from the prompt on, %d tokens at once: %s bits\n", T - PROMPT,
          same ? "the same" : "OTHER");
 

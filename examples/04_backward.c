@@ -49,7 +49,10 @@ int main(void) {
   for (int n = 0; n < 4; n++)
     attend_random_normal((attend_random){4, (uint64_t)n}, 0, N, inputs[n]);
 
-  attend_desc d = {.heads = H, .q_len = T, .kv_len = T, .dim = D,
+  attend_desc d = {.heads = H,
+                   .q_len = T,
+                   .kv_len = T,
+                   .dim = D,
                    .mask.causal = ATTEND_CAUSAL,
                    .purpose = ATTEND_FOR_BACKWARD};
   attend_status status = attend_context_create(NULL, &ctx);
@@ -58,10 +61,10 @@ int main(void) {
     status = attend_forward(plan, attend_bhtd(q), attend_bhtd(k),
                             attend_bhtd(v), attend_bhtd(o), lse);
   if (!status)
-    status = attend_backward(plan, attend_bhtd(q), attend_bhtd(k),
-                             attend_bhtd(v), attend_bhtd(o), lse,
-                             attend_bhtd(w), attend_bhtd(dq), attend_bhtd(dk),
-                             attend_bhtd(dv), NULL);
+    status =
+        attend_backward(plan, attend_bhtd(q), attend_bhtd(k), attend_bhtd(v),
+                        attend_bhtd(o), lse, attend_bhtd(w), attend_bhtd(dq),
+                        attend_bhtd(dk), attend_bhtd(dv), NULL);
   if (status) return fprintf(stderr, "%s\n", attend_message(ctx)), 1;
 
   double worst = check(ctx, &d, "q", q, dq);

@@ -22,13 +22,13 @@ typedef struct check_case {
 static check_case *check_first, **check_last = &check_first;
 static int check_failures; /* in the test that runs */
 
-#define TEST(name)                                                   \
-  static void name(void);                                            \
+#define TEST(name)                                                       \
+  static void name(void);                                                \
   __attribute__((constructor)) static void check_register_##name(void) { \
-    static check_case c = {#name, name, NULL};                       \
-    *check_last = &c;                                                \
-    check_last = &c.next;                                            \
-  }                                                                  \
+    static check_case c = {#name, name, NULL};                           \
+    *check_last = &c;                                                    \
+    check_last = &c.next;                                                \
+  }                                                                      \
   static void name(void)
 
 enum { CHECK_SHOWN = 20 }; /* failures printed per test; all are counted */
@@ -41,31 +41,30 @@ enum { CHECK_SHOWN = 20 }; /* failures printed per test; all are counted */
     putchar('\n');                              \
   } while (0)
 
-#define CHECK(condition)                              \
-  do {                                                \
-    if (!(condition)) CHECK_FAIL("%s", #condition);   \
+#define CHECK(condition)                            \
+  do {                                              \
+    if (!(condition)) CHECK_FAIL("%s", #condition); \
   } while (0)
 
-#define CHECK_EQ(got, want)                                               \
-  do {                                                                    \
-    long long got_ = (long long)(got), want_ = (long long)(want);         \
-    if (got_ != want_)                                                    \
-      CHECK_FAIL("%s is %lld, not %lld", #got, got_, want_);              \
+#define CHECK_EQ(got, want)                                                   \
+  do {                                                                        \
+    long long got_ = (long long)(got), want_ = (long long)(want);             \
+    if (got_ != want_) CHECK_FAIL("%s is %lld, not %lld", #got, got_, want_); \
   } while (0)
 
 /* A NaN is near nothing. */
-#define CHECK_NEAR(got, want, tolerance)                                    \
-  do {                                                                      \
-    double got_ = (got), want_ = (want);                                    \
-    if (!(got_ == want_ || fabs(got_ - want_) <= (tolerance)))              \
-      CHECK_FAIL("%s is %.17g, not %.17g", #got, got_, want_);              \
+#define CHECK_NEAR(got, want, tolerance)                       \
+  do {                                                         \
+    double got_ = (got), want_ = (want);                       \
+    if (!(got_ == want_ || fabs(got_ - want_) <= (tolerance))) \
+      CHECK_FAIL("%s is %.17g, not %.17g", #got, got_, want_); \
   } while (0)
 
-#define CHECK_SAYS(text, part)                                      \
-  do {                                                              \
-    const char *text_ = (text);                                     \
-    if (!strstr(text_, part))                                       \
-      CHECK_FAIL("\"%s\" does not say \"%s\"", text_, part);        \
+#define CHECK_SAYS(text, part)                               \
+  do {                                                       \
+    const char *text_ = (text);                              \
+    if (!strstr(text_, part))                                \
+      CHECK_FAIL("\"%s\" does not say \"%s\"", text_, part); \
   } while (0)
 
 int main(int argc, char **argv) {

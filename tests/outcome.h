@@ -44,14 +44,13 @@ static inline void outcome_free(outcome *out) {
   for (int n = 0; n < OUT_PARTS; n++) free(out->part[n]);
 }
 
-#define CHECK_SAME(a, b, name)                                             \
-  do {                                                                     \
-    static const char *const parts_[OUT_PARTS] = {"o",  "lse", "dq",       \
-                                                  "dk", "dv",  "dbias"};   \
-    for (int n_ = 0; n_ < OUT_PARTS; n_++)                                 \
-      if ((a).part[n_] &&                                                  \
-          memcmp((a).part[n_], (b).part[n_], (a).bytes[n_]))               \
-        CHECK_FAIL("%s: %s has other bits", name, parts_[n_]);             \
+#define CHECK_SAME(a, b, name)                                               \
+  do {                                                                       \
+    static const char *const parts_[OUT_PARTS] = {"o",  "lse", "dq",         \
+                                                  "dk", "dv",  "dbias"};     \
+    for (int n_ = 0; n_ < OUT_PARTS; n_++)                                   \
+      if ((a).part[n_] && memcmp((a).part[n_], (b).part[n_], (a).bytes[n_])) \
+        CHECK_FAIL("%s: %s has other bits", name, parts_[n_]);               \
   } while (0)
 
 #endif

@@ -100,8 +100,8 @@ TEST(nan_stays_nan) {
   const uint32_t nans[] = {0x7f800001, 0x7fc00000, 0xff800001, 0x7fffffff};
   for (size_t n = 0; n < 4; n++)
     for (size_t f = 0; f < 2; f++)
-      CHECK(isnan(to_float(&formats[f], from_float(&formats[f],
-                                                   float_of(nans[n])))));
+      CHECK(isnan(
+          to_float(&formats[f], from_float(&formats[f], float_of(nans[n])))));
 }
 
 TEST(names_and_sizes) {

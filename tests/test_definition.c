@@ -9,9 +9,9 @@ static attend_context *context(void) {
   return ctx;
 }
 
-#define OK(call)                                                          \
-  do {                                                                    \
-    if (call) CHECK_FAIL("%s: %s", #call, attend_message(context()));     \
+#define OK(call)                                                      \
+  do {                                                                \
+    if (call) CHECK_FAIL("%s: %s", #call, attend_message(context())); \
   } while (0)
 
 /* ---- by hand ------------------------------------------------------------ */
@@ -32,8 +32,8 @@ static void check_one(attend_desc d, const float *q, const float *k,
 TEST(argmax_takes_the_best_value) {
   attend_desc d = {.q_len = 1, .kv_len = 4, .dim = 3, .scale = 1};
   d.form.kind = ATTEND_ARGMAX;
-  check_one(d, (float[]){1, 1, 2}, four_keys, four_values,
-            (double[]){1, 4, 3}, 11);
+  check_one(d, (float[]){1, 1, 2}, four_keys, four_values, (double[]){1, 4, 3},
+            11);
 }
 
 TEST(argmax_ties) {
@@ -188,10 +188,9 @@ TEST(a_visible_nan_is_seen) {
 /* ---- storage ------------------------------------------------------------ */
 
 TEST(layouts_and_dtypes_agree) {
-  static const char *const same[] = {"softmax:b2h4g2n5x7d3v2:bthd:bwd",
-                                     "softmax:b2h4g2n5x7d3v2:bwd",
-                                     "softmax:b2h4g2n5x7d3v2:bwd:f16",
-                                     "softmax:b2h4g2n5x7d3v2:bwd:bf16"};
+  static const char *const same[] = {
+      "softmax:b2h4g2n5x7d3v2:bthd:bwd", "softmax:b2h4g2n5x7d3v2:bwd",
+      "softmax:b2h4g2n5x7d3v2:bwd:f16", "softmax:b2h4g2n5x7d3v2:bwd:bf16"};
   double o[4][2 * 4 * 5 * 2], dk[4][2 * 2 * 7 * 3], dq[2 * 4 * 5 * 3],
       dv[2 * 2 * 7 * 2];
   for (int n = 0; n < 4; n++) {

@@ -9,9 +9,9 @@ static attend_context *context(void) {
   return ctx;
 }
 
-#define OK(call)                                                          \
-  do {                                                                    \
-    if (call) CHECK_FAIL("%s: %s", #call, attend_message(context()));     \
+#define OK(call)                                                      \
+  do {                                                                \
+    if (call) CHECK_FAIL("%s: %s", #call, attend_message(context())); \
   } while (0)
 
 /* ---- every form, mask and bias ------------------------------------------ */
@@ -83,7 +83,9 @@ static attend_bias biases(int n) {
       {0},
       {.kind = ATTEND_ALIBI, .slopes = data.bias},
       {.kind = ATTEND_BUCKETS, .buckets = BUCKET_COUNT, .table = data.bias},
-      {.kind = ATTEND_BUCKETS, .buckets = BUCKET_COUNT, .table = data.bias,
+      {.kind = ATTEND_BUCKETS,
+       .buckets = BUCKET_COUNT,
+       .table = data.bias,
        .one_sided = 1},
       {.kind = ATTEND_DENSE, .dense = {data.bias, {0, 0, 0, 0}}},
       {.kind = ATTEND_DENSE, .dense = {data.bias, {T * S, 0, S, 1}}},
@@ -106,9 +108,16 @@ static attend_desc prepare(int form, int mask, int bias) {
   fill(data.d_o, O_COUNT, 4);
   fill(data.bias, BIAS_COUNT, 5);
   for (int n = 0; n < BIAS_COUNT; n++) data.bias[n] *= 0.25f;
-  attend_desc d = {.batch = B, .heads = H, .kv_heads = G, .q_len = T,
-                   .kv_len = S, .dim = D, .dim_v = M, .form = forms(form),
-                   .mask = masks(mask), .bias = biases(bias)};
+  attend_desc d = {.batch = B,
+                   .heads = H,
+                   .kv_heads = G,
+                   .q_len = T,
+                   .kv_len = S,
+                   .dim = D,
+                   .dim_v = M,
+                   .form = forms(form),
+                   .mask = masks(mask),
+                   .bias = biases(bias)};
   return d;
 }
 

@@ -49,12 +49,12 @@ TEST(completing_twice_changes_nothing) {
   }
 }
 
-#define REFUSED(sentence, ...)                                           \
-  do {                                                                   \
-    attend_desc d = small();                                             \
-    __VA_ARGS__;                                                         \
-    CHECK_EQ(attend_desc_complete(context(), &d), ATTEND_INVALID);       \
-    CHECK_SAYS(attend_message(context()), sentence);                     \
+#define REFUSED(sentence, ...)                                     \
+  do {                                                             \
+    attend_desc d = small();                                       \
+    __VA_ARGS__;                                                   \
+    CHECK_EQ(attend_desc_complete(context(), &d), ATTEND_INVALID); \
+    CHECK_SAYS(attend_message(context()), sentence);               \
   } while (0)
 
 TEST(sizes_are_checked) {
@@ -98,9 +98,10 @@ TEST(forms_are_checked) {
 
 TEST(masks_and_biases_are_checked) {
   REFUSED("window is -1", d.mask.window = -1);
-  REFUSED("key length 4 is shorter than query length 6: choose causal "
-          "alignment top or bottom",
-          d.kv_len = 4, d.mask.causal = ATTEND_CAUSAL);
+  REFUSED(
+      "key length 4 is shorter than query length 6: choose causal "
+      "alignment top or bottom",
+      d.kv_len = 4, d.mask.causal = ATTEND_CAUSAL);
   REFUSED("key length 8 is longer than", d.kv_len = 8,
           d.mask.causal = ATTEND_CAUSAL);
   REFUSED("3 buckets are too few: choose 4", d.bias.kind = ATTEND_BUCKETS,

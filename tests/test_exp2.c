@@ -162,8 +162,8 @@ static int subjects(subject all[ISAS]) {
   int n = 0;
   FOR_EACH_ISA(isa) {
     attend_context *ctx = open_context(isa, 1, NULL);
-    all[n++] = (subject){.kernels = ctx->kernels, .ctx = ctx,
-                         .stride = light() ? 1024 : 64};
+    all[n++] = (subject){
+        .kernels = ctx->kernels, .ctx = ctx, .stride = light() ? 1024 : 64};
   }
   if (!light()) all[n - 1].stride = 1;
   return n;

@@ -22,10 +22,13 @@ static int number(const attend_json *settings, const char *name) {
 }
 
 static attend_desc read_desc(const attend_json *s, int32_t *lengths) {
-  attend_desc d = {.batch = number(s, "batch"), .heads = number(s, "heads"),
+  attend_desc d = {.batch = number(s, "batch"),
+                   .heads = number(s, "heads"),
                    .kv_heads = number(s, "kv_heads"),
-                   .q_len = number(s, "q_len"), .kv_len = number(s, "kv_len"),
-                   .dim = number(s, "dim"), .dim_v = number(s, "dim_v"),
+                   .q_len = number(s, "q_len"),
+                   .kv_len = number(s, "kv_len"),
+                   .dim = number(s, "dim"),
+                   .dim_v = number(s, "dim_v"),
                    .mask.window = number(s, "window"),
                    .purpose = ATTEND_FOR_BACKWARD};
   const char *causal = attend_json_string(attend_json_get(s, "causal"), NULL);
@@ -89,18 +92,20 @@ static void run_engine(attend_plan *plan, attend_context *ctx, const golden *c,
   attend_view q = attend_bhtd(c->part[Q]), k = attend_bhtd(c->part[K]);
   attend_view v = attend_bhtd(c->part[V]), o = attend_bhtd(r->part[O]);
   OK(ctx, attend_forward(plan, q, k, v, o, r->part[LSE]));
-  OK(ctx, attend_backward(plan, q, k, v, o, r->part[LSE],
-                          attend_bhtd(c->part[D_O]), attend_bhtd(r->part[DQ]),
-                          attend_bhtd(r->part[DK]), attend_bhtd(r->part[DV]),
-                          NULL));
+  OK(ctx,
+     attend_backward(plan, q, k, v, o, r->part[LSE], attend_bhtd(c->part[D_O]),
+                     attend_bhtd(r->part[DQ]), attend_bhtd(r->part[DK]),
+                     attend_bhtd(r->part[DV]), NULL));
 }
 
 static void try_case(attend_context *ctx, const golden *c) {
   attend_plan *plan = make_plan(ctx, &c->desc);
   results engine = results_for(c), plain = results_for(c);
-  plain_data p = {c->part[Q], c->part[K], c->part[V], c->part[D_O],
-                  plain.part[O], plain.part[LSE], plain.part[DQ],
-                  plain.part[DK], plain.part[DV], {0}};
+  plain_data p = {c->part[Q],     c->part[K],
+                  c->part[V],     c->part[D_O],
+                  plain.part[O],  plain.part[LSE],
+                  plain.part[DQ], plain.part[DK],
+                  plain.part[DV], {0}};
   run_engine(plan, ctx, c, &engine);
   plain_run(attend_plan_desc(plan), &p);
   for (int n = O; n < PARTS; n++) {

@@ -108,12 +108,12 @@ static const uint64_t known_forward = UINT64_C(0x61c0ad22f0eee664);
 static const uint64_t known_backward = UINT64_C(0x5e774271c208eef0);
 static const uint64_t known_other = UINT64_C(0xf92d76965d891235);
 
-#define CHECK_BITS(got, want, kn)                                       \
-  do {                                                                  \
-    uint64_t got_ = (got);                                              \
-    if (got_ != (want))                                                 \
-      CHECK_FAIL("%s gives %#llx, not %s", (kn)->isa,                   \
-                 (unsigned long long)got_, #want);                      \
+#define CHECK_BITS(got, want, kn)                     \
+  do {                                                \
+    uint64_t got_ = (got);                            \
+    if (got_ != (want))                               \
+      CHECK_FAIL("%s gives %#llx, not %s", (kn)->isa, \
+                 (unsigned long long)got_, #want);    \
   } while (0)
 
 TEST(sets_with_fma_give_the_same_bits) {

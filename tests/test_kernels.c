@@ -14,10 +14,10 @@ static void refill(uint64_t stream) {
                        sizeof pool / sizeof *pool, pool);
 }
 
-#define FOR_EACH_KERNELS(kn)                                                 \
-  FOR_EACH_ISA(isa_)                                                         \
-  for (attend_context *ctx_ = open_context(isa_, 1, NULL); ctx_;             \
-       attend_context_free(ctx_), ctx_ = NULL)                               \
+#define FOR_EACH_KERNELS(kn)                                     \
+  FOR_EACH_ISA(isa_)                                             \
+  for (attend_context *ctx_ = open_context(isa_, 1, NULL); ctx_; \
+       attend_context_free(ctx_), ctx_ = NULL)                   \
     for (const struct kernels *kn = ctx_->kernels; kn; kn = NULL)
 
 static int same(float a, float b) {
@@ -34,7 +34,7 @@ static const float canary = -77.0f;
 
 typedef struct {
   source src;
-  void *block; /* element (0, 0) lies in its middle */
+  void *block;                    /* element (0, 0) lies in its middle */
   float value[PACK_N][MAX_WIDTH]; /* what must come out */
 } packing;
 
@@ -57,9 +57,10 @@ static void packing_make(packing *p, attend_dtype dtype, ptrdiff_t col,
 
 static void spoil(packing *p, int i, int x, float with) {
   size_t size = attend_dtype_size(p->src.dtype);
-  attend_convert_from_f32(p->src.dtype, &with, 1,
-                          (char *)p->src.data +
-                              (ptrdiff_t)size * (i * p->src.row + x * p->src.col));
+  attend_convert_from_f32(
+      p->src.dtype, &with, 1,
+      (char *)p->src.data +
+          (ptrdiff_t)size * (i * p->src.row + x * p->src.col));
   p->value[i][x] = with;
 }
 
@@ -91,7 +92,8 @@ static void check_lanes(const struct kernels *kn, const packing *p,
     for (int x = 0; x < width; x++)
       CHECK(same(dst[(i / LANES * width + x) * LANES + i % LANES],
                  wanted(p, valid, n, width, i, x)));
-  for (int i = 0; i < LANES * width; i++) CHECK(dst[whole * width + i] == canary);
+  for (int i = 0; i < LANES * width; i++)
+    CHECK(dst[whole * width + i] == canary);
 }
 
 TEST(packing_takes_any_strides_and_types) {
@@ -258,8 +260,8 @@ static void check_weigh(const struct kernels *kn, int rows, int j0, int j1,
     for (int c = 0; c < ld; c++) {
       double sum = 0, size = 0, before = pool[61000 + r * ld + c];
       for (int j = j0; j < j1; j++) {
-        double x = (double)p[r * BLOCK + j] *
-                   (double)v[j / PANEL][j % PANEL * ld + c];
+        double x =
+            (double)p[r * BLOCK + j] * (double)v[j / PANEL][j % PANEL * ld + c];
         sum += x, size += fabs(x);
       }
       double truth = alpha[r] * before + beta[r] * sum;
@@ -351,7 +353,9 @@ TEST(rows_alone_dots_and_sums) {
 
 /* ---- softmax ----------------------------------------------------------------------- */
 
-static double exp2_error(double truth) { return 2 * 2 * eps * truth + 0x1p-126; }
+static double exp2_error(double truth) {
+  return 2 * 2 * eps * truth + 0x1p-126;
+}
 
 /* One block onto (m, l): in the end weights times beta are 2^(s - m). */
 static void check_softmax(const struct kernels *kn, int rows, int j0, int j1,

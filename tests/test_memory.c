@@ -45,8 +45,7 @@ static long fail_each(action act, const char *problem, const char *name) {
 
 TEST(contexts) {
   ledger memory = {.fail_at = 1};
-  attend_options options = {
-      .allocator = {ledger_take, ledger_give, &memory}};
+  attend_options options = {.allocator = {ledger_take, ledger_give, &memory}};
   attend_context *ctx = (attend_context *)&memory;
   CHECK_EQ(attend_context_create(&options, &ctx), ATTEND_NO_MEMORY);
   CHECK(!ctx);
@@ -89,8 +88,8 @@ static attend_status act_definition(stage *s) {
   attend_tensors t = make_tensors(s->ctx, s->problem, 2);
   s->memory.fail_at = hold + s->memory.taken - before;
   double *out = room_for(1 << 16, sizeof *out);
-  attend_status status = attend_definition_forward(s->ctx, &t.desc, t.q, t.k,
-                                                   t.v, out, NULL);
+  attend_status status =
+      attend_definition_forward(s->ctx, &t.desc, t.q, t.k, t.v, out, NULL);
   if (!status)
     status = attend_definition_backward(s->ctx, &t.desc, t.q, t.k, t.v, t.d_o,
                                         out, out + 8192, out + 16384, NULL);
@@ -158,8 +157,9 @@ TEST(states) {
 /* ---- files ------------------------------------------------------------------------- */
 
 static attend_status act_json(stage *s) {
-  const char *text = "{\"a\": [1, 2, {\"b\": \"text\\n\", \"c\": null}], "
-                     "\"d\": {\"e\": [[[true]]], \"f\": -1.5e3}}";
+  const char *text =
+      "{\"a\": [1, 2, {\"b\": \"text\\n\", \"c\": null}], "
+      "\"d\": {\"e\": [[[true]]], \"f\": -1.5e3}}";
   attend_json *root;
   ATTEND_TRY(attend_json_parse(s->ctx, "a text", text, strlen(text), &root));
   CHECK_EQ(attend_json_count(attend_json_get(root, "a")), 3);

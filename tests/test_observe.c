@@ -14,8 +14,10 @@ typedef struct {
 
 static sight sight_for(const attend_desc *d, size_t keys) {
   size_t heads = (size_t)d->batch * (size_t)d->heads;
-  sight s = {.n_weights = heads * ROWS * keys, .n_top = rows_of(d) * TOP,
-             .n_rows = rows_of(d), .n_mass = heads * keys};
+  sight s = {.n_weights = heads * ROWS * keys,
+             .n_top = rows_of(d) * TOP,
+             .n_rows = rows_of(d),
+             .n_mass = heads * keys};
   s.weights = room_for(s.n_weights, 4);
   s.top_weight = room_for(s.n_top, 4);
   s.top_index = room_for(s.n_top, 4);
@@ -123,8 +125,7 @@ static void check_top(const attend_desc *d, const sight *s, const double *w,
     CHECK_NEAR(weight[n], nth_largest(w, S, n), slack);
     for (int m = 0; m < n; m++) CHECK(index[m] != index[n]);
     CHECK(n == 0 || weight[n] <= weight[n - 1]);
-    if (hard && n && weight[n] == weight[n - 1])
-      CHECK(index[n] > index[n - 1]);
+    if (hard && n && weight[n] == weight[n - 1]) CHECK(index[n] > index[n - 1]);
   }
 }
 
@@ -233,17 +234,19 @@ static void check_state(attend_context *ctx, const attend_tensors *t,
   float *lse = room_for(heads * (size_t)n, sizeof *lse);
   for (size_t i = 0; i < heads * (size_t)n; i++)
     lse[i] = t->lse[i / (size_t)n * T + from + i % (size_t)n];
-  attend_view q = {(char *)t->q.data + from * D * attend_dtype_size(d->dtype),
-                   {(ptrdiff_t)(T * D) * d->heads, (ptrdiff_t)(T * D),
-                    (ptrdiff_t)D, 1}};
+  attend_view q = {
+      (char *)t->q.data + from * D * attend_dtype_size(d->dtype),
+      {(ptrdiff_t)(T * D) * d->heads, (ptrdiff_t)(T * D), (ptrdiff_t)D, 1}};
   sight s = sight_for(d, T);
-  attend_look look = look_for(&s, n == (int)T ? ASK_ALL : ASK_ENTROPY | ASK_TOP);
+  attend_look look =
+      look_for(&s, n == (int)T ? ASK_ALL : ASK_ENTROPY | ASK_TOP);
   OK(ctx, attend_state_observe(plan, state, n, q, lse, &look));
   if (n == (int)T) CHECK(same_sight(&s, whole, ASK_ALL));
   for (size_t i = 0; i < heads * (size_t)n; i++) {
     size_t row = i / (size_t)n * T + from + i % (size_t)n;
     CHECK(s.entropy[i] == whole->entropy[row]);
-    CHECK(!memcmp(s.top_index + i * TOP, whole->top_index + row * TOP, TOP * 4));
+    CHECK(
+        !memcmp(s.top_index + i * TOP, whole->top_index + row * TOP, TOP * 4));
   }
   sight_free(&s);
   free(lse);

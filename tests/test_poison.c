@@ -55,8 +55,8 @@ static glance look_at(attend_context *ctx, const attend_tensors *t) {
   glance g = {room_for(heads * 3 * S, 4), room_for(rows * TOP, 4),
               room_for(rows, 4), room_for(heads * S, 4),
               room_for(rows * TOP, 4)};
-  attend_look look = {some_rows, 3, g.weights, TOP, g.top_index, g.top_weight,
-                      g.entropy, g.mass};
+  attend_look look = {some_rows,    3,         g.weights, TOP, g.top_index,
+                      g.top_weight, g.entropy, g.mass};
   attend_plan *plan = make_plan(ctx, &t->desc);
   attend_status status = attend_observe(plan, t->q, t->k, t->lse, &look);
   CHECK(!status || !strcmp(attend_plan_engine(plan), "definition"));
@@ -142,10 +142,10 @@ static void check_rows(const attend_desc *d, int wild, const outcome *clean,
   int noticed = 0;
   for (size_t r = 0; r < rows_of(d); r++) {
     int i = (int)(r % (size_t)d->q_len);
-    int same = !memcmp(clean->part[OUT_O] + r * o_row,
-                       out->part[OUT_O] + r * o_row, o_row) &&
-               !memcmp(clean->part[OUT_LSE] + r * 4, out->part[OUT_LSE] + r * 4,
-                       4);
+    int same =
+        !memcmp(clean->part[OUT_O] + r * o_row, out->part[OUT_O] + r * o_row,
+                o_row) &&
+        !memcmp(clean->part[OUT_LSE] + r * 4, out->part[OUT_LSE] + r * 4, 4);
     if (attend_visible(d, 0, i, wild)) {
       noticed += !same;
       continue;

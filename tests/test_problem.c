@@ -272,9 +272,9 @@ TEST(bias_gradients_have_its_shape) {
     CHECK_EQ(t.dbias_count, cases[n].count);
     CHECK_EQ(t.dbias != NULL, cases[n].count > 0);
     double *out = malloc(2 * 3 * 5 * 4 * sizeof *out);
-    CHECK_EQ(attend_definition_forward(context(), &t.desc, t.q, t.k, t.v, out,
-                                       NULL),
-             ATTEND_OK);
+    CHECK_EQ(
+        attend_definition_forward(context(), &t.desc, t.q, t.k, t.v, out, NULL),
+        ATTEND_OK);
     free(out);
     attend_tensors_free(context(), &t);
   }

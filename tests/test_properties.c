@@ -25,8 +25,8 @@ static void check_against_definition(attend_context *ctx,
   double *truth = room_for(n + rows_of(&d), sizeof *truth);
   plain_data p;
   plain_of(t, &d, &p);
-  OK(ctx, attend_definition_forward(ctx, &d, t->q, t->k, t->v, truth,
-                                    truth + n));
+  OK(ctx,
+     attend_definition_forward(ctx, &d, t->q, t->k, t->v, truth, truth + n));
   check_budget(name, "o", o, p.o, truth, n, p.size[0]);
   check_budget(name, "lse", lse, p.lse, truth + n, rows_of(&d), p.size[1]);
   free(truth);
@@ -45,9 +45,12 @@ static void check_problem(attend_context *ctx, const attend_tensors *t,
 /* ---- merging ---------------------------------------------------------------------- */
 
 static const char *const mergeable[] = {
-    "softmax:b2h4g2n7x90d16v24", "argmax:b2h4g2n7x90d16",
-    "argmax(ties=average):b2h2n7x90d16", "argmax(t=0.5):b1h2n7x90d16",
-    "gaussian:b1h2n7x90d8", "poly(p=2,c=1):b1h2n7x90d8",
+    "softmax:b2h4g2n7x90d16v24",
+    "argmax:b2h4g2n7x90d16",
+    "argmax(ties=average):b2h2n7x90d16",
+    "argmax(t=0.5):b1h2n7x90d16",
+    "gaussian:b1h2n7x90d8",
+    "poly(p=2,c=1):b1h2n7x90d8",
     "softmax:b1h1n300x90d8",
 };
 enum { MERGEABLE = sizeof mergeable / sizeof *mergeable };
@@ -115,8 +118,8 @@ TEST(ties_go_to_the_first_or_to_all) {
     forward_part(ctx, &t, 0, HALF, o, lse);
     forward_part(ctx, &t, HALF, 2 * HALF, o + N, lse + ROWS);
     attend_plan *plan = make_plan(ctx, &t.desc);
-    OK(ctx, attend_merge(plan, attend_bhtd(o), lse, attend_bhtd(o + N),
-                         lse + ROWS));
+    OK(ctx,
+       attend_merge(plan, attend_bhtd(o), lse, attend_bhtd(o + N), lse + ROWS));
     CHECK(!memcmp(o, whole.part[OUT_O], sizeof o / 2));
     CHECK(!memcmp(lse, whole.part[OUT_LSE], sizeof lse / 2));
     free(grad);
@@ -144,10 +147,12 @@ static void make_distinct(const attend_tensors *t) {
 }
 
 TEST(huge_logits) {
-  const char *const problems[] = {
-      "softmax:b1h4g2n40x300d8:scale=1e4:bwd", "softmax:h2n40d8:scale=1e7:bwd",
-      "softmax:h2n40d8:scale=-1e4:causal:bwd", "argmax(t=1e-4):h2n40d8:bwd",
-      "softmax:h2n40x300d8:scale=3e5:bwd", "softmax:h2n40x90d64:scale=300:bwd"};
+  const char *const problems[] = {"softmax:b1h4g2n40x300d8:scale=1e4:bwd",
+                                  "softmax:h2n40d8:scale=1e7:bwd",
+                                  "softmax:h2n40d8:scale=-1e4:causal:bwd",
+                                  "argmax(t=1e-4):h2n40d8:bwd",
+                                  "softmax:h2n40x300d8:scale=3e5:bwd",
+                                  "softmax:h2n40x90d64:scale=300:bwd"};
   FOR_EACH_ISA(isa)
   for (int p = 0; p < 6; p++) {
     attend_context *ctx = open_context(isa, 2, NULL);
@@ -166,11 +171,11 @@ TEST(huge_logits) {
 
 TEST(small_and_long_shapes) {
   const char *const problems[] = {
-      "softmax:n1x1d1",          "softmax:n5x7d1:bwd",
-      "softmax:b2h3n1x130d3v1",  "argmax:n5x7d1",
-      "softmax:n17x1d5:top",     "softmax:b3h1n2x65d64:window=1",
-      "softmax:h2g1n3x65536d8",  "argmax:h2g1n3x65536d8",
-      "softmax:n257x256d4:bwd",  "softmax:n65x513d130v200",
+      "softmax:n1x1d1",         "softmax:n5x7d1:bwd",
+      "softmax:b2h3n1x130d3v1", "argmax:n5x7d1",
+      "softmax:n17x1d5:top",    "softmax:b3h1n2x65d64:window=1",
+      "softmax:h2g1n3x65536d8", "argmax:h2g1n3x65536d8",
+      "softmax:n257x256d4:bwd", "softmax:n65x513d130v200",
   };
   FOR_EACH_ISA(isa)
   for (int p = 0; p < 10; p++) {
@@ -190,28 +195,31 @@ TEST(no_query_and_no_key) {
   FOR_EACH_ISA(isa)
   for (int kind = 0; kind < 4; kind++) {
     attend_context *ctx = open_context(isa, 2, NULL);
-    attend_desc d = {.form.kind = (attend_form_kind)kind, .heads = 2,
-                     .dim = 4, .purpose = ATTEND_FOR_BACKWARD, .kv_len = 5};
+    attend_desc d = {.form.kind = (attend_form_kind)kind,
+                     .heads = 2,
+                     .dim = 4,
+                     .purpose = ATTEND_FOR_BACKWARD,
+                     .kv_len = 5};
     attend_plan *plan = make_plan(ctx, &d);
     float k[2 * 5 * 4] = {0}, dk[40], dv[40];
     for (int i = 0; i < 40; i++) dk[i] = dv[i] = 7;
-    OK(ctx, attend_forward(plan, none, attend_bhtd(k), attend_bhtd(k), none,
-                           NULL));
-    OK(ctx, attend_backward(plan, none, attend_bhtd(k), attend_bhtd(k), none,
-                            NULL, none, none, attend_bhtd(dk), attend_bhtd(dv),
-                            NULL));
+    OK(ctx,
+       attend_forward(plan, none, attend_bhtd(k), attend_bhtd(k), none, NULL));
+    OK(ctx,
+       attend_backward(plan, none, attend_bhtd(k), attend_bhtd(k), none, NULL,
+                       none, none, attend_bhtd(dk), attend_bhtd(dv), NULL));
     for (int i = 0; i < 40; i++) CHECK(dk[i] == 0 && dv[i] == 0);
     attend_plan_free(plan);
     d.q_len = 3, d.kv_len = 0;
     plan = make_plan(ctx, &d);
-    OK(ctx, attend_forward(plan, attend_bhtd(q), none, none, attend_bhtd(o),
-                           lse));
+    OK(ctx,
+       attend_forward(plan, attend_bhtd(q), none, none, attend_bhtd(o), lse));
     for (int i = 0; i < 24; i++) CHECK(o[i] == 0);
     for (int i = 0; i < 6; i++)
       CHECK(lse[i] == (kind == ATTEND_POLY ? 0 : -INFINITY));
-    OK(ctx, attend_backward(plan, attend_bhtd(q), none, none, attend_bhtd(o),
-                            lse, attend_bhtd(q), attend_bhtd(dq), none, none,
-                            NULL));
+    OK(ctx,
+       attend_backward(plan, attend_bhtd(q), none, none, attend_bhtd(o), lse,
+                       attend_bhtd(q), attend_bhtd(dq), none, none, NULL));
     for (int i = 0; i < 24; i++) CHECK(dq[i] == 0);
     attend_plan_free(plan);
     attend_context_free(ctx);
@@ -267,11 +275,10 @@ TEST(company_does_not_matter) {
     float lse;
     for (size_t r = 0; r < 3 * H * T; r += 11) {
       size_t b = r / T / H, g = r / T % H * G / H, at = (b * G + g) * S;
-      OK(ctx, attend_forward(
-                  plan, attend_bhtd((char *)t.q.data + r * D * size),
-                  attend_bhtd((char *)t.k.data + at * D * size),
-                  attend_bhtd((char *)t.v.data + at * M * size), attend_bhtd(o),
-                  &lse));
+      OK(ctx, attend_forward(plan, attend_bhtd((char *)t.q.data + r * D * size),
+                             attend_bhtd((char *)t.k.data + at * D * size),
+                             attend_bhtd((char *)t.v.data + at * M * size),
+                             attend_bhtd(o), &lse));
       CHECK(!memcmp(o, all.part[OUT_O] + r * M * size, M * size));
       CHECK(!memcmp(&lse, all.part[OUT_LSE] + r * 4, 4));
     }
@@ -300,11 +307,12 @@ static moved move(const attend_desc *d, attend_view from, int heads, int length,
   moved m = {room_for((size_t)room, (size_t)size), {0}};
   m.view = attend_bthd(m.block, heads, length, width);
   if (kind == 1)
-    m.view = (attend_view){m.block, {H * (T + 1) * (2 * D + 3),
-                                     (T + 1) * (2 * D + 3), 2 * D + 3, 2}};
+    m.view = (attend_view){
+        m.block,
+        {H * (T + 1) * (2 * D + 3), (T + 1) * (2 * D + 3), 2 * D + 3, 2}};
   if (kind == 2)
-    m.view = (attend_view){m.block + (T * D - 1) * size,
-                           {H * T * D, T * D, -D, -1}};
+    m.view =
+        (attend_view){m.block + (T * D - 1) * size, {H * T * D, T * D, -D, -1}};
   for (ptrdiff_t n = 0; n < d->batch * H * T * D; n++) {
     ptrdiff_t at = n / D / T / H * m.view.stride[0] +
                    n / D / T % H * m.view.stride[1] +
@@ -324,8 +332,7 @@ static int same_elements(const attend_desc *d, const moved *m, const char *want,
     ptrdiff_t at = n / D / T / H * m->view.stride[0] +
                    n / D / T % H * m->view.stride[1] +
                    n / D % T * m->view.stride[2] + n % D * m->view.stride[3];
-    if (memcmp((char *)m->view.data + at * size, want + n * size,
-               (size_t)size))
+    if (memcmp((char *)m->view.data + at * size, want + n * size, (size_t)size))
       return 0;
   }
   return 1;
@@ -360,10 +367,9 @@ static void check_strides(attend_context *ctx, const char *name, int kind) {
 }
 
 TEST(strides_do_not_matter) {
-  const char *const problems[] = {"softmax:b2h4g2n20x70d17v24:bwd",
-                                  "softmax:b2h2n20x70d16:bf16:top:bwd",
-                                  "argmax:b2h2n20x70d16:f16:bwd",
-                                  "gaussian:b1h2n9x12d8:bwd"};
+  const char *const problems[] = {
+      "softmax:b2h4g2n20x70d17v24:bwd", "softmax:b2h2n20x70d16:bf16:top:bwd",
+      "argmax:b2h2n20x70d16:f16:bwd", "gaussian:b1h2n9x12d8:bwd"};
   FOR_EACH_ISA(isa) {
     attend_context *ctx = open_context(isa, 2, NULL);
     for (int p = 0; p < 4; p++)
@@ -379,7 +385,10 @@ TEST(workspace_stays_small) {
   for (int threads = 1; threads <= 16; threads *= 4)
     for (int causal = 0; causal < 2; causal++) {
       attend_context *ctx = open_context(NULL, threads, NULL);
-      attend_desc d = {.heads = 12, .q_len = 65536, .kv_len = 65536, .dim = 64,
+      attend_desc d = {.heads = 12,
+                       .q_len = 65536,
+                       .kv_len = 65536,
+                       .dim = 64,
                        .mask.causal = (attend_causal)causal};
       attend_plan *plan = make_plan(ctx, &d);
       CHECK(attend_plan_workspace(plan) <= (size_t)threads << 22);
@@ -389,11 +398,12 @@ TEST(workspace_stays_small) {
 }
 
 TEST(calls_take_no_memory) {
-  const char *const problems[] = {
-      "softmax:b2h4g2n40x300d16:lengths:alibi:bwd",
-      "softmax:b2h4g2n40x300d16:buckets:bf16:bwd",
-      "softmax:h4g1n1x3000d16", "argmax:b2h2n40x300d16:f16:bwd",
-      "poly:h2n10x12d4:bwd", "gaussian:h2n10x12d4:bwd"};
+  const char *const problems[] = {"softmax:b2h4g2n40x300d16:lengths:alibi:bwd",
+                                  "softmax:b2h4g2n40x300d16:buckets:bf16:bwd",
+                                  "softmax:h4g1n1x3000d16",
+                                  "argmax:b2h2n40x300d16:f16:bwd",
+                                  "poly:h2n10x12d4:bwd",
+                                  "gaussian:h2n10x12d4:bwd"};
   FOR_EACH_ISA(isa)
   for (int p = 0; p < 6; p++) {
     ledger memory = {0};

@@ -8,9 +8,9 @@
 static attend_view part(attend_view whole, const attend_desc *d, int heads,
                         int length, int width, int at) {
   ptrdiff_t row = width, head = (ptrdiff_t)length * width;
-  attend_view v = {(char *)whole.data +
-                       (size_t)(at * width) * attend_dtype_size(d->dtype),
-                   {heads * head, head, row, 1}};
+  attend_view v = {
+      (char *)whole.data + (size_t)(at * width) * attend_dtype_size(d->dtype),
+      {heads * head, head, row, 1}};
   return v;
 }
 
@@ -44,11 +44,11 @@ static attend_status feed_to(attend_plan *plan, attend_state *state,
   }
   attend_plan_set_padding(plan, d->mask.lengths ? lengths : NULL,
                           d->mask.key_mask ? mask : NULL);
-  attend_status status = attend_extend(
-      plan, state, n, part(t->q, d, H, T, d->dim, from),
-      part(t->k, d, d->kv_heads, T, d->dim, from),
-      part(t->v, d, d->kv_heads, T, d->dim_v, from),
-      part(attend_bhtd(out->o), d, H, T, d->dim_v, to), lse);
+  attend_status status =
+      attend_extend(plan, state, n, part(t->q, d, H, T, d->dim, from),
+                    part(t->k, d, d->kv_heads, T, d->dim, from),
+                    part(t->v, d, d->kv_heads, T, d->dim_v, from),
+                    part(attend_bhtd(out->o), d, H, T, d->dim_v, to), lse);
   for (int i = 0; !status && i < B * H * n; i++)
     out->lse[i / n * T + to + i % n] = lse[i];
   free(mask);
@@ -196,13 +196,13 @@ TEST(append_then_look_is_forward) {
     attend_plan *plan = plan_for(ctx, &t, 120);
     attend_state *state = state_for(plan);
     for (int at = 0; at < 200; at += 100)
-      OK(ctx, attend_state_append(plan, state, 100,
-                                  part(t.k, d, 2, 200, d->dim, at),
-                                  part(t.v, d, 2, 200, d->dim_v, at)));
+      OK(ctx,
+         attend_state_append(plan, state, 100, part(t.k, d, 2, 200, d->dim, at),
+                             part(t.v, d, 2, 200, d->dim_v, at)));
     for (int times = 0; times < 2; times++) {
       memset(out.o, 1, rows_of(d) * (size_t)d->dim_v * 2);
-      OK(ctx, attend_state_look(plan, state, 9, t.q, attend_bhtd(out.o),
-                                out.lse));
+      OK(ctx,
+         attend_state_look(plan, state, 9, t.q, attend_bhtd(out.o), out.lse));
       for (int b = 0; b < 2; b++) CHECK(same_rows(d, &out, &whole, b, 0, 9));
       CHECK_EQ(attend_state_length(state, 1), 200);
     }
@@ -258,8 +258,8 @@ static void splice(const attend_desc *d, int heads, int width, int b,
     for (size_t i = 0; i < T; i++) {
       size_t to = ((size_t)(b * heads + h) * T + i) * w;
       size_t from = ((size_t)(parent * heads + h) * T + i) * w;
-      const float *row = i < (size_t)cut ? one + from
-                                         : two + to - (size_t)cut * w;
+      const float *row =
+          i < (size_t)cut ? one + from : two + to - (size_t)cut * w;
       memcpy(dst + to, row, w * sizeof *dst);
     }
 }
@@ -466,9 +466,9 @@ TEST(long_keys_split_over_threads) {
       int n = MANY - at < STEP ? MANY - at : STEP;
       for (size_t i = 0; i < keys_of(&t.desc) * 8; i++)
         ((float *)t.k.data)[i] *= 1.1f;
-      OK(ctx, attend_state_append(plan, state, n,
-                                  part(t.k, &t.desc, 2, STEP, 8, 0),
-                                  part(t.v, &t.desc, 2, STEP, 8, 0)));
+      OK(ctx,
+         attend_state_append(plan, state, n, part(t.k, &t.desc, 2, STEP, 8, 0),
+                             part(t.v, &t.desc, 2, STEP, 8, 0)));
     }
     CHECK_EQ(attend_state_length(state, 0), MANY);
     float one[3 * 4 * 9], more[3 * 4 * 9];

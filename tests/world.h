@@ -61,13 +61,13 @@ static inline attend_context *open_context(const char *isa, int threads,
   return ctx;
 }
 
-#define FOR_EACH_ISA(name)                                      \
+#define FOR_EACH_ISA(name)                                        \
   for (int isa_number_ = 0; isa_here(isa_number_); isa_number_++) \
     for (const char *name = isa_here(isa_number_); name; name = NULL)
 
-#define OK(ctx, call)                                                  \
-  do {                                                                 \
-    if (call) CHECK_FAIL("%s: %s", #call, attend_message(ctx));        \
+#define OK(ctx, call)                                           \
+  do {                                                          \
+    if (call) CHECK_FAIL("%s: %s", #call, attend_message(ctx)); \
   } while (0)
 
 /* ---- tensors --------------------------------------------------------------- */

@@ -78,9 +78,9 @@ typedef struct {
   attend_causal causal;
   int window; /* 0: none. w: only keys less than w positions away; with a
                  causal mask a query sees itself and w-1 keys before it      */
-  const int32_t *lengths;   /* [B], keys at or beyond are padding; or NULL   */
-  const uint8_t *key_mask;  /* [B,S], 0 is padding, on any side; or NULL     */
-} attend_mask;              /* pointers are borrowed and read at each call   */
+  const int32_t *lengths;  /* [B], keys at or beyond are padding; or NULL   */
+  const uint8_t *key_mask; /* [B,S], 0 is padding, on any side; or NULL     */
+} attend_mask;             /* pointers are borrowed and read at each call   */
 
 /* ---- what is added to the score ------------------------------------------- */
 
@@ -109,8 +109,9 @@ ATTEND_API int attend_bucket(const attend_bias *bias, int64_t key_minus_query);
 /* ---- the problem ----------------------------------------------------------- */
 
 enum { /* what a plan will be asked for beyond attend_forward */
-  ATTEND_FOR_BACKWARD = 1,
-  ATTEND_FOR_EXTEND = 2 /* states; q_len is the most rows in one call, kv_len
+       ATTEND_FOR_BACKWARD = 1,
+       ATTEND_FOR_EXTEND =
+           2 /* states; q_len is the most rows in one call, kv_len
                            is not used */
 };
 
@@ -123,7 +124,8 @@ typedef struct {
   attend_mask mask;
   attend_bias bias;
   float scale; /* 0: 1/sqrt(dim)                                             */
-  attend_dtype dtype; /* storage of q, k, v, o and their gradients; sums are f32 */
+  attend_dtype
+      dtype; /* storage of q, k, v, o and their gradients; sums are f32 */
   unsigned purpose;   /* ATTEND_FOR_...                                      */
   const char *engine; /* NULL: the plan chooses                              */
 } attend_desc;
@@ -154,19 +156,21 @@ ATTEND_API void attend_plan_set_padding(attend_plan *plan,
  * argmax lse is the best score. For poly and custom, whose similarity may be
  * negative, it is the denominator itself. */
 ATTEND_API attend_status attend_forward(attend_plan *plan,
-                                        attend_view q,  /* [B,H,T,D] */
-                                        attend_view k,  /* [B,G,S,D] */
-                                        attend_view v,  /* [B,G,S,M] */
-                                        attend_view o,  /* [B,H,T,M] */
+                                        attend_view q, /* [B,H,T,D] */
+                                        attend_view k, /* [B,G,S,D] */
+                                        attend_view v, /* [B,G,S,M] */
+                                        attend_view o, /* [B,H,T,M] */
                                         float *lse /* [B,H,T] or NULL */);
 
 /* Everything backward needs is what forward took and gave. dbias is NULL or
  * has the shape of the bias: [H] for ALiBi's slopes, [buckets, H], or the
  * dense bias with its strides (broadcast dimensions are summed over). */
-ATTEND_API attend_status attend_backward(
-    attend_plan *plan, attend_view q, attend_view k, attend_view v,
-    attend_view o, const float *lse, attend_view d_o, attend_view dq,
-    attend_view dk, attend_view dv, float *dbias);
+ATTEND_API attend_status attend_backward(attend_plan *plan, attend_view q,
+                                         attend_view k, attend_view v,
+                                         attend_view o, const float *lse,
+                                         attend_view d_o, attend_view dq,
+                                         attend_view dk, attend_view dv,
+                                         float *dbias);
 
 /* Two disjoint sets of keys -> their union: (o, lse) takes in (o2, lse2). */
 ATTEND_API attend_status attend_merge(attend_plan *plan, attend_view o,
@@ -177,9 +181,9 @@ ATTEND_API attend_status attend_merge(attend_plan *plan, attend_view o,
 
 typedef struct {
   const char *engine;
-  double flops;           /* multiply and add counted as two                */
-  double bytes;           /* the least that must move: inputs and outputs once */
-  double visible;         /* pairs (query, key) that the mask lets through,
+  double flops;   /* multiply and add counted as two                */
+  double bytes;   /* the least that must move: inputs and outputs once */
+  double visible; /* pairs (query, key) that the mask lets through,
                              over batch and heads, if every key is real     */
   size_t workspace_bytes; /* all threads together                           */
 } attend_cost;

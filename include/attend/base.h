@@ -101,9 +101,9 @@ static inline attend_view attend_bhtd(const void *data) {
 /* Contiguous [B,T,H,D], as projections leave it. */
 static inline attend_view attend_bthd(const void *data, int heads, int length,
                                       int width) {
-  attend_view v = {(void *)data,
-                   {(ptrdiff_t)heads * length * width, width,
-                    (ptrdiff_t)heads * width, 1}};
+  attend_view v = {
+      (void *)data,
+      {(ptrdiff_t)heads * length * width, width, (ptrdiff_t)heads * width, 1}};
   return v;
 }
 

@@ -15,9 +15,11 @@ extern "C" {
 
 /* Inputs are read in the description's dtype; outputs are contiguous double:
  * o [B,H,T,M], lse [B,H,T] (either may be NULL). */
-ATTEND_API attend_status attend_definition_forward(
-    attend_context *ctx, const attend_desc *desc, attend_view q, attend_view k,
-    attend_view v, double *o, double *lse);
+ATTEND_API attend_status attend_definition_forward(attend_context *ctx,
+                                                   const attend_desc *desc,
+                                                   attend_view q, attend_view k,
+                                                   attend_view v, double *o,
+                                                   double *lse);
 
 /* dq [B,H,T,D], dk [B,G,S,D], dv [B,G,S,M]; dbias NULL or the shape of the
  * bias: [H], [buckets,H], or contiguous [B,H,T,S] before any summing over
@@ -28,9 +30,10 @@ ATTEND_API attend_status attend_definition_backward(
     double *dbias);
 
 /* weights [B,H,T,S]: sim / sum of sim, 0 where masked. */
-ATTEND_API attend_status attend_definition_weights(
-    attend_context *ctx, const attend_desc *desc, attend_view q, attend_view k,
-    double *weights);
+ATTEND_API attend_status attend_definition_weights(attend_context *ctx,
+                                                   const attend_desc *desc,
+                                                   attend_view q, attend_view k,
+                                                   double *weights);
 
 /* Whether query i of batch b sees key j, by the rule alone. */
 ATTEND_API int attend_visible(const attend_desc *desc, int b, int64_t i,

@@ -10,10 +10,10 @@ extern "C" {
 #endif
 
 typedef struct {
-  int threads;           /* measured with this many          */
-  double flops_one;      /* f32 multiply-adds in registers, per second, one thread */
-  double flops_all;      /* the same, all threads            */
-  double read_one;       /* bytes per second read from memory, one thread */
+  int threads;      /* measured with this many          */
+  double flops_one; /* f32 multiply-adds in registers, per second, one thread */
+  double flops_all; /* the same, all threads            */
+  double read_one;  /* bytes per second read from memory, one thread */
   double read_all;
 } attend_machine;
 

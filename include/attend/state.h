@@ -43,11 +43,10 @@ ATTEND_API attend_status attend_state_reserve(attend_state *state, int keys);
  * give zeros. The plan's key_mask, if set, is [B,n] and marks padding among
  * the new keys. On failure the state is as it was. */
 ATTEND_API attend_status attend_extend(attend_plan *plan, attend_state *state,
-                                       int n,
-                                       attend_view q, /* [B,H,n,D] */
-                                       attend_view k, /* [B,G,n,D] */
-                                       attend_view v, /* [B,G,n,M] */
-                                       attend_view o, /* [B,H,n,M] */
+                                       int n, attend_view q, /* [B,H,n,D] */
+                                       attend_view k,        /* [B,G,n,D] */
+                                       attend_view v,        /* [B,G,n,M] */
+                                       attend_view o,        /* [B,H,n,M] */
                                        float *lse /* [B,H,n] or NULL */);
 
 /* The two halves of extend, for keys that are computed once and looked at

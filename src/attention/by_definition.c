@@ -45,8 +45,8 @@ static size_t room_cut(const attend_desc *d, arena a, room *r) {
   r->dk = arena_cut(&a, back * count(d, d->kv_heads, d->kv_len, d->dim) * f);
   r->dv = arena_cut(&a, back * count(d, d->kv_heads, d->kv_len, d->dim_v) * f);
   r->dbias = arena_cut(&a, back * bias_count(d) * f);
-  r->row_bytes = (4 * (size_t)d->kv_len + 8 * (size_t)(d->dim + d->dim_v)) * f +
-                 1024;
+  r->row_bytes =
+      (4 * (size_t)d->kv_len + 8 * (size_t)(d->dim + d->dim_v)) * f + 1024;
   r->rows = arena_cut(&a, r->row_bytes);
   return a.used;
 }
@@ -110,8 +110,9 @@ static attend_status forward(call *c) {
   pool memory;
   room_cut(d, plan_shared_arena(p), &r);
   attend_context ctx = pool_context(p, &r, &memory);
-  ATTEND_TRY(pass(p, &ctx, attend_definition_forward(&ctx, d, c->q, c->k, c->v,
-                                                     r.o, r.lse)));
+  ATTEND_TRY(
+      pass(p, &ctx,
+           attend_definition_forward(&ctx, d, c->q, c->k, c->v, r.o, r.lse)));
   round_to(c, r.o, d->heads, d->q_len, d->dim_v, &c->o);
   for (size_t i = 0; c->lse && i < count(d, d->heads, d->q_len, 1); i++)
     c->lse[i] = (float)r.lse[i];
@@ -142,10 +143,10 @@ static attend_status backward(call *c) {
   pool memory;
   room_cut(d, plan_shared_arena(p), &r);
   attend_context ctx = pool_context(p, &r, &memory);
-  ATTEND_TRY(pass(p, &ctx,
-                  attend_definition_backward(&ctx, d, c->q, c->k, c->v, c->d_o,
-                                             r.dq, r.dk, r.dv,
-                                             c->dbias ? r.dbias : NULL)));
+  ATTEND_TRY(
+      pass(p, &ctx,
+           attend_definition_backward(&ctx, d, c->q, c->k, c->v, c->d_o, r.dq,
+                                      r.dk, r.dv, c->dbias ? r.dbias : NULL)));
   round_to(c, r.dq, d->heads, d->q_len, d->dim, &c->dq);
   round_to(c, r.dk, d->kv_heads, d->kv_len, d->dim, &c->dk);
   round_to(c, r.dv, d->kv_heads, d->kv_len, d->dim_v, &c->dv);

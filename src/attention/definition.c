@@ -89,7 +89,8 @@ static double similarity(const definition_row *row, int j) {
   double bias = definition_row_bias(row, j);
   double score = row->d.scale * definition_dot(q, k, dim) + bias;
   switch (f->kind) {
-    case ATTEND_SOFTMAX: return score;
+    case ATTEND_SOFTMAX:
+      return score;
     case ATTEND_ARGMAX:
       return f->temperature > 0 ? score / f->temperature : score;
     case ATTEND_POLY:
@@ -99,7 +100,8 @@ static double similarity(const definition_row *row, int j) {
       return -squared_distance(q, k, dim) /
                  (2 * (double)f->sigma * (double)f->sigma) +
              bias;
-    case ATTEND_CUSTOM: break;
+    case ATTEND_CUSTOM:
+      break;
   }
   return f->sim(q, k, dim, NULL, NULL, f->user) * exp(bias);
 }

@@ -15,9 +15,9 @@
 typedef struct {
   definition_row row;
   attend_view v, d_o;
-  double *value, *d_out;  /* [M], rows read last                     */
-  double *dsim_q, *dsim_k; /* [D], derivatives of a custom similarity */
-  double *dp;              /* [S], dp[s] belongs to key row.seen[s]   */
+  double *value, *d_out;        /* [M], rows read last                     */
+  double *dsim_q, *dsim_k;      /* [D], derivatives of a custom similarity */
+  double *dp;                   /* [S], dp[s] belongs to key row.seen[s]   */
   double *dq, *dk, *dv, *dbias; /* the whole results                  */
   void *block;
 } backward_pass;
@@ -100,10 +100,18 @@ static void through_key(backward_pass *p, int s, double gap) {
   definition_row_read_key(row, j);
   switch (d->form.kind) {
     case ATTEND_SOFTMAX:
-    case ATTEND_ARGMAX: through_score(p, dlog, dq, dk); break;
-    case ATTEND_GAUSSIAN: through_gaussian(p, dlog, dq, dk); break;
-    case ATTEND_POLY: through_poly(p, gap, bias, dq, dk); break;
-    case ATTEND_CUSTOM: through_custom(p, gap, bias, dq, dk); break;
+    case ATTEND_ARGMAX:
+      through_score(p, dlog, dq, dk);
+      break;
+    case ATTEND_GAUSSIAN:
+      through_gaussian(p, dlog, dq, dk);
+      break;
+    case ATTEND_POLY:
+      through_poly(p, gap, bias, dq, dk);
+      break;
+    case ATTEND_CUSTOM:
+      through_custom(p, gap, bias, dq, dk);
+      break;
   }
   if (p->dbias) through_bias(p, j, dlog);
 }
@@ -177,10 +185,8 @@ static attend_status check_data(attend_context *ctx, const backward_pass *p) {
     const char *name;
     int length;
   } tensors[] = {
-      {p->v.data, "v", d->kv_len},
-      {p->d_o.data, "d_o", d->q_len},
-      {p->dq, "dq", d->q_len},
-      {p->dk, "dk", d->kv_len},
+      {p->v.data, "v", d->kv_len}, {p->d_o.data, "d_o", d->q_len},
+      {p->dq, "dq", d->q_len},     {p->dk, "dk", d->kv_len},
       {p->dv, "dv", d->kv_len},
   };
   for (size_t n = 0; n < sizeof tensors / sizeof *tensors; n++)

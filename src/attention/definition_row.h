@@ -8,12 +8,12 @@
 #include "attention/desc.h"
 
 typedef struct {
-  attend_desc d;     /* complete                                             */
-  attend_view q, k;  /* complete; rows of the dense bias are in d.bias.dense */
-  double *query;     /* [D]                                                  */
-  double *key;       /* [D], the key read last                               */
-  int *seen;         /* [S], the n_seen visible keys in rising order         */
-  double *weight;    /* [S], weight[s] belongs to key seen[s]                */
+  attend_desc d;      /* complete                                             */
+  attend_view q, k;   /* complete; rows of the dense bias are in d.bias.dense */
+  double *query;      /* [D]                                                  */
+  double *key;        /* [D], the key read last                               */
+  int *seen;          /* [S], the n_seen visible keys in rising order         */
+  double *weight;     /* [S], weight[s] belongs to key seen[s]                */
   double denominator; /* sum of sim: poly and custom                         */
   double lse;         /* as attend_forward gives it                          */
   int n_seen;         /* 0 also where the denominator is zero                */

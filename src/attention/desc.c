@@ -133,11 +133,10 @@ static attend_status check_form(attend_context *ctx, const attend_form *f) {
                  "poly's a is %g and c is %g: choose finite numbers",
                  (double)f->a, (double)f->c);
   }
-  ATTEND_CHECK(ctx,
-               f->kind != ATTEND_GAUSSIAN ||
-                   (f->sigma > 0 && isfinite(f->sigma)),
-               "sigma is %g: choose a positive number, or 0 for dim^(1/4)",
-               (double)f->sigma);
+  ATTEND_CHECK(
+      ctx, f->kind != ATTEND_GAUSSIAN || (f->sigma > 0 && isfinite(f->sigma)),
+      "sigma is %g: choose a positive number, or 0 for dim^(1/4)",
+      (double)f->sigma);
   ATTEND_CHECK(ctx, f->kind != ATTEND_CUSTOM || f->sim,
                "form custom has no similarity: set form.sim to a function of a "
                "query and a key");
@@ -146,8 +145,7 @@ static attend_status check_form(attend_context *ctx, const attend_form *f) {
 
 static attend_status check_mask(attend_context *ctx, const attend_desc *d) {
   ATTEND_CHECK(ctx, d->mask.window >= 0,
-               "window is %d: choose 1 or more, or 0 for none",
-               d->mask.window);
+               "window is %d: choose 1 or more, or 0 for none", d->mask.window);
   bool guess = d->mask.causal == ATTEND_CAUSAL && d->q_len != d->kv_len &&
                !(d->purpose & ATTEND_FOR_EXTEND);
   ATTEND_CHECK(ctx, !guess,
@@ -253,8 +251,8 @@ int attend_bucket(const attend_bias *bias, int64_t key_minus_query) {
   bool after = key_minus_query > 0;
   int base = after && !bias->one_sided ? buckets : 0;
   if (after && bias->one_sided) return 0;
-  uint64_t distance = after ? (uint64_t)key_minus_query
-                            : 0 - (uint64_t)key_minus_query;
+  uint64_t distance =
+      after ? (uint64_t)key_minus_query : 0 - (uint64_t)key_minus_query;
   int exact = buckets / 2;
   if (distance < (uint64_t)exact) return base + (int)distance;
   return base + far_bucket(distance, exact, buckets, furthest);

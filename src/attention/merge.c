@@ -56,7 +56,8 @@ static void merge_row(attend_dtype dtype, shares s, int width, char *o,
   ptrdiff_t size = (ptrdiff_t)attend_dtype_size(dtype);
   for (int i = 0; i < width; i++) {
     double sum = 0;
-    if (s.first != 0) sum += s.first * (double)read_one(dtype, o + i * col * size);
+    if (s.first != 0)
+      sum += s.first * (double)read_one(dtype, o + i * col * size);
     if (s.second != 0)
       sum += s.second * (double)read_one(dtype, o2 + i * col2 * size);
     float x = (float)sum;

@@ -33,7 +33,8 @@ static void soften(const call *c, tile g, int j0, int j1, float *s) {
   for (int r = 0; r < g.rows; r++, s += BLOCK) {
     float lse = c->lse_in[row_index(c, g, r)];
     float lse2 = lse == -INFINITY
-                     ? INFINITY : (float)((double)lse * 1.44269504088896340736);
+                     ? INFINITY
+                     : (float)((double)lse * 1.44269504088896340736);
     for (int j = j0; j < j1; j++) s[j] -= lse2;
   }
 }
@@ -196,8 +197,8 @@ static void look_stack(const call *c, int stack, int64_t width, scratch *w) {
   const attend_plan *p = c->plan;
   int b = stack / p->desc.kv_heads, g = stack % p->desc.kv_heads;
   for (int i = 0; i < c->look->n_rows; i++)
-    look_rows(c, b, g, c->look->rows[i] * p->group, p->group,
-              (sink){i, width}, w);
+    look_rows(c, b, g, c->look->rows[i] * p->group, p->group, (sink){i, width},
+              w);
   if (c->look->mass)
     look_rows(c, b, g, 0, c->n * p->group, (sink){-1, width}, w);
 }
@@ -231,7 +232,8 @@ attend_status observe_tiled(call *c) {
   if (look->n_rows)
     memset(look->weights, 0,
            (size_t)(heads * look->n_rows * width) * sizeof(float));
-  if (look->mass) memset(look->mass, 0, (size_t)(heads * width) * sizeof(float));
+  if (look->mass)
+    memset(look->mass, 0, (size_t)(heads * width) * sizeof(float));
 #pragma omp parallel num_threads(p->threads)
   {
     scratch w;

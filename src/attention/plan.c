@@ -49,7 +49,8 @@ static void derive(attend_plan *p) {
   p->ldk = (int)round_up((size_t)d->dim, LANES);
   p->ldv = (int)round_up((size_t)d->dim_v, LANES);
   double unit = d->form.kind == ATTEND_SOFTMAX || d->form.temperature > 0
-                    ? 1.44269504088896340736 : 1.0;
+                    ? 1.44269504088896340736
+                    : 1.0;
   if (d->form.temperature > 0) unit /= (double)d->form.temperature;
   p->score_to2 = (float)((double)d->scale * unit);
   p->bias_to2 = (float)unit;
@@ -71,12 +72,12 @@ static attend_status check_purpose(const attend_plan *p) {
 
 static attend_status make(attend_plan *p) {
   ATTEND_TRY(attend_desc_complete(p->ctx, &p->desc));
-  ATTEND_CHECK(p->ctx,
-               (int64_t)p->desc.q_len * (p->desc.heads / p->desc.kv_heads) <
-                   INT32_MAX,
-               "%d queries of %d heads share a kv head: cut the queries into "
-               "several calls",
-               p->desc.q_len, p->desc.heads / p->desc.kv_heads);
+  ATTEND_CHECK(
+      p->ctx,
+      (int64_t)p->desc.q_len * (p->desc.heads / p->desc.kv_heads) < INT32_MAX,
+      "%d queries of %d heads share a kv head: cut the queries into "
+      "several calls",
+      p->desc.q_len, p->desc.heads / p->desc.kv_heads);
   derive(p);
   ATTEND_TRY(choose(p));
   ATTEND_TRY(check_purpose(p));

@@ -51,9 +51,9 @@ typedef struct {
   attend_context *ctx;
   attend_problem problem;
   const char *text;
-  const char *rest; /* after the word being read; NULL after the last */
-  span word;        /* being read                                     */
-  int number;       /* of the word; the form is word 1                */
+  const char *rest;        /* after the word being read; NULL after the last */
+  span word;               /* being read                                     */
+  int number;              /* of the word; the form is word 1                */
   span taken[WORD_OP + 1]; /* the word that spoke for each group      */
 } reader;
 
@@ -63,8 +63,8 @@ enum { SHOWN = 48 }; /* characters of the text that a sentence repeats */
 
 static int shown(span s) { return s.length < SHOWN ? (int)s.length : SHOWN; }
 
-__attribute__((format(printf, 2, 3)))
-static attend_status wrong(reader *r, const char *sentence, ...) {
+__attribute__((format(printf, 2, 3))) static attend_status wrong(
+    reader *r, const char *sentence, ...) {
   char what[384];
   va_list args;
   va_start(args, sentence);
@@ -141,8 +141,9 @@ static attend_status read_setting(reader *r, const char *name, span value,
     return wrong(r, "%s is \"%.*s\": choose a number such as %s=0.5", name,
                  shown(value), value.at, name);
   if (*out == 0 && !may_be_zero)
-    return wrong(r, "%s is 0: choose another number, or leave it out for the "
-                    "default",
+    return wrong(r,
+                 "%s is 0: choose another number, or leave it out for the "
+                 "default",
                  name);
   return ATTEND_OK;
 }
@@ -188,8 +189,9 @@ static attend_status read_form_settings(reader *r, span list) {
     span value = cut(&rest, ',');
     span name = cut(&value, '=');
     if (name.length == 0 || value.at == name.at + name.length)
-      return wrong(r, "\"%.*s\" is no setting: write name=value, with commas "
-                      "between several",
+      return wrong(r,
+                   "\"%.*s\" is no setting: write name=value, with commas "
+                   "between several",
                    shown(name), name.at);
     if (occurs_before(list.at, name))
       return wrong(r, "%.*s is set twice: keep one", shown(name), name.at);
@@ -205,8 +207,9 @@ static attend_status read_form(reader *r) {
   int kind = 0;
   while (kind < FORMS && !span_is(name, problem_forms[kind])) kind++;
   if (kind == FORMS)
-    return wrong(r, "\"%.*s\" is no form: choose softmax, argmax, poly, "
-                    "gaussian or sgemm%s",
+    return wrong(r,
+                 "\"%.*s\" is no form: choose softmax, argmax, poly, "
+                 "gaussian or sgemm%s",
                  shown(name), name.at,
                  span_is(name, "custom")
                      ? "; custom needs a function and works from C only"
@@ -217,8 +220,9 @@ static attend_status read_form(reader *r) {
     r->problem.desc.form.kind = (attend_form_kind)kind;
   if (!open) return ATTEND_OK;
   if (rest.length == 0 || rest.at[rest.length - 1] != ')')
-    return wrong(r, "the parenthesis does not close at the end of the word: "
-                    "write %s(name=value)",
+    return wrong(r,
+                 "the parenthesis does not close at the end of the word: "
+                 "write %s(name=value)",
                  problem_forms[kind]);
   return read_form_settings(r, (span){rest.at, rest.length - 1});
 }
@@ -328,8 +332,9 @@ static attend_status read_window(reader *r, span value) {
 static attend_status read_scale(reader *r, span value) {
   attend_desc *d = &r->problem.desc;
   if (d->form.kind != ATTEND_SOFTMAX && d->form.kind != ATTEND_ARGMAX)
-    return wrong(r, "%s has no scale: leave it out, or choose softmax or "
-                    "argmax",
+    return wrong(r,
+                 "%s has no scale: leave it out, or choose softmax or "
+                 "argmax",
                  problem_forms[d->form.kind]);
   return read_setting(r, "scale", value, false, &d->scale);
 }
@@ -338,17 +343,29 @@ static attend_status apply_word(reader *r, const problem_word *w, span value) {
   attend_problem *p = &r->problem;
   attend_desc *d = &p->desc;
   switch (w->group) {
-    case WORD_CAUSAL: d->mask.causal = (attend_causal)w->value; break;
-    case WORD_WINDOW: return read_window(r, value);
-    case WORD_PAD: p->pad = (attend_pad)w->value; break;
+    case WORD_CAUSAL:
+      d->mask.causal = (attend_causal)w->value;
+      break;
+    case WORD_WINDOW:
+      return read_window(r, value);
+    case WORD_PAD:
+      p->pad = (attend_pad)w->value;
+      break;
     case WORD_BIAS:
       d->bias.kind = (attend_bias_kind)(w->value & ~PROBLEM_ONE_SIDED);
       d->bias.one_sided = (w->value & PROBLEM_ONE_SIDED) != 0;
       break;
-    case WORD_SCALE: return read_scale(r, value);
-    case WORD_DTYPE: d->dtype = (attend_dtype)w->value; break;
-    case WORD_LAYOUT: p->bthd = 1; break;
-    case WORD_OP: p->op = (attend_op)w->value; break;
+    case WORD_SCALE:
+      return read_scale(r, value);
+    case WORD_DTYPE:
+      d->dtype = (attend_dtype)w->value;
+      break;
+    case WORD_LAYOUT:
+      p->bthd = 1;
+      break;
+    case WORD_OP:
+      p->op = (attend_op)w->value;
+      break;
   }
   return ATTEND_OK;
 }

@@ -16,8 +16,8 @@ typedef struct {
   int length; /* needed so far, as snprintf counts */
 } writer;
 
-__attribute__((format(printf, 2, 3)))
-static void put(writer *w, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void put(writer *w,
+                                                      const char *format, ...) {
   size_t used = (size_t)w->length < w->size ? (size_t)w->length : w->size;
   va_list args;
   va_start(args, format);
@@ -78,14 +78,19 @@ static int group_value(const attend_problem *p, problem_word_group group) {
     case WORD_CAUSAL: /* a decode is bottom of itself */
       return p->op == ATTEND_OP_DECODE ? ATTEND_NOT_CAUSAL
                                        : (int)d->mask.causal;
-    case WORD_PAD: return (int)p->pad;
+    case WORD_PAD:
+      return (int)p->pad;
     case WORD_BIAS:
       return (int)d->bias.kind | (d->bias.one_sided ? PROBLEM_ONE_SIDED : 0);
-    case WORD_DTYPE: return (int)d->dtype;
-    case WORD_LAYOUT: return p->bthd;
-    case WORD_OP: return (int)p->op;
+    case WORD_DTYPE:
+      return (int)d->dtype;
+    case WORD_LAYOUT:
+      return p->bthd;
+    case WORD_OP:
+      return (int)p->op;
     case WORD_WINDOW:
-    case WORD_SCALE: break;
+    case WORD_SCALE:
+      break;
   }
   return 0;
 }

@@ -11,12 +11,12 @@
 #include "attention/problem.h"
 
 typedef enum { /* streams of random numbers; the order is part of the values */
-  STREAM_Q = 1,
-  STREAM_K,
-  STREAM_V,
-  STREAM_D_O,
-  STREAM_TABLE,
-  STREAM_DENSE
+               STREAM_Q = 1,
+               STREAM_K,
+               STREAM_V,
+               STREAM_D_O,
+               STREAM_TABLE,
+               STREAM_DENSE
 } stream;
 
 /* The pieces in the order in which they are cut. */
@@ -34,12 +34,14 @@ static size_t extent(int a, int b, int c, int d, bool *overflow) {
 
 static size_t bias_count(const attend_desc *d, bool *overflow) {
   switch (d->bias.kind) {
-    case ATTEND_ALIBI: return (size_t)d->heads;
+    case ATTEND_ALIBI:
+      return (size_t)d->heads;
     case ATTEND_BUCKETS:
       return extent(d->bias.buckets, d->heads, 1, 1, overflow);
     case ATTEND_DENSE:
       return extent(d->batch, d->heads, d->q_len, d->kv_len, overflow);
-    case ATTEND_NO_BIAS: break;
+    case ATTEND_NO_BIAS:
+      break;
   }
   return 0;
 }
@@ -68,8 +70,7 @@ static void cut_tensors(arena *a, const attend_problem *p, attend_tensors *t) {
   t->dk = cut_view(a, p, d->kv_heads, d->kv_len, d->dim);
   t->dv = cut_view(a, p, d->kv_heads, d->kv_len, d->dim_v);
   t->dbias_count = bias_count(d, &overflow);
-  if (t->dbias_count)
-    t->dbias = arena_cut(a, t->dbias_count * sizeof(float));
+  if (t->dbias_count) t->dbias = arena_cut(a, t->dbias_count * sizeof(float));
 }
 
 static void cut_extras(arena *a, const attend_problem *p, extras *x) {
@@ -196,8 +197,8 @@ attend_status attend_problem_tensors(attend_context *ctx,
   cut_tensors(&a, &p, tensors);
   cut_extras(&a, &p, &x);
   tensors->bytes = a.used;
-  ATTEND_TRY(take_zeroed(ctx, a.used, "the tensors of a problem",
-                         &tensors->block));
+  ATTEND_TRY(
+      take_zeroed(ctx, a.used, "the tensors of a problem", &tensors->block));
   a = (arena){tensors->block, 0};
   cut_tensors(&a, &p, tensors);
   cut_extras(&a, &p, &x);

@@ -33,9 +33,10 @@ void bias_prepare(const call *c) {
   int far = bias->max_distance, heads = p->desc.heads;
   for (int h = 0; h < heads; h++)
     for (int distance = -far; distance <= far; distance++)
-      *out++ = p->bias_to2 *
-               bias->table[(size_t)attend_bucket(bias, distance) *
-                               (size_t)heads + (size_t)h];
+      *out++ =
+          p->bias_to2 *
+          bias->table[(size_t)attend_bucket(bias, distance) * (size_t)heads +
+                      (size_t)h];
 }
 
 static void add_buckets(const float *spread, int far, int64_t distance, int j0,
@@ -63,8 +64,8 @@ static void add_row(const call *c, int b, int h, int64_t query, int64_t start,
     add_buckets(spread_of(p) + spread_length(p) * (size_t)h, bias->max_distance,
                 distance, j0, j1, s);
   if (bias->kind == ATTEND_DENSE) {
-    attend_view v = view_complete(bias->dense, p->desc.heads, c->n,
-                                  (int)p->desc.kv_len);
+    attend_view v =
+        view_complete(bias->dense, p->desc.heads, c->n, (int)p->desc.kv_len);
     add_dense((const float *)view_at(&v, sizeof(float), b, h, query) +
                   start * v.stride[3],
               v.stride[3], p->bias_to2, j0, j1,

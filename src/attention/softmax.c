@@ -57,8 +57,8 @@ static void size(attend_plan *p) {
   p->thread_bytes = scratch_cut(p, (arena){NULL, 0}, &w);
   p->slot_bytes = slot_bytes(p, p->desc.q_len);
   if (p->desc.purpose & ATTEND_FOR_EXTEND)
-    p->slot_bytes = (size_t)max64((int64_t)p->slot_bytes,
-                                  (int64_t)slot_bytes(p, 1));
+    p->slot_bytes =
+        (size_t)max64((int64_t)p->slot_bytes, (int64_t)slot_bytes(p, 1));
   p->shared_bytes = round_up(walk_shared_bytes(p), 64) + p->slot_bytes;
   if (p->desc.purpose & ATTEND_FOR_BACKWARD) softmax_backward_size(p);
 }
@@ -170,7 +170,8 @@ static void join_wave(const call *c, const split *s, int64_t tile_index,
   tile t = call_tile(c, tile_index);
   span seen = rows_see(c, t.b, t.row, t.rows);
   int64_t left = end_block(c, seen) - first_block(c, seen) - wave;
-  float *m = slot_of(c, s, tile_index, 0), *l = m + s->rows, *o = l + 2 * s->rows;
+  float *m = slot_of(c, s, tile_index, 0), *l = m + s->rows,
+        *o = l + 2 * s->rows;
   if (wave == 0) tile_clear(p, t.rows, &(scratch){.o = o, .m = m, .l = l});
   for (int slot = 1; slot <= min64(s->count - 1, left); slot++) {
     const float *from = slot_of(c, s, tile_index, slot);

@@ -27,11 +27,11 @@ enum { KEYS = BLOCK, ROWS = 96 }; /* a cell: 2 x 96 KiB of P and dS */
 
 typedef struct {
   block keys;
-  float *q, *d_o;            /* rows of the tile: [ROWS][ldk], [ROWS][ldv] */
-  float *p, *ds;             /* [ROWS][BLOCK] */
-  float *lse2, *delta;       /* [ROWS] */
-  float *o;                  /* rows of o, or of dQ */
-  float *dk, *dv;            /* [KEYS][ldk], [KEYS][ldv] */
+  float *q, *d_o;      /* rows of the tile: [ROWS][ldk], [ROWS][ldv] */
+  float *p, *ds;       /* [ROWS][BLOCK] */
+  float *lse2, *delta; /* [ROWS] */
+  float *o;            /* rows of o, or of dQ */
+  float *dk, *dv;      /* [KEYS][ldk], [KEYS][ldv] */
 } scratch;
 
 static size_t scratch_cut(const attend_plan *p, arena a, scratch *w) {
@@ -79,13 +79,13 @@ static size_t bias_entries(const attend_plan *p) {
 static size_t shared_cut(const attend_plan *p, arena a, shared *s) {
   size_t items = (size_t)(stacks(p) * key_blocks(p));
   arena_cut(&a, walk_shared_bytes(p));
-  size_t rows = (size_t)p->desc.batch * (size_t)p->desc.heads *
-                (size_t)p->desc.q_len;
+  size_t rows =
+      (size_t)p->desc.batch * (size_t)p->desc.heads * (size_t)p->desc.q_len;
   s->delta = arena_cut(&a, rows * sizeof *s->delta);
   s->next = arena_cut(&a, sizeof *s->next);
   s->passed = arena_cut(&a, items * sizeof *s->passed);
-  s->bias = arena_cut(&a, items * (size_t)p->group * bias_entries(p) *
-                              sizeof *s->bias);
+  s->bias = arena_cut(
+      &a, items * (size_t)p->group * bias_entries(p) * sizeof *s->bias);
   s->dq = NULL;
   if (p->desc.dtype != ATTEND_F32)
     s->dq = arena_cut(&a, rows * (size_t)p->desc.dim * sizeof *s->dq);
@@ -106,7 +106,8 @@ void softmax_backward_size(attend_plan *p) {
 static tile tile_at(const call *c, int64_t stack, int64_t i) {
   const attend_plan *p = c->plan;
   tile t = {.b = (int)(stack / p->desc.kv_heads),
-            .g = (int)(stack % p->desc.kv_heads), .row = (int)(i * ROWS)};
+            .g = (int)(stack % p->desc.kv_heads),
+            .row = (int)(i * ROWS)};
   t.rows = (int)min64(ROWS, (int64_t)c->n * p->group - t.row);
   return t;
 }
@@ -128,8 +129,9 @@ static void tile_load(const call *c, tile t, const shared *s, scratch *w) {
     float lse = c->lse_in[row];
     w->delta[i] = s->delta[row];
     /* A row that saw nothing: every weight is 2^-inf. */
-    w->lse2[i] = lse == -INFINITY ? INFINITY
-                                  : (float)((double)lse * 1.44269504088896340736);
+    w->lse2[i] = lse == -INFINITY
+                     ? INFINITY
+                     : (float)((double)lse * 1.44269504088896340736);
   }
 }
 
@@ -190,8 +192,9 @@ static void add_dq(const call *c, tile t, int j0, int j1, const shared *s,
   float factor = p->score_to2 / 1.44269504088896340736f;
   memset(w->o, 0, (size_t)t.rows * (size_t)p->ldk * sizeof(float));
   for (int i = 0; i < t.rows; i += p->kn->rows)
-    group_weigh(c, tile_group(p->kn->rows, t, i), &w->keys, j0, j1, w->ds + i * BLOCK,
-                p->ldk, none, one, w->o + (size_t)i * p->ldk);
+    group_weigh(c, tile_group(p->kn->rows, t, i), &w->keys, j0, j1,
+                w->ds + i * BLOCK, p->ldk, none, one,
+                w->o + (size_t)i * p->ldk);
   for (int i = 0; i < t.rows; i++) {
     target out = {.dtype = ATTEND_F32, .col = c->dq.stride[3]};
     out.data = row_address(c, &c->dq, t.b, t.g, t.row + i);
@@ -211,8 +214,8 @@ static void add_dbias(const call *c, tile t, int j0, int j1, const scratch *w,
   size_t entries = bias_entries(p);
   for (int r = 0; r < t.rows; r++) {
     double *mine = sums + (size_t)((t.row + r) % p->group) * entries;
-    int64_t distance = w->keys.start - call_position(c, t.b) -
-                       (t.row + r) / p->group;
+    int64_t distance =
+        w->keys.start - call_position(c, t.b) - (t.row + r) / p->group;
     for (int j = j0; j < j1; j++) {
       double ds = (double)w->ds[r * BLOCK + j];
       int64_t far = distance + j;
@@ -319,8 +322,9 @@ static void round_dq(const call *c, const shared *s) {
 #pragma omp parallel for num_threads(p->threads)
   for (int64_t i = 0; i < rows; i++) {
     int64_t head = i / c->n;
-    target out = {view_at(&c->dq, 2, head / d->heads, head % d->heads, i % c->n),
-                  d->dtype, 0, c->dq.stride[3]};
+    target out = {
+        view_at(&c->dq, 2, head / d->heads, head % d->heads, i % c->n),
+        d->dtype, 0, c->dq.stride[3]};
     p->kn->store_rows(s->dq + i * d->dim, d->dim, 1, d->dim, one, out);
   }
 }
@@ -338,7 +342,9 @@ static void sum_dbias(const call *c, const shared *s) {
         int64_t stack = (int64_t)b * p->desc.kv_heads + h / p->group;
         for (int64_t at = 0; at < key_blocks(p); at++)
           sum += s->bias[(((size_t)(stack * key_blocks(p) + at)) * group +
-                          (size_t)(h % p->group)) * entries + e];
+                          (size_t)(h % p->group)) *
+                             entries +
+                         e];
       }
       c->dbias[e * (size_t)p->desc.heads + (size_t)h] =
           (float)(sum * (double)p->bias_to2 / 1.44269504088896340736);
@@ -422,7 +428,8 @@ attend_status softmax_backward(call *c) {
 #pragma omp for schedule(static)
     for (int64_t i = 0; i < tiles; i++)
       tile_delta(c, tile_at(c, i % stacks(p), i / stacks(p)), &s, &w);
-    for (int64_t i; (i = __atomic_fetch_add(s.next, 1, __ATOMIC_RELAXED)) < items;)
+    for (int64_t i;
+         (i = __atomic_fetch_add(s.next, 1, __ATOMIC_RELAXED)) < items;)
       item(c, i, &s, &w);
   }
   if (s.dq) round_dq(c, &s);

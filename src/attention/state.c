@@ -31,10 +31,9 @@ static attend_status table_reserve(attend_state *s, sequence *q, int64_t room) {
   if (room <= q->room) return ATTEND_OK;
   room = max64(room, 2 * q->room);
   page **table;
-  ATTEND_TRY(take(s->ctx, (size_t)room * sizeof *table, "a table of pages",
-                  &table));
-  if (q->pages)
-    memcpy(table, q->page, (size_t)q->pages * sizeof *table);
+  ATTEND_TRY(
+      take(s->ctx, (size_t)room * sizeof *table, "a table of pages", &table));
+  if (q->pages) memcpy(table, q->page, (size_t)q->pages * sizeof *table);
   give(s->ctx, q->page);
   q->page = table;
   q->room = room;
@@ -95,9 +94,9 @@ static attend_status state_make(attend_context *ctx, const attend_desc *desc,
   attend_state *s;
   const struct block_kernels *on = ctx->kernels->block[desc->dtype];
   size_t batch = (size_t)desc->batch, element = attend_dtype_size(desc->dtype);
-  ATTEND_TRY(take_zeroed(
-      ctx, sizeof *s + batch * (sizeof(sequence) + sizeof(int64_t)), "a state",
-      &s));
+  ATTEND_TRY(
+      take_zeroed(ctx, sizeof *s + batch * (sizeof(sequence) + sizeof(int64_t)),
+                  "a state", &s));
   s->ctx = ctx;
   s->desc = *desc;
   s->batch = desc->batch;
@@ -105,8 +104,8 @@ static attend_status state_make(attend_context *ctx, const attend_desc *desc,
   s->pair = on->pair;
   s->width = (int)round_up((size_t)desc->dim, (size_t)on->step);
   s->keys_bytes = round_up(PANEL * (size_t)s->width * element, 64);
-  s->head_bytes = s->keys_bytes +
-                  round_up(PANEL * (size_t)s->ldv * element, 64);
+  s->head_bytes =
+      s->keys_bytes + round_up(PANEL * (size_t)s->ldv * element, 64);
   s->sequence = (sequence *)(s + 1);
   s->before = (int64_t *)(s->sequence + batch);
   *out = s;
@@ -228,9 +227,9 @@ static bool append_value(const attend_state *s, const char *src, ptrdiff_t col,
   char *dst = page_values(s, to, g);
   bool finite = true;
   for (int i = 0; i < s->desc.dim_v; i++)
-    finite &= copy_element(s->desc.dtype, src + (ptrdiff_t)element * i * col,
-                           dst + panel_value_at(s->pair, s->ldv, slot, i) *
-                                     element);
+    finite &=
+        copy_element(s->desc.dtype, src + (ptrdiff_t)element * i * col,
+                     dst + panel_value_at(s->pair, s->ldv, slot, i) * element);
   return finite;
 }
 
@@ -259,7 +258,8 @@ static void append_head(const attend_state *s, const chunk *x, int b, int g,
       clear_key(s, to, g, slot);
       continue;
     }
-    append_key(s, view_at(&x->k, element, b, g, i), x->k.stride[3], to, g, slot);
+    append_key(s, view_at(&x->k, element, b, g, i), x->k.stride[3], to, g,
+               slot);
     if (!append_value(s, view_at(&x->v, element, b, g, i), x->v.stride[3], to,
                       g, slot)) {
 #pragma omp atomic write
@@ -273,8 +273,8 @@ static void append_padding(attend_state *s, const chunk *x, int b, int count) {
   for (int i = 0; i < count; i++) {
     int64_t at = q->length + i;
     page *to = q->page[at / PANEL];
-    bool real = !x->key_mask ||
-                x->key_mask[(size_t)b * (size_t)x->n + (size_t)i];
+    bool real =
+        !x->key_mask || x->key_mask[(size_t)b * (size_t)x->n + (size_t)i];
     to->real[at % PANEL] = real;
     to->padded |= !real;
   }
@@ -291,9 +291,10 @@ static attend_status check_call(const attend_plan *p, const attend_state *s,
   ATTEND_CHECK(p->ctx, a->purpose & ATTEND_FOR_EXTEND,
                "this plan was not made for states: set ATTEND_FOR_EXTEND in "
                "the description's purpose");
-  ATTEND_CHECK(p->ctx, a->batch == b->batch && a->kv_heads == b->kv_heads &&
-                           a->dim == b->dim && a->dim_v == b->dim_v &&
-                           a->dtype == b->dtype,
+  ATTEND_CHECK(p->ctx,
+               a->batch == b->batch && a->kv_heads == b->kv_heads &&
+                   a->dim == b->dim && a->dim_v == b->dim_v &&
+                   a->dtype == b->dtype,
                "the state was made for another shape: use a plan with the same "
                "batch, kv heads, widths and dtype");
   ATTEND_CHECK(p->ctx, n >= 0, "%d rows in one call: choose 0 or more", n);

@@ -10,9 +10,9 @@
 #include "attention/engine.h"
 
 typedef struct {
-  int refs;            /* sequences that hold it, in any state */
-  bool padded;         /* some of its keys are padding: real says which */
-  bool wild;           /* some value is NaN or infinite */
+  int refs;    /* sequences that hold it, in any state */
+  bool padded; /* some of its keys are padding: real says which */
+  bool wild;   /* some value is NaN or infinite */
   uint8_t real[PANEL];
   _Alignas(64) unsigned char data[]; /* [G][page_head_bytes] */
 } page;
@@ -25,7 +25,7 @@ typedef struct {
 
 struct attend_state {
   attend_context *ctx;
-  attend_desc desc; /* of the plan that made it */
+  attend_desc desc;              /* of the plan that made it */
   int ldv, width;                /* of values and keys, padded */
   int pair;                      /* as in struct block_kernels */
   size_t keys_bytes, head_bytes; /* of one head in a page */

@@ -21,7 +21,8 @@ size_t scratch_cut(const attend_plan *p, arena a, scratch *w);
 void scratch_open(const attend_plan *p, int thread, scratch *w);
 int tile_rows(const attend_plan *p); /* rows that a tile should have */
 
-void tile_begin(const call *c, tile t, scratch *w); /* packs the queries; uses o */
+void tile_begin(const call *c, tile t,
+                scratch *w); /* packs the queries; uses o */
 void tile_clear(const attend_plan *p, int rows, scratch *w); /* nothing seen */
 
 /* Scores of the group that starts at row `at` of its tile on the loaded block,

@@ -39,7 +39,8 @@ span call_sees(const call *c, int b, int64_t position) {
 }
 
 span rows_see(const call *c, int b, int row, int rows) {
-  int64_t first = row / c->plan->group, last = (row + rows - 1) / c->plan->group;
+  int64_t first = row / c->plan->group,
+          last = (row + rows - 1) / c->plan->group;
   int queries = call_queries(c, b);
   if (first >= queries) return (span){0, 0};
   last = min64(last, queries - 1);
@@ -90,8 +91,7 @@ void block_cut(const attend_plan *p, arena *a, bool backward, block *out) {
   out->k_lanes = arena_cut(a, PANELS * panel_key_bytes(p, on));
   out->v_rows =
       backward ? NULL : arena_cut(a, PANELS * panel_value_bytes(p, on));
-  out->k_rows =
-      backward ? arena_cut(a, BLOCK * (size_t)p->ldk * f) : NULL;
+  out->k_rows = backward ? arena_cut(a, BLOCK * (size_t)p->ldk * f) : NULL;
   out->v_lanes = backward ? arena_cut(a, BLOCK * m * f) : NULL;
 }
 
@@ -225,8 +225,8 @@ void keys_prefetch(const call *c, int b, int g, int64_t first, int64_t n) {
 void *row_address(const call *c, const attend_view *view, int b, int g,
                   int row) {
   const attend_plan *p = c->plan;
-  return view_at(view, attend_dtype_size(p->desc.dtype), b,
-                 row_head(p, g, row), row / p->group);
+  return view_at(view, attend_dtype_size(p->desc.dtype), b, row_head(p, g, row),
+                 row / p->group);
 }
 
 static bool row_dead(const call *c, int b, int row) {
@@ -239,8 +239,8 @@ static bool row_dead(const call *c, int b, int row) {
 static bool rows_valid(const call *c, tile t, bool drop_dead, uint8_t *valid) {
   int queries = call_queries(c, t.b), last = t.row + t.rows - 1;
   bool real = last / c->plan->group < queries;
-  if (real && (!drop_dead || (!row_dead(c, t.b, t.row) &&
-                              !row_dead(c, t.b, last))))
+  if (real &&
+      (!drop_dead || (!row_dead(c, t.b, t.row) && !row_dead(c, t.b, last))))
     return true;
   for (int i = 0; i < t.rows; i++)
     valid[i] = (t.row + i) / c->plan->group < queries &&

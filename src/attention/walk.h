@@ -23,13 +23,13 @@ typedef struct {
 
 /* A block of keys, ready for kernels. What is not wanted is NULL. */
 typedef struct {
-  int64_t start; /* position of its first key */
+  int64_t start;            /* position of its first key */
   const void *k[PANELS];    /* keys, as c->on packs them */
   const void *rows[PANELS]; /* values; in backward, keys by rows */
-  unsigned wild;          /* bit i: panel i's rows hold NaN or infinity */
-  uint8_t valid[BLOCK];   /* seen by someone, and not padding */
-  int n_hidden;           /* padding among the keys that are in sight, */
-  uint8_t hidden[BLOCK];  /* and where it is */
+  unsigned wild;            /* bit i: panel i's rows hold NaN or infinity */
+  uint8_t valid[BLOCK];     /* seen by someone, and not padding */
+  int n_hidden;             /* padding among the keys that are in sight, */
+  uint8_t hidden[BLOCK];    /* and where it is */
   /* storage: forward wants lanes of keys and rows of values, backward lanes
    * of both and rows of keys */
   unsigned char *k_lanes, *v_rows;
@@ -118,8 +118,8 @@ static inline tile tile_group(int rows, tile t, int i) {
 /* Where row r of a tile lies in [B,H,n]. */
 static inline size_t row_index(const call *c, tile t, int r) {
   const attend_plan *p = c->plan;
-  size_t head = (size_t)t.b * (size_t)p->desc.heads +
-                (size_t)row_head(p, t.g, t.row + r);
+  size_t head =
+      (size_t)t.b * (size_t)p->desc.heads + (size_t)row_head(p, t.g, t.row + r);
   return head * (size_t)c->n + (size_t)((t.row + r) / p->group);
 }
 

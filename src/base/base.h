@@ -28,13 +28,13 @@ attend_status fail(attend_context *ctx, attend_status status,
     __attribute__((format(printf, 3, 4)));
 
 /* The two macros: pass a failure up; or fail unless a condition holds. */
-#define ATTEND_TRY(call)                         \
-  do {                                           \
-    attend_status try_status_ = (call);          \
+#define ATTEND_TRY(call)                              \
+  do {                                                \
+    attend_status try_status_ = (call);               \
     if (try_status_ != ATTEND_OK) return try_status_; \
   } while (0)
-#define ATTEND_CHECK(ctx, condition, ...)                           \
-  do {                                                              \
+#define ATTEND_CHECK(ctx, condition, ...)                            \
+  do {                                                               \
     if (!(condition)) return fail(ctx, ATTEND_INVALID, __VA_ARGS__); \
   } while (0)
 

@@ -22,7 +22,7 @@ float bf16_to_float(uint16_t h) { return float_of((uint32_t)h << 16); }
 
 uint16_t bf16_from_float(float f) {
   uint32_t u = bits_of(f);
-  if ((u & 0x7fffffffu) > 0x7f800000u)      /* NaN: keep it quiet, and a NaN */
+  if ((u & 0x7fffffffu) > 0x7f800000u) /* NaN: keep it quiet, and a NaN */
     return (uint16_t)(u >> 16 | 0x40);
   return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
@@ -40,8 +40,7 @@ float half_to_float(uint16_t h) {
 
 uint16_t half_from_float(float f) {
   uint32_t u = bits_of(f), sign = u >> 16 & 0x8000, a = u & 0x7fffffffu;
-  if (a > 0x7f800000u)
-    return (uint16_t)(sign | 0x7e00 | (a >> 13 & 0x3ff));
+  if (a > 0x7f800000u) return (uint16_t)(sign | 0x7e00 | (a >> 13 & 0x3ff));
   if (a >= 0x477ff000u) return (uint16_t)(sign | 0x7c00); /* rounds to inf */
   if (a < 0x38800000u) { /* below 2^-14: adding 1/2 rounds at 2^-24 */
     float rounded = float_of(a) + 0.5f;
@@ -68,8 +67,8 @@ void attend_convert_from_f32(attend_dtype dtype, const float *src, size_t n,
   }
   uint16_t *out = dst;
   for (size_t i = 0; i < n; i++)
-    out[i] = dtype == ATTEND_F16 ? half_from_float(src[i])
-                                 : bf16_from_float(src[i]);
+    out[i] =
+        dtype == ATTEND_F16 ? half_from_float(src[i]) : bf16_from_float(src[i]);
 }
 
 void attend_convert_to_f32(attend_dtype dtype, const void *src, size_t n,

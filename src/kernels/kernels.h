@@ -23,11 +23,11 @@
 #include "base/base.h"
 
 enum {
-  LANES = 16,                 /* floats in the widest vector */
-  PANEL = 64,                 /* keys in a packed panel and in a cache page */
-  BLOCK = 256,                /* keys that are loaded, and that a row of scores has */
+  LANES = 16,  /* floats in the widest vector */
+  PANEL = 64,  /* keys in a packed panel and in a cache page */
+  BLOCK = 256, /* keys that are loaded, and that a row of scores has */
   PANELS = BLOCK / PANEL,
-  GROUP = 32                  /* no instruction set takes more rows at once */
+  GROUP = 32 /* no instruction set takes more rows at once */
 };
 
 /* A row-major piece of a caller's tensor. */
@@ -44,68 +44,68 @@ typedef struct {
 } target;
 
 /* K(returns, name, arguments) */
-#define KERNEL_LIST(K)                                                        \
+#define KERNEL_LIST(K)                                                           \
   /* dst[n][ld] = src, zero beyond width, and zero rows where valid[i] == 0   \
-   * (those are not read; valid may be NULL). */                              \
-  K(void, pack_rows,                                                          \
-    (source src, const uint8_t *valid, int n, int width, float *dst, int ld)) \
-  /* Whether n floats, a multiple of 16, are neither NaN nor infinite. */     \
-  K(bool, all_finite, (const float *x, size_t n))                             \
-  /* The same into lanes; n is padded with zeros to a multiple of 16. */      \
-  K(void, pack_lanes,                                                         \
-    (source src, const uint8_t *valid, int n, int width, float *dst))         \
+   * (those are not read; valid may be NULL). */  \
+  K(void, pack_rows,                                                             \
+    (source src, const uint8_t *valid, int n, int width, float *dst, int ld))    \
+  /* Whether n floats, a multiple of 16, are neither NaN nor infinite. */        \
+  K(bool, all_finite, (const float *x, size_t n))                                \
+  /* The same into lanes; n is padded with zeros to a multiple of 16. */         \
+  K(void, pack_lanes,                                                            \
+    (source src, const uint8_t *valid, int n, int width, float *dst))            \
   /* dst = src[n][ld] / divisor[n], rounded to the target's dtype; a divisor  \
-   * of 0 gives zeros. */                                                     \
-  K(void, store_rows,                                                         \
-    (const float *src, int ld, int n, int width, const float *divisor,        \
-     target dst))                                                             \
-  /* dst += src[n][ld] * factor; the target is f32. */                        \
-  K(void, add_rows,                                                           \
-    (const float *src, int ld, int n, int width, float factor, target dst))   \
-  /* Contiguous 16-bit storage to f32. */                                     \
-  K(void, widen, (attend_dtype dtype, const void *src, size_t n, float *dst)) \
+   * of 0 gives zeros. */  \
+  K(void, store_rows,                                                            \
+    (const float *src, int ld, int n, int width, const float *divisor,           \
+     target dst))                                                                \
+  /* dst += src[n][ld] * factor; the target is f32. */                           \
+  K(void, add_rows,                                                              \
+    (const float *src, int ld, int n, int width, float factor, target dst))      \
+  /* Contiguous 16-bit storage to f32. */                                        \
+  K(void, widen, (attend_dtype dtype, const void *src, size_t n, float *dst))    \
   /* s[r][j] = q_r . k_j for j in [j0, j1), multiples of 16; q are rows of ld \
-   * floats, k lanes of one panel, s points at the panel's column 0. */       \
-  K(void, scores,                                                             \
-    (int rows, int width, const float *q, int ld, const float *k, int j0,     \
-     int j1, float *s))                                                       \
-  /* s[j] += slope * |distance + j|, distance that of key j = 0. */           \
-  K(void, add_ramp, (int j0, int j1, float slope, float distance, float *s))  \
+   * floats, k lanes of one panel, s points at the panel's column 0. */  \
+  K(void, scores,                                                                \
+    (int rows, int width, const float *q, int ld, const float *k, int j0,        \
+     int j1, float *s))                                                          \
+  /* s[j] += slope * |distance + j|, distance that of key j = 0. */              \
+  K(void, add_ramp, (int j0, int j1, float slope, float distance, float *s))     \
   /* s <- 2^(factor s - max) on [j0, j1), factor > 0. (m, l) is the running   \
    * maximum and sum of each row; it takes in the block's, and alpha, beta    \
    * are the factors of what was accumulated before and of this block.        \
    * l[rows][2]: the sum that divides and the sum whose log is lse, which     \
-   * differ where weights are rounded before they meet the values. */         \
-  K(void, softmax,                                                            \
-    (int rows, int j0, int j1, float factor, float *s, float *m, float *l,    \
-     float *alpha, float *beta))                                              \
+   * differ where weights are rounded before they meet the values. */  \
+  K(void, softmax,                                                               \
+    (int rows, int j0, int j1, float factor, float *s, float *m, float *l,       \
+     float *alpha, float *beta))                                                 \
   /* o[r] = alpha_r o[r] + beta_r sum_j p[r][j] v_j, keys [j0, j1) of a block \
-   * whose panels of values are rows of ld floats. */                         \
-  K(void, weigh,                                                              \
-    (int rows, int j0, int j1, const float *p, const float *const *v, int ld, \
-     const float *alpha, const float *beta, float *o))                        \
-  /* (m, l, o)[r] takes in (m2, l2, o2)[r], as softmax and weigh would. */    \
-  K(void, join_rows,                                                          \
-    (int rows, int ld, const float *m2, const float *l2, const float *o2,     \
-     float *m, float *l, float *o))                                           \
+   * whose panels of values are rows of ld floats. */  \
+  K(void, weigh,                                                                 \
+    (int rows, int j0, int j1, const float *p, const float *const *v, int ld,    \
+     const float *alpha, const float *beta, float *o))                           \
+  /* (m, l, o)[r] takes in (m2, l2, o2)[r], as softmax and weigh would. */       \
+  K(void, join_rows,                                                             \
+    (int rows, int ld, const float *m2, const float *l2, const float *o2,        \
+     float *m, float *l, float *o))                                              \
   /* c[i][.] += sum_r a[r][i] b[r][.] for i in [i0, i1), r < n; a has ld      \
-   * BLOCK, b and c have ld. */                                               \
-  K(void, weigh_keys,                                                         \
-    (int n, int i0, int i1, const float *a, const float *b, int ld, float *c)) \
+   * BLOCK, b and c have ld. */  \
+  K(void, weigh_keys,                                                            \
+    (int n, int i0, int i1, const float *a, const float *b, int ld, float *c))   \
   /* Backward of a group: s <- p = 2^(factor s - lse2), dp <- p (dp - delta). */ \
-  K(void, softmax_grad,                                                       \
-    (int rows, int j0, int j1, float factor, float *s, float *dp,             \
-     const float *lse2, const float *delta))                                  \
-  /* out[r] = a_r . b_r */                                                    \
-  K(void, row_dots,                                                           \
-    (int n, int width, const float *a, const float *b, int ld, float *out))   \
-  K(void, scale_all, (const float *x, size_t n, float factor, float *y))      \
-  /* The largest of s[j0, j1). */                                             \
-  K(float, row_max, (int j0, int j1, const float *s))                         \
-  K(void, exp2_all, (const float *x, size_t n, float *y))                     \
+  K(void, softmax_grad,                                                          \
+    (int rows, int j0, int j1, float factor, float *s, float *dp,                \
+     const float *lse2, const float *delta))                                     \
+  /* out[r] = a_r . b_r */                                                       \
+  K(void, row_dots,                                                              \
+    (int n, int width, const float *a, const float *b, int ld, float *out))      \
+  K(void, scale_all, (const float *x, size_t n, float factor, float *y))         \
+  /* The largest of s[j0, j1). */                                                \
+  K(float, row_max, (int j0, int j1, const float *s))                            \
+  K(void, exp2_all, (const float *x, size_t n, float *y))                        \
   /* Ceilings: multiply-adds in registers (returns how many were done), and   \
-   * a sum that reads n floats. */                                            \
-  K(double, spin_fma, (long rounds))                                          \
+   * a sum that reads n floats. */  \
+  K(double, spin_fma, (long rounds))                                             \
   K(float, sum_all, (const float *x, size_t n))
 
 /* Forward on one block of keys, in layouts that an instruction set may choose.
@@ -140,7 +140,7 @@ struct block_kernels {
 
 struct kernels {
   const char *isa;
-  int rows; /* queries in a full group */
+  int rows;                             /* queries in a full group */
   const struct block_kernels *block[3]; /* by dtype */
 #define K(returns, name, arguments) returns(*name) arguments;
   KERNEL_LIST(K)

@@ -38,15 +38,15 @@ static int has_amx(void) {
 #define TABLES(T) T_SCALAR(T) T_AVX2(T) T_AVX512(T) T_AMX(T) T_NEON(T)
 #define T_SCALAR(T) T(scalar, 1)
 #ifdef ATTEND_HAVE_AVX2
-#define T_AVX2(T)                                                  \
+#define T_AVX2(T)                                                            \
   T(avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && \
               has_f16c())
 #else
 #define T_AVX2(T)
 #endif
 #ifdef ATTEND_HAVE_AVX512
-#define T_AVX512(T)                            \
-  T(avx512, __builtin_cpu_supports("avx512f") && \
+#define T_AVX512(T)                                   \
+  T(avx512, __builtin_cpu_supports("avx512f") &&      \
                 __builtin_cpu_supports("avx512bw") && \
                 __builtin_cpu_supports("avx512dq") && \
                 __builtin_cpu_supports("avx512vl"))
@@ -151,7 +151,8 @@ static attend_status choose_threads(attend_context *ctx, int wanted) {
   }
   const char *theirs = getenv("OMP_NUM_THREADS");
   long n = theirs ? strtol(theirs, &end, 10) : 0;
-  return attend_context_set_threads(ctx, n >= 1 && n <= 4096 ? (int)n : cores());
+  return attend_context_set_threads(ctx,
+                                    n >= 1 && n <= 4096 ? (int)n : cores());
 }
 
 attend_status attend_context_create(const attend_options *options,

@@ -9,33 +9,61 @@
  */
 #include "kernels/cpu/running.h"
 
-#define UNITS(R) \
-  ((R) * 4 * NV <= ACC ? 4 : (R) * 2 * NV <= ACC ? 2 : 1)
+#define UNITS(R) ((R)*4 * NV <= ACC ? 4 : (R)*2 * NV <= ACC ? 2 : 1)
 
 /* Calls tile(R, U, ...) with R a constant. */
 #define FOR_ROWS(rows, CALL) \
   switch (rows) {            \
-    case 1: CALL(1); break;  \
-    case 2: CALL(2); break;  \
-    case 3: CALL(3); break;  \
-    case 4: CALL(4); break;  \
-    MORE_ROWS(CALL)          \
-    default: break;          \
+    case 1:                  \
+      CALL(1);               \
+      break;                 \
+    case 2:                  \
+      CALL(2);               \
+      break;                 \
+    case 3:                  \
+      CALL(3);               \
+      break;                 \
+    case 4:                  \
+      CALL(4);               \
+      break;                 \
+      MORE_ROWS(CALL)        \
+    default:                 \
+      break;                 \
   }
 #if defined(ISA_AVX512)
-#define MORE_ROWS(CALL)       \
-  case 5: CALL(5); break;     \
-  case 6: CALL(6); break;     \
-  case 7: CALL(7); break;     \
-  case 8: CALL(8); break;     \
-  case 9: CALL(9); break;     \
-  case 10: CALL(10); break;   \
-  case 11: CALL(11); break;   \
-  case 12: CALL(12); break;
+#define MORE_ROWS(CALL) \
+  case 5:               \
+    CALL(5);            \
+    break;              \
+  case 6:               \
+    CALL(6);            \
+    break;              \
+  case 7:               \
+    CALL(7);            \
+    break;              \
+  case 8:               \
+    CALL(8);            \
+    break;              \
+  case 9:               \
+    CALL(9);            \
+    break;              \
+  case 10:              \
+    CALL(10);           \
+    break;              \
+  case 11:              \
+    CALL(11);           \
+    break;              \
+  case 12:              \
+    CALL(12);           \
+    break;
 #elif defined(ISA_AVX2) || defined(ISA_NEON)
-#define MORE_ROWS(CALL)   \
-  case 5: CALL(5); break; \
-  case 6: CALL(6); break;
+#define MORE_ROWS(CALL) \
+  case 5:               \
+    CALL(5);            \
+    break;              \
+  case 6:               \
+    CALL(6);            \
+    break;
 #else
 #define MORE_ROWS(CALL)
 #endif
@@ -50,17 +78,15 @@ INLINE void score_tile(const int R, const int U, int width, const float *q,
   UNROLL for (int i = 0; i < R * U * NV; i++) acc[i] = v_zero();
   for (int d = 0; d < width; d++, k += LANES) {
     vf b[4 * NV];
-    UNROLL for (int u = 0; u < U; u++)
-      UNROLL for (int i = 0; i < NV; i++)
+    UNROLL for (int u = 0; u < U; u++) UNROLL for (int i = 0; i < NV; i++)
         b[u * NV + i] = v_load(k + (size_t)u * width * LANES + i * VW);
     UNROLL for (int r = 0; r < R; r++) {
       vf a = v_set1(row[r][d]);
-      UNROLL for (int i = 0; i < U * NV; i++)
-        acc[r * U * NV + i] = v_fma(a, b[i], acc[r * U * NV + i]);
+      UNROLL for (int i = 0; i < U * NV; i++) acc[r * U * NV + i] =
+          v_fma(a, b[i], acc[r * U * NV + i]);
     }
   }
-  UNROLL for (int r = 0; r < R; r++)
-    UNROLL for (int i = 0; i < U * NV; i++)
+  UNROLL for (int r = 0; r < R; r++) UNROLL for (int i = 0; i < U * NV; i++)
       v_store(s + r * BLOCK + i * VW, acc[r * U * NV + i]);
 }
 
@@ -99,8 +125,7 @@ INLINE float exp_row(int j0, int j1, float factor, float m, float *s) {
   m = lower_row(j0, j1, factor, m, s);
   vf sum[NV];
   UNROLL for (int i = 0; i < NV; i++) sum[i] = v_zero();
-  for (int j = j0; j < j1; j += LANES)
-    UNROLL for (int i = 0; i < NV; i++) {
+  for (int j = j0; j < j1; j += LANES) UNROLL for (int i = 0; i < NV; i++) {
       vf p = v_exp2_less(v_load(s + j + i * VW), factor, m);
       v_store(s + j + i * VW, p);
       sum[i] = v_add(sum[i], p);
@@ -147,8 +172,8 @@ INLINE void weigh_tile(const int R, const int U, int j0, int j1, const float *p,
       UNROLL for (int i = 0; i < U * NV; i++) b[i] = v_load(row + i * VW);
       UNROLL for (int r = 0; r < R; r++) {
         vf a = v_set1(p[r * BLOCK + j]);
-        UNROLL for (int i = 0; i < U * NV; i++)
-          acc[r * U * NV + i] = v_fma(a, b[i], acc[r * U * NV + i]);
+        UNROLL for (int i = 0; i < U * NV; i++) acc[r * U * NV + i] =
+            v_fma(a, b[i], acc[r * U * NV + i]);
       }
     }
   }

@@ -30,15 +30,14 @@ INLINE void key_tile(const int R, const int U, int n, const float *a,
     UNROLL for (int i = 0; i < U * NV; i++) x[i] = v_load(b + i * VW);
     UNROLL for (int k = 0; k < R; k++) {
       vf w = v_set1(a[k]);
-      UNROLL for (int i = 0; i < U * NV; i++)
-        acc[k * U * NV + i] = v_fma(w, x[i], acc[k * U * NV + i]);
+      UNROLL for (int i = 0; i < U * NV; i++) acc[k * U * NV + i] =
+          v_fma(w, x[i], acc[k * U * NV + i]);
     }
   }
-  UNROLL for (int k = 0; k < R; k++)
-    UNROLL for (int i = 0; i < U * NV; i++) {
-      float *out = c + (size_t)k * ld + i * VW;
-      v_store(out, v_add(v_load(out), acc[k * U * NV + i]));
-    }
+  UNROLL for (int k = 0; k < R; k++) UNROLL for (int i = 0; i < U * NV; i++) {
+    float *out = c + (size_t)k * ld + i * VW;
+    v_store(out, v_add(v_load(out), acc[k * U * NV + i]));
+  }
 }
 
 INLINE void key_rows(const int U, int n, int i0, int i1, const float *a,

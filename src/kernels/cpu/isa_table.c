@@ -41,9 +41,8 @@ static void softmax(int rows, int j0, int j1, float factor, float *s, void *p,
   KERNEL(softmax)(rows, j0, j1, factor, s, m, l, alpha, beta);
 }
 static size_t weights_at(int row) { return (size_t)row * BLOCK; }
-static void weigh(int rows, int j0, int j1, const void *p,
-                  const void *const *v, int ld, const float *alpha,
-                  const float *beta, float *o) {
+static void weigh(int rows, int j0, int j1, const void *p, const void *const *v,
+                  int ld, const float *alpha, const float *beta, float *o) {
   const float *panels[PANELS];
   for (int i = j0 / PANEL; i * PANEL < j1; i++) panels[i] = v[i];
   KERNEL(weigh)(rows, j0, j1, p, panels, ld, alpha, beta, o);
@@ -51,10 +50,20 @@ static void weigh(int rows, int j0, int j1, const void *p,
 
 extern const struct block_kernels KERNEL(block);
 const struct block_kernels KERNEL(block) = {
-    .rows = ROWS, .keys = BLOCK, .pair = 1, .step = 1, .begin = nothing, .end = nothing,
-    .query_bytes = query_bytes, .pack_queries = pack_queries,
-    .pack_keys = pack_keys, .pack_values = pack_values, .scores = scores,
-    .softmax = softmax, .weights_at = weights_at, .weigh = weigh,
+    .rows = ROWS,
+    .keys = BLOCK,
+    .pair = 1,
+    .step = 1,
+    .begin = nothing,
+    .end = nothing,
+    .query_bytes = query_bytes,
+    .pack_queries = pack_queries,
+    .pack_keys = pack_keys,
+    .pack_values = pack_values,
+    .scores = scores,
+    .softmax = softmax,
+    .weights_at = weights_at,
+    .weigh = weigh,
 };
 
 extern const struct kernels KERNEL(kernels);

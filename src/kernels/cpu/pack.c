@@ -52,8 +52,7 @@ bool KERNEL(all_finite)(const float *x, size_t n) {
 
 static const void *row_at(const source *src, int i, int column) {
   ptrdiff_t element = src->dtype == ATTEND_F32 ? 4 : 2;
-  return (const char *)src->data +
-         (i * src->row + column * src->col) * element;
+  return (const char *)src->data + (i * src->row + column * src->col) * element;
 }
 
 /* ---- packing -------------------------------------------------------------- */

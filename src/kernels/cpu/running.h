@@ -13,11 +13,11 @@ INLINE float max_of(int j0, int j1, const float *s) {
   UNROLL for (int i = 0; i < 4 * NV; i++) m[i] = v_set1(-INFINITY);
   int j = j0;
   for (; j + 4 * LANES <= j1; j += 4 * LANES)
-    UNROLL for (int i = 0; i < 4 * NV; i++)
-      m[i] = v_max(v_load(s + j + i * VW), m[i]);
+    UNROLL for (int i = 0; i < 4 * NV; i++) m[i] =
+        v_max(v_load(s + j + i * VW), m[i]);
   for (; j < j1; j += LANES)
-    UNROLL for (int i = 0; i < NV; i++)
-      m[i] = v_max(v_load(s + j + i * VW), m[i]);
+    UNROLL for (int i = 0; i < NV; i++) m[i] =
+        v_max(v_load(s + j + i * VW), m[i]);
   UNROLL for (int i = NV; i < 4 * NV; i++) m[i % NV] = v_max(m[i], m[i % NV]);
   return fold_max(m);
 }
@@ -25,9 +25,7 @@ INLINE float max_of(int j0, int j1, const float *s) {
 /* The least integer not below the row's maximum; 0 for a row of -inf or NaN.
  * An integer, so that the choice of it moves exponents and no bits: a row's
  * result is the same whatever maximum its neighbours or its past had. */
-INLINE float shift_of(float top) {
-  return top > -INFINITY ? ceilf(top) : 0.0f;
-}
+INLINE float shift_of(float top) { return top > -INFINITY ? ceilf(top) : 0.0f; }
 
 /* Scores too large for v_exp2_less's integers are brought down first. Returns
  * the shift that is left to take. */

@@ -19,10 +19,14 @@
 #include "kernels/kernels.h"
 
 /* 2^(i/8) less i in the bits where v_eighths will add it with the exponent. */
-static const uint32_t eighth_roots[8] = {
-    0x3f800000u,            0x3f8b95c2u - (1 << 20), 0x3f9837f0u - (2 << 20),
-    0x3fa5fed7u - (3 << 20), 0x3fb504f3u - (4 << 20), 0x3fc5672au - (5 << 20),
-    0x3fd744fdu - (6 << 20), 0x3feac0c7u - (7 << 20)};
+static const uint32_t eighth_roots[8] = {0x3f800000u,
+                                         0x3f8b95c2u - (1 << 20),
+                                         0x3f9837f0u - (2 << 20),
+                                         0x3fa5fed7u - (3 << 20),
+                                         0x3fb504f3u - (4 << 20),
+                                         0x3fc5672au - (5 << 20),
+                                         0x3fd744fdu - (6 << 20),
+                                         0x3feac0c7u - (7 << 20)};
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -67,8 +71,8 @@ INLINE float fold_max(const vf v[NV]) { return v_fold(v, v_max); }
  * m is an integer, another m gives the same result times a power of two. */
 INLINE vf v_exp2_less(vf s, float factor, float m) {
   const vf c = v_set1(factor);
-  const vf magic = v_set1(1572864.0f - m);          /* 1.5 * 2^20: unit 1/8 */
-  s = v_max(v_set1((m - 127.0f) / factor), s);      /* lets NaN through */
+  const vf magic = v_set1(1572864.0f - m);     /* 1.5 * 2^20: unit 1/8 */
+  s = v_max(v_set1((m - 127.0f) / factor), s); /* lets NaN through */
   vf t = v_fma(s, c, magic);
   vf f = v_fma(s, c, v_sub(magic, t));
   vf y = v_fma(f, v_set1(0x1.c6b934p-5f), v_set1(0x1.ec0aa6p-3f));

@@ -30,16 +30,13 @@ static inline vf v_eighths(vf t) {
       _mm256_loadu_si256((const __m256i *)eighth_roots), u);
   return _mm256_castsi256_ps(_mm256_add_epi32(root, _mm256_slli_epi32(u, 20)));
 }
-static inline vf v_iota(void) {
-  return _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7);
-}
+static inline vf v_iota(void) { return _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7); }
 
 static inline vf v_load_f16(const uint16_t *p) {
   return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
 }
 static inline void v_store_f16(uint16_t *p, vf a) {
-  _mm_storeu_si128((__m128i *)p,
-                   _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
+  _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
 }
 static inline vf v_load_bf16(const uint16_t *p) {
   __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
@@ -47,8 +44,10 @@ static inline vf v_load_bf16(const uint16_t *p) {
 }
 static inline void v_store_bf16(uint16_t *p, vf a) {
   __m256i u = _mm256_castps_si256(a);
-  __m256i even = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
-  __m256i r = _mm256_add_epi32(u, _mm256_add_epi32(even, _mm256_set1_epi32(0x7fff)));
+  __m256i even =
+      _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+  __m256i r =
+      _mm256_add_epi32(u, _mm256_add_epi32(even, _mm256_set1_epi32(0x7fff)));
   __m256i nan = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
   __m256 is_nan = _mm256_cmp_ps(a, a, _CMP_UNORD_Q);
   r = _mm256_castps_si256(_mm256_blendv_ps(_mm256_castsi256_ps(r),

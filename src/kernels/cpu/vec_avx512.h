@@ -27,8 +27,8 @@ static inline vf v_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
 static inline vf v_abs(vf a) { return _mm512_abs_ps(a); }
 static inline vf v_eighths(vf t) {
   __m512i u = _mm512_castps_si512(t);
-  __m512i roots = _mm512_broadcast_i64x4(
-      _mm256_loadu_si256((const __m256i *)eighth_roots));
+  __m512i roots =
+      _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)eighth_roots));
   __m512i root = _mm512_permutexvar_epi32(u, roots);
   return _mm512_castsi512_ps(_mm512_add_epi32(root, _mm512_slli_epi32(u, 20)));
 }
@@ -49,8 +49,10 @@ static inline vf v_load_bf16(const uint16_t *p) {
 }
 static inline void v_store_bf16(uint16_t *p, vf a) {
   __m512i u = _mm512_castps_si512(a);
-  __m512i even = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
-  __m512i r = _mm512_add_epi32(u, _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff)));
+  __m512i even =
+      _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+  __m512i r =
+      _mm512_add_epi32(u, _mm512_add_epi32(even, _mm512_set1_epi32(0x7fff)));
   __mmask16 is_nan = _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
   r = _mm512_mask_or_epi32(r, is_nan, u, _mm512_set1_epi32(0x400000));
   _mm256_storeu_si256((__m256i *)p,

@@ -118,9 +118,9 @@ static bool pack_values(source src, const uint8_t *valid, int n, int width,
                            : _mm512_castsi512_si256(a);
           __m256i y = half ? _mm512_extracti64x4_epi64(b, 1)
                            : _mm512_castsi512_si256(b);
-          __m512i pair = _mm512_or_si512(
-              _mm512_cvtepu16_epi32(x),
-              _mm512_slli_epi32(_mm512_cvtepu16_epi32(y), 16));
+          __m512i pair =
+              _mm512_or_si512(_mm512_cvtepu16_epi32(x),
+                              _mm512_slli_epi32(_mm512_cvtepu16_epi32(y), 16));
           _mm512_storeu_si512(out + c + half * TILE, pair);
           wild |= _mm512_cmpeq_epi16_mask(_mm512_and_si512(pair, exponent),
                                           exponent);
@@ -180,13 +180,22 @@ static void scores(int rows, int width, const void *q, const void *k, int j0,
 /* ---- weights -------------------------------------------------------------------------- */
 
 /* 2^(i/16) less i in the bits where the exponent is added. */
-static const uint32_t sixteenth_roots[16] = {
-    0x3f800000u,             0x3f85aac3u - (1 << 19),  0x3f8b95c2u - (2 << 19),
-    0x3f91c3d3u - (3 << 19),  0x3f9837f0u - (4 << 19),  0x3f9ef532u - (5 << 19),
-    0x3fa5fed7u - (6 << 19),  0x3fad583fu - (7 << 19),  0x3fb504f3u - (8 << 19),
-    0x3fbd08a4u - (9 << 19),  0x3fc5672au - (10 << 19), 0x3fce248cu - (11 << 19),
-    0x3fd744fdu - (12 << 19), 0x3fe0ccdfu - (13 << 19), 0x3feac0c7u - (14 << 19),
-    0x3ff5257du - (15 << 19)};
+static const uint32_t sixteenth_roots[16] = {0x3f800000u,
+                                             0x3f85aac3u - (1 << 19),
+                                             0x3f8b95c2u - (2 << 19),
+                                             0x3f91c3d3u - (3 << 19),
+                                             0x3f9837f0u - (4 << 19),
+                                             0x3f9ef532u - (5 << 19),
+                                             0x3fa5fed7u - (6 << 19),
+                                             0x3fad583fu - (7 << 19),
+                                             0x3fb504f3u - (8 << 19),
+                                             0x3fbd08a4u - (9 << 19),
+                                             0x3fc5672au - (10 << 19),
+                                             0x3fce248cu - (11 << 19),
+                                             0x3fd744fdu - (12 << 19),
+                                             0x3fe0ccdfu - (13 << 19),
+                                             0x3feac0c7u - (14 << 19),
+                                             0x3ff5257du - (15 << 19)};
 
 typedef struct {
   vf factor, magic, lowest;
@@ -292,14 +301,14 @@ static void join_tile(float tile[TILE][TILE], const weighing *w, int first,
 }
 
 /* Sixteen columns of values into tile `to`. */
-#define LOAD_VALUES(to, from)                              \
-  do {                                                     \
-    if (whole) {                                           \
-      _tile_loadd(to, from, (size_t)w->ld * 4);            \
-    } else {                                               \
-      part_values(from, w, j, part);                       \
-      _tile_loadd(to, part, 64);                           \
-    }                                                      \
+#define LOAD_VALUES(to, from)                   \
+  do {                                          \
+    if (whole) {                                \
+      _tile_loadd(to, from, (size_t)w->ld * 4); \
+    } else {                                    \
+      part_values(from, w, j, part);            \
+      _tile_loadd(to, part, 64);                \
+    }                                           \
   } while (0)
 
 /* One or two tiles of rows, one or two of columns. */
@@ -343,9 +352,8 @@ INLINE void weigh_columns(const int A, const weighing *w, float *o) {
   if (c < w->ld) weigh_tiles(A, 1, w, c, o);
 }
 
-static void weigh(int rows, int j0, int j1, const void *p,
-                  const void *const *v, int ld, const float *alpha,
-                  const float *beta, float *o) {
+static void weigh(int rows, int j0, int j1, const void *p, const void *const *v,
+                  int ld, const float *alpha, const float *beta, float *o) {
   weighing w = {rows, j0, j1, ld, p, v, alpha, beta};
   WRITTEN;
   if (rows > TILE)
