@@ -81,6 +81,10 @@ static void tile_block(const call *c, tile t, int64_t start, span seen,
   int keys = c->on->keys;
   int64_t next = start + keys, last = min64(seen.hi, next + keys);
   if (!seen_block_load(c, t, start / keys, seen, &w->keys)) return;
+  if (c->on->overlap) {
+    overlap_block(c, t, w);
+    return;
+  }
   int groups = (t.rows + c->on->rows - 1) / c->on->rows;
   int64_t share = (keys + groups - 1) / groups;
   for (int i = 0; i < t.rows; i += c->on->rows, next += share) {

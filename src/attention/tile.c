@@ -9,7 +9,7 @@
 
 enum { TILE_ROWS = 16 };
 
-static void *tile_queries(const call *c, int at, const scratch *w) {
+void *tile_queries(const call *c, int at, const scratch *w) {
   return w->q + (size_t)(at / c->on->rows) * w->group_bytes;
 }
 
@@ -22,11 +22,16 @@ size_t scratch_cut(const attend_plan *p, arena a, scratch *w) {
   w->o = arena_cut(&a, rows * wide * f);
   w->m = arena_cut(&a, rows * f);
   w->l = arena_cut(&a, 2 * rows * f);
-  w->s = arena_cut(&a, (size_t)p->fast->rows * BLOCK * f);
-  w->p = w->s;
-  if (p->fast->pair == 2) /* a tile of weights is read whole, from any row on */
-    w->p = arena_cut(&a, (size_t)(p->fast->rows + TILE_ROWS) *
-                             (size_t)p->fast->keys * f / 2);
+  size_t scores = (size_t)p->fast->rows * BLOCK * f;
+  w->s = w->p = arena_cut(&a, scores);
+  w->spare_s = w->spare_p = NULL;
+  if (p->fast->pair == 1) return a.used;
+  /* A tile of weights is read whole, from any row on. */
+  size_t weights = (size_t)(p->fast->rows + TILE_ROWS) *
+                   (size_t)p->fast->keys * sizeof(uint16_t);
+  w->p = arena_cut(&a, weights);
+  w->spare_s = arena_cut(&a, scores);
+  w->spare_p = arena_cut(&a, weights);
   return a.used;
 }
 

@@ -13,6 +13,7 @@ typedef struct {
   size_t group_bytes;
   float *o, *m, *l; /* running result: [tile][ldv], [tile], [tile][2] */
   float *s, *p;     /* scores and weights of a group; f32: the same */
+  float *spare_s, *spare_p; /* of the group before or after, with overlap */
   float alpha[GROUP], beta[GROUP];
 } scratch;
 
@@ -25,9 +26,16 @@ void tile_begin(const call *c, tile t,
                 scratch *w); /* packs the queries; uses o */
 void tile_clear(const attend_plan *p, int rows, scratch *w); /* nothing seen */
 
+/* The packed queries of the group that starts at row `at`. */
+void *tile_queries(const call *c, int at, const scratch *w);
+
 /* Scores of the group that starts at row `at` of its tile on the loaded block,
  * -inf where a row does not see. False if the group sees none of it. */
 bool tile_scores(const call *c, tile g, int at, int *j0, int *j1, scratch *w);
+
+/* All groups of the tile on the loaded block, one's softmax beside another's
+ * products (overlap.c); for kernels that can. */
+void overlap_block(const call *c, tile t, scratch *w);
 
 /* Blocks of c->on->keys keys: the first that is seen, and the end. */
 static inline int64_t first_block(const call *c, span seen) {

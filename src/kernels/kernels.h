@@ -116,6 +116,25 @@ typedef struct {
  *           [n/16][width/2][16][2]. Values: [n/32][16][ld][2], key i of 32
  *           beside key i + 16. The width is padded to a multiple of `step`.
  */
+struct block_soft { /* the arguments of softmax */
+  int rows, j0, j1;
+  float factor;
+  float *s;
+  void *p;
+  float *m, *l, *alpha, *beta;
+};
+struct block_ride { /* full groups on all keys of the block; NULL: none */
+  const void *q;    /* scores: q and k onto s */
+  const void *const *k;
+  float *s;
+  int width;
+  const void *p; /* values: p and v onto o */
+  const void *const *v;
+  int ld;
+  const float *alpha, *beta;
+  float *o;
+};
+
 struct block_kernels {
   int rows; /* queries in a full group */
   int keys; /* that share one maximum, BLOCK or less: the unit of merging */
@@ -136,6 +155,10 @@ struct block_kernels {
   size_t (*weights_at)(int row); /* where a row's weights lie in p, in floats */
   void (*weigh)(int rows, int j0, int j1, const void *p, const void *const *v,
                 int ld, const float *alpha, const float *beta, float *o);
+  /* NULL, or: the softmax of one group, and while its exponentials keep the
+   * vector units busy, the scores of the next and the values of the last, on
+   * units of their own. soft may be NULL. */
+  void (*overlap)(const struct block_soft *soft, const struct block_ride *ride);
 };
 
 struct kernels {

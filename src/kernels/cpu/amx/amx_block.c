@@ -362,6 +362,135 @@ static void weigh(int rows, int j0, int j1, const void *p, const void *const *v,
     weigh_columns(1, &w, o);
 }
 
+/* ---- overlap ------------------------------------------------------------------------------- */
+
+/* What rides along, a piece at a time: four products of a score block or of a
+ * pair of columns, then what finishes them. Tiles keep their contents between
+ * pieces, while the vector units work on something else. */
+typedef struct {
+  const struct block_ride *r;
+  size_t width;
+  int block, step;  /* of 32 keys; of the width or of the keys */
+  bool scoring, stored;
+  int column;
+  weighing w;
+  float out[4][TILE][TILE] __attribute__((aligned(64)));
+} rider;
+
+static void rider_start(const struct block_ride *r, rider *x) {
+  x->r = r;
+  x->width = padded_width(r->width);
+  x->block = x->step = x->column = 0;
+  x->scoring = r->q != NULL;
+  x->stored = false;
+  x->w = (weighing){2 * TILE, 0, KEYS, r->ld, r->p, r->v, r->alpha, r->beta};
+}
+
+static bool rider_done(const rider *x) {
+  return !x->scoring && (!x->r->p || x->column >= x->r->ld);
+}
+
+INLINE void zero_tiles(void) {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+}
+
+INLINE void product_tiles(void) {
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_dpbf16ps(3, 5, 7);
+}
+
+static void score_piece(rider *x) {
+  const uint16_t *q = x->r->q, *k = x->r->k[x->block * DEEP / PANEL];
+  size_t d = (size_t)x->step * DEEP, width = x->width;
+  k += (size_t)(x->block * DEEP % PANEL) * width;
+  if (x->step == 0) zero_tiles();
+  _tile_loadd(4, q + d, width * 2);
+  _tile_loadd(6, k + d * TILE, 64);
+  _tile_loadd(7, k + (width + d) * TILE, 64);
+  _tile_loadd(5, q + TILE * width + d, width * 2);
+  product_tiles();
+  if (d + DEEP < width) {
+    x->step++;
+    return;
+  }
+  float *s = x->r->s + x->block * DEEP;
+  _tile_stored(0, s, BLOCK * 4);
+  _tile_stored(1, s + TILE, BLOCK * 4);
+  _tile_stored(2, s + TILE * BLOCK, BLOCK * 4);
+  _tile_stored(3, s + TILE * BLOCK + TILE, BLOCK * 4);
+  x->step = 0;
+  x->scoring = ++x->block < KEYS / DEEP;
+}
+
+static void weigh_piece(rider *x) {
+  int j = x->step * DEEP;
+  const uint16_t *p = x->r->p;
+  const uint32_t *values = (const uint32_t *)x->r->v[j / PANEL] + x->column +
+                           (size_t)(j % PANEL / 2) * (size_t)x->r->ld;
+  if (x->step == 0) zero_tiles();
+  _tile_loadd(4, p + j * TILE, 64);
+  _tile_loadd(6, values, (size_t)x->r->ld * 4);
+  _tile_loadd(7, values + TILE, (size_t)x->r->ld * 4);
+  _tile_loadd(5, p + HALF + j * TILE, 64);
+  product_tiles();
+  if (++x->step < KEYS / DEEP) return;
+  _tile_stored(0, x->out[0], 64);
+  _tile_stored(1, x->out[1], 64);
+  _tile_stored(2, x->out[2], 64);
+  _tile_stored(3, x->out[3], 64);
+  x->step = 0;
+  x->stored = true;
+}
+
+/* A piece after the products, so that nobody waits for them. */
+static void join_piece(rider *x) {
+  for (int i = 0; i < 4; i++)
+    join_tile(x->out[i], &x->w, i / 2 * TILE,
+              x->r->o + x->column + i % 2 * TILE);
+  x->stored = false;
+  x->column += 2 * TILE;
+}
+
+static void rider_piece(rider *x) {
+  if (x->scoring) {
+    score_piece(x);
+  } else if (x->stored) {
+    join_piece(x);
+  } else if (x->column + 2 * TILE <= x->r->ld) {
+    weigh_piece(x);
+  } else { /* the last sixteen columns */
+    weigh_tiles(2, 1, &x->w, x->column, x->r->o);
+    x->column = x->r->ld;
+  }
+}
+
+static void overlap(const struct block_soft *soft,
+                    const struct block_ride *ride) {
+  rider x;
+  WRITTEN;
+  rider_start(ride, &x);
+  if (soft) {
+    float *s = soft->s, shift[GROUP], sum[GROUP][2];
+    int j0 = soft->j0, j1 = soft->j1, rows = soft->rows;
+    for (int r = 0; r < rows; r++) shift[r] = max_of(j0, j1, s + r * BLOCK);
+    for (int r = 0; r < rows; r++) shift[r] = shift_of(shift[r] * soft->factor);
+    for (int r = 0; r < rows; r++) {
+      if (!rider_done(&x)) rider_piece(&x);
+      weigh_row(j0, j1, soft->factor, shift[r], s + r * BLOCK,
+                (uint16_t *)((float *)soft->p + weights_at(r)), sum[r]);
+    }
+    for (int r = 0; r < rows; r++)
+      join(sum[r][0] == 0.0f ? -INFINITY : shift[r], sum[r], soft->m + r,
+           soft->l + 2 * r, soft->alpha + r, soft->beta + r);
+  }
+  while (!rider_done(&x)) rider_piece(&x);
+}
+
 /* ---- tables --------------------------------------------------------------------------------- */
 
 static const struct block_kernels block_bf16 = {
@@ -379,6 +508,7 @@ static const struct block_kernels block_bf16 = {
     .softmax = softmax,
     .weights_at = weights_at,
     .weigh = weigh,
+    .overlap = overlap,
 };
 
 #define K(returns, name, arguments) returns name##_avx512 arguments;
