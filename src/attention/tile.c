@@ -27,8 +27,8 @@ size_t scratch_cut(const attend_plan *p, arena a, scratch *w) {
   w->spare_s = w->spare_p = NULL;
   if (p->fast->pair == 1) return a.used;
   /* A tile of weights is read whole, from any row on. */
-  size_t weights = (size_t)(p->fast->rows + TILE_ROWS) *
-                   (size_t)p->fast->keys * sizeof(uint16_t);
+  size_t weights = (size_t)(p->fast->rows + TILE_ROWS) * (size_t)p->fast->keys *
+                   sizeof(uint16_t);
   w->p = arena_cut(&a, weights);
   w->spare_s = arena_cut(&a, scores);
   w->spare_p = arena_cut(&a, weights);

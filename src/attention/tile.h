@@ -11,8 +11,8 @@ typedef struct {
   block keys;
   unsigned char *q; /* groups of packed queries */
   size_t group_bytes;
-  float *o, *m, *l; /* running result: [tile][ldv], [tile], [tile][2] */
-  float *s, *p;     /* scores and weights of a group; f32: the same */
+  float *o, *m, *l;         /* running result: [tile][ldv], [tile], [tile][2] */
+  float *s, *p;             /* scores and weights of a group; f32: the same */
   float *spare_s, *spare_p; /* of the group before or after, with overlap */
   float alpha[GROUP], beta[GROUP];
 } scratch;

@@ -370,7 +370,7 @@ static void weigh(int rows, int j0, int j1, const void *p, const void *const *v,
 typedef struct {
   const struct block_ride *r;
   size_t width;
-  int block, step;  /* of 32 keys; of the width or of the keys */
+  int block, step; /* of 32 keys; of the width or of the keys */
   bool scoring, stored;
   int column;
   weighing w;
