@@ -29,7 +29,7 @@ int call_queries(const call *c, int b) {
 span call_sees(const call *c, int b, int64_t position) {
   const attend_mask *m = &c->plan->desc.mask;
   span s = {0, call_keys(c, b)};
-  if (m->window) s.lo = max64(0, position - m->window + 1);
+  if (m->window) s.lo = min64(s.hi, max64(0, position - m->window + 1));
   if (m->causal != ATTEND_NOT_CAUSAL)
     s.hi = min64(s.hi, position + 1);
   else if (m->window)

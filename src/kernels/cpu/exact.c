@@ -30,43 +30,22 @@
     default:                 \
       break;                 \
   }
-#if defined(ISA_AVX512)
-#define MORE_ROWS(CALL) \
-  case 5:               \
-    CALL(5);            \
-    break;              \
-  case 6:               \
-    CALL(6);            \
-    break;              \
-  case 7:               \
-    CALL(7);            \
-    break;              \
-  case 8:               \
-    CALL(8);            \
-    break;              \
-  case 9:               \
-    CALL(9);            \
-    break;              \
-  case 10:              \
-    CALL(10);           \
-    break;              \
-  case 11:              \
-    CALL(11);           \
-    break;              \
-  case 12:              \
-    CALL(12);           \
-    break;
-#elif defined(ISA_AVX2) || defined(ISA_NEON)
-#define MORE_ROWS(CALL) \
-  case 5:               \
-    CALL(5);            \
-    break;              \
-  case 6:               \
-    CALL(6);            \
-    break;
-#else
+#if defined(ISA_SCALAR)
 #define MORE_ROWS(CALL)
+#else
+#define MORE_ROWS(CALL) \
+  case 5:               \
+    CALL(5);            \
+    break;              \
+  case 6:               \
+    CALL(6);            \
+    break;
 #endif
+
+/* The rows of the tile that starts at row r of a group. */
+static int tile_rows(int rows, int r) {
+  return rows - r < ROWS ? rows - r : ROWS;
+}
 
 /* ---- scores --------------------------------------------------------------- */
 
@@ -102,9 +81,11 @@ INLINE void score_rows(const int R, int width, const float *q, int ld,
 
 void KERNEL(scores)(int rows, int width, const float *q, int ld, const float *k,
                     int j0, int j1, float *s) {
+  for (int r = 0; r < rows; r += ROWS, q += ROWS * ld, s += ROWS * BLOCK) {
 #define CALL(R) score_rows(R, width, q, ld, k, j0, j1, s)
-  FOR_ROWS(rows, CALL)
+    FOR_ROWS(tile_rows(rows, r), CALL)
 #undef CALL
+  }
 }
 
 void KERNEL(add_ramp)(int j0, int j1, float slope, float distance, float *s) {
@@ -186,26 +167,35 @@ INLINE void weigh_tile(const int R, const int U, int j0, int j1, const float *p,
   }
 }
 
-INLINE void weigh_rows(const int R, int j0, int j1, const float *p,
-                       const float *const *v, int ld, const float *alpha,
-                       const float *beta, float *o) {
+/* Columns [c, end) of R rows. */
+INLINE void weigh_rows(const int R, int c, int end, int j0, int j1,
+                       const float *p, const float *const *v, int ld,
+                       const float *alpha, const float *beta, float *o) {
   const int U = UNITS(R);
   const float *panel[PANELS];
-  int c = 0;
-  for (; c + U * LANES <= ld; c += U * LANES) {
+  for (; c + U * LANES <= end; c += U * LANES) {
     for (int i = j0 / PANEL; i * PANEL < j1; i++) panel[i] = v[i] + c;
     weigh_tile(R, U, j0, j1, p, panel, ld, alpha, beta, o + c);
   }
-  for (; U > 1 && c < ld; c += LANES) {
+  for (; U > 1 && c < end; c += LANES) {
     for (int i = j0 / PANEL; i * PANEL < j1; i++) panel[i] = v[i] + c;
     weigh_tile(R, 1, j0, j1, p, panel, ld, alpha, beta, o + c);
   }
 }
 
+/* Where a tile is one unit wide, sixteen columns of the values stay near while
+ * the tiles of the group take their turns. */
 void KERNEL(weigh)(int rows, int j0, int j1, const float *p,
                    const float *const *v, int ld, const float *alpha,
                    const float *beta, float *o) {
-#define CALL(R) weigh_rows(R, j0, j1, p, v, ld, alpha, beta, o)
-  FOR_ROWS(rows, CALL)
+  int step = UNITS(ROWS) == 1 && rows > ROWS ? LANES : ld;
+  for (int c = 0; c < ld; c += step)
+    for (int r = 0; r < rows; r += ROWS) {
+      const float *weights = p + r * BLOCK;
+      float *out = o + (size_t)r * (size_t)ld;
+#define CALL(R) \
+  weigh_rows(R, c, c + step, j0, j1, weights, v, ld, alpha + r, beta + r, out)
+      FOR_ROWS(tile_rows(rows, r), CALL)
 #undef CALL
+    }
 }

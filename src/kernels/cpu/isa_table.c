@@ -4,6 +4,9 @@
  */
 #include "kernels/cpu/vec.h"
 
+/* Two tiles of rows share what they load. */
+enum { GROUP_ROWS = 2 * ROWS };
+
 static void nothing(void) {}
 
 static int query_ld(int width) { return (int)round_up((size_t)width, LANES); }
@@ -50,7 +53,7 @@ static void weigh(int rows, int j0, int j1, const void *p, const void *const *v,
 
 extern const struct block_kernels KERNEL(block);
 const struct block_kernels KERNEL(block) = {
-    .rows = ROWS,
+    .rows = GROUP_ROWS,
     .keys = BLOCK,
     .pair = 1,
     .step = 1,
@@ -71,7 +74,7 @@ const struct kernels KERNEL(kernels) = {
 #define NAME_(isa) #isa
 #define NAME(isa) NAME_(isa)
     .isa = NAME(ISA),
-    .rows = ROWS,
+    .rows = GROUP_ROWS,
     .block = {&KERNEL(block), &KERNEL(block), &KERNEL(block)},
 #define K(returns, name, arguments) .name = KERNEL(name),
     KERNEL_LIST(K)

@@ -2,7 +2,7 @@
  *
  * Place: kernels/cpu - the sources there use these words alone. VW is the
  * number of floats in a vf, NV the number of vf in 16 lanes, ROWS the queries
- * in a full group, ACC the accumulators that fit the register file.
+ * in a tile, ACC the accumulators that fit the register file.
  *
  *   v_max(a, b)  a > b ? a : b, so b where either is NaN
  *   v_fma(a, b, c)  a * b + c; rounded once, except on the scalar set
@@ -61,14 +61,17 @@ INLINE float fold_max(const vf v[NV]) { return v_fold(v, v_max); }
  * factor s - m = n/8 + f with |f| <= 1/16. The sum factor s + (magic - m) leaves
  * n in its low bits; 2^(n/8) is one of eight roots with n/8's integer part added
  * to its exponent, and 2^f a cubic that is 1 at 0 (its error 4e-8, by Remez
- * exchange with float coefficients). f is exact, since the product is not
- * rounded before the subtraction. A vector of it costs ten operations: the root
- * comes from a permutation, on a port that multiply-adds leave free.
+ * exchange with float coefficients). With fma the product is not rounded before
+ * the subtraction, so f is as good as exact. A vector of it costs ten
+ * operations: the root comes from a permutation, on a port that multiply-adds
+ * leave free.
  *
  * Bound, tested over every float (factor 1, m = 0): within 1.9 units in the
  * last place for -126 <= s < 127.9375, from where on it is infinite. Lower
- * values err by less than 2^-126 and from -127 on are 0; NaN stays NaN. Because
- * m is an integer, another m gives the same result times a power of two. */
+ * values err by less than 2^-126 and from -127 on are 0; NaN stays NaN. Another
+ * factor adds less than 0.05 units, but without fma the rounding of factor s.
+ * Because m is an integer, another m gives the same result times a power of
+ * two. */
 INLINE vf v_exp2_less(vf s, float factor, float m) {
   const vf c = v_set1(factor);
   const vf magic = v_set1(1572864.0f - m);     /* 1.5 * 2^20: unit 1/8 */

@@ -8,10 +8,7 @@
 #include <immintrin.h>
 
 typedef __m512 vf;
-#ifndef ROWS512
-#define ROWS512 6
-#endif
-enum { VW = 16, ROWS = ROWS512, ACC = 24 };
+enum { VW = 16, ROWS = 6, ACC = 24 };
 
 static inline vf v_zero(void) { return _mm512_setzero_ps(); }
 static inline vf v_set1(float a) { return _mm512_set1_ps(a); }

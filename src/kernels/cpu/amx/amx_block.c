@@ -519,7 +519,7 @@ extern const struct block_kernels block_avx512;
 extern const struct kernels kernels_amx;
 const struct kernels kernels_amx = {
     .isa = "amx",
-    .rows = ROWS,
+    .rows = 2 * ROWS,
     .block = {&block_avx512, &block_avx512, &block_bf16},
 #define K(returns, name, arguments) .name = name##_avx512,
     KERNEL_LIST(K)
