@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """attend against PyTorch's scaled_dot_product_attention, on this CPU, in one run.
 
-    python3 bench/against_pytorch.py [--attend build/attend] [--rounds 3] [NAME...]
+    python3 bench/against_pytorch.py [--attend build/attend] [--rounds 5] [NAME...]
 
-Each case is timed by both in turn, several rounds; the ratio is PyTorch's
-median over attend's: above 1, attend is faster. Needs PyTorch and nothing else.
+Each case is timed by both in turn, several rounds; the ratio is the median over
+the rounds of PyTorch's time over attend's: above 1, attend is faster. Cases of
+one thread run on one core, the same for both: cores of a shared machine differ.
+Needs PyTorch and nothing else.
 """
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import time
@@ -55,7 +58,7 @@ def torch_call(h=12, g=None, n=4096, t=None, d=64, dtype=torch.float32, causal=F
     return both if backward else forward
 
 
-def time_torch(call, threads, seconds=1.0):
+def time_torch(call, threads, seconds=0.7):
     torch.set_num_threads(threads)
     for _ in range(3):
         call()
@@ -76,22 +79,25 @@ def time_attend(program, problem, threads):
 def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--attend", default="build/attend")
-    arguments.add_argument("--rounds", type=int, default=3)
+    arguments.add_argument("--rounds", type=int, default=5)
     arguments.add_argument("names", nargs="*")
     a = arguments.parse_args()
+    all_cores = os.sched_getaffinity(0)
     print(f"PyTorch {torch.__version__}, {torch.backends.cpu.get_cpu_capability()}")
     print(f"{'case':42} {'isa':7} {'attend':>10} {'PyTorch':>10} {'ratio':>6} {'aim':>5}")
     for name, threads, problem, how, aim in CASES:
         if a.names and not any(word in name for word in a.names):
             continue
         call, ours, theirs = torch_call(**how), [], []
+        os.sched_setaffinity(0, all_cores if threads > 1 else {max(all_cores)})
         with torch.set_grad_enabled(how.get("backward", False)):
             for _ in range(a.rounds):
                 seconds, isa = time_attend(a.attend, problem, threads)
                 ours.append(seconds)
                 theirs.append(time_torch(call, threads))
         x, y = statistics.median(ours), statistics.median(theirs)
-        print(f"{name:42} {isa:7} {x * 1e3:8.3f}ms {y * 1e3:8.3f}ms {y / x:6.2f} {aim or '':>5}",
+        ratio = statistics.median(b / a for a, b in zip(ours, theirs))
+        print(f"{name:42} {isa:7} {x * 1e3:8.3f}ms {y * 1e3:8.3f}ms {ratio:6.2f} {aim or '':>5}",
               flush=True)
 
 

@@ -5,6 +5,7 @@
 #include "blas.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #ifdef ATTEND_HAVE_OPENBLAS
 #include <cblas.h>
@@ -29,6 +30,15 @@ void blas_sgemm(int threads, int m, int n, int k, const float *a,
   (void)threads, (void)m, (void)n, (void)k, (void)a, (void)b, (void)c;
 }
 #endif
+
+bool blas_is_wide(void) {
+  static const char *const wide[] = {"SkylakeX", "Cooperlake",
+                                     "SapphireRapids"};
+  const char *name = blas_name();
+  for (size_t n = 0; name && n < sizeof wide / sizeof *wide; n++)
+    if (strstr(name, wide[n])) return true;
+  return false;
+}
 
 double sgemm_flops(const attend_problem *p) { return 2.0 * p->m * p->n * p->k; }
 

@@ -9,6 +9,8 @@
 
 /* "openblas-Haswell", or NULL if the program was built without. */
 const char *blas_name(void);
+/* Whether it runs on AVX-512. */
+bool blas_is_wide(void);
 /* c[m,n] = a[m,k] b[k,n], row-major. */
 void blas_sgemm(int threads, int m, int n, int k, const float *a,
                 const float *b, float *c);

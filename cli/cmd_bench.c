@@ -261,6 +261,20 @@ static int time_all(attend_context *ctx, const bench_options *o,
   return status ? complain_status(ctx, status) : code;
 }
 
+/* A ratio of AVX2 to AVX-512 says little. */
+static void compare_likes(attend_context *ctx, const contestant *all,
+                          int count) {
+  if (strcmp(attend_context_isa(ctx), "avx2") || !blas_is_wide()) return;
+  for (int n = 0; n < count; n++)
+    if (all[n].problem.op == ATTEND_OP_SGEMM) {
+      complain(
+          "%s has AVX-512 and isa avx2 has not: set OPENBLAS_CORETYPE=Haswell "
+          "to compare like with like",
+          blas_name());
+      return;
+    }
+}
+
 static int bench(attend_context *ctx, const bench_options *o) {
   const char *path = o->out ? o->out : "bench/results.csv";
   if (o->table && check_writable(path)) return EXIT_FAILED;
@@ -276,6 +290,7 @@ static int bench(attend_context *ctx, const bench_options *o) {
   int code = time_all(ctx, o, all, count);
   if (!code && o->table) code = write_csv(ctx, all, count, path);
   if (!code) code = print_rows(o, ctx, all, count);
+  if (!code && !o->common.json) compare_likes(ctx, all, count);
   for (int n = 0; n < count; n++) contestant_close(ctx, &all[n]);
   free(all);
   return code;

@@ -206,7 +206,7 @@ static attend_status run_case(verify_run *run, const golden_case *c) {
   attend_tensors t = tensors_for(c, block);
   double magnitude[OUTPUTS];
   outputs naive = outputs_for(&c->desc, true);
-  inputs in = {&t.desc, t.q, t.k, t.v, t.d_o};
+  inputs in = {.desc = &t.desc, .q = t.q, .k = t.k, .v = t.v, .d_o = t.d_o};
   run_naive(&in, &naive, magnitude);
   attend_status status = ATTEND_OK;
   for (int n = 0; n < run->isas && !status; n++)

@@ -402,8 +402,11 @@ static attend_status check_problem(verify_run *run, attend_context *ctx,
     status = attend_problem_tensors(ctx, &problem, run->options->common.seed,
                                     &s.tensors);
   if (!status) {
-    s.in = (inputs){&s.tensors.desc, s.tensors.q, s.tensors.k, s.tensors.v,
-                    s.tensors.d_o};
+    s.in = (inputs){.desc = &s.tensors.desc,
+                    .q = s.tensors.q,
+                    .k = s.tensors.k,
+                    .v = s.tensors.v,
+                    .d_o = s.tensors.d_o};
     status = check_all(&s);
   }
   attend_tensors_free(ctx, &s.tensors);

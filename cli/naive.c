@@ -10,6 +10,7 @@
  */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "outputs.h"
 
@@ -22,11 +23,19 @@ typedef struct { /* one query row */
   float *o;          /* [M], as stored */
   double *o_size;    /* [M] */
   float denominator; /* of the weights, for poly */
+  bool cut;          /* weights to bf16, before they meet the values */
   int b, h, g, i;
 } pass;
 
 static bool is_hard(const attend_desc *d) {
   return d->form.kind == ATTEND_ARGMAX && d->form.temperature == 0;
+}
+
+bool cuts_weights(const attend_context *ctx, const attend_desc *d) {
+  bool soft = d->form.kind == ATTEND_SOFTMAX ||
+              (d->form.kind == ATTEND_ARGMAX && !is_hard(d));
+  return soft && d->dtype == ATTEND_BF16 &&
+         !strcmp(attend_context_isa(ctx), "amx");
 }
 
 static int64_t position(const attend_desc *d, int64_t i) {
@@ -192,16 +201,20 @@ static double weight_size(const pass *p, int s) {
 
 static void add_values(pass *p) {
   const attend_desc *d = p->d;
+  float divisor =
+      0; /* the sum of what met the values: what rounding took cancels */
   for (int x = 0; x < d->dim_v; x++) p->o[x] = 0, p->o_size[x] = 0;
   for (int s = 0; s < p->n_seen; s++) {
     const float *v = p->v + key_at(p, p->seen[s], d->dim_v);
-    for (int x = 0; x < d->dim_v; x++) p->o[x] += p->weight[s] * v[x];
+    float w = p->cut ? stored(ATTEND_BF16, p->weight[s]) : p->weight[s];
+    for (int x = 0; x < d->dim_v; x++) p->o[x] += w * v[x];
+    divisor += w;
   }
   bool sees = p->n_seen && p->denominator != 0;
   for (int s = 0; s < p->n_seen; s++)
     p->weight[s] = sees ? p->weight[s] / p->denominator : 0;
   for (int x = 0; x < d->dim_v; x++)
-    p->o[x] = sees ? stored(d->dtype, p->o[x] / p->denominator) : 0;
+    p->o[x] = sees ? stored(d->dtype, p->o[x] / divisor) : 0;
   bool poly = d->form.kind == ATTEND_POLY;
   for (int s = 0; sees && s < p->n_seen; s++) {
     const float *v = p->v + key_at(p, p->seen[s], d->dim_v);
@@ -333,7 +346,7 @@ static float *widened(attend_view view, const attend_desc *d, int heads,
 static pass open_pass(const inputs *in) {
   const attend_desc *d = in->desc;
   size_t keys = (size_t)d->kv_len, width = (size_t)d->dim_v;
-  pass p = {.d = d};
+  pass p = {.d = d, .cut = in->cut_weights};
   p.q = widened(in->q, d, d->heads, d->q_len, d->dim);
   p.k = widened(in->k, d, d->kv_heads, d->kv_len, d->dim);
   p.v = widened(in->v, d, d->kv_heads, d->kv_len, d->dim_v);

@@ -42,7 +42,12 @@ size_t bias_count(const attend_desc *desc);
 typedef struct {
   const attend_desc *desc;  /* complete */
   attend_view q, k, v, d_o; /* d_o.data NULL: forward only */
+  bool cut_weights;         /* to bf16, before they meet the values */
 } inputs;
+
+/* Whether a context's engine does that: softmax in bf16 on AMX. A naive run in
+ * the same precision must do it too. */
+bool cuts_weights(const attend_context *ctx, const attend_desc *desc);
 
 /* The definition, in double. */
 attend_status run_definition(attend_context *ctx, const inputs *in,

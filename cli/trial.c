@@ -30,8 +30,11 @@ static void repeat_keys(trial *t) {
 }
 
 static inputs inputs_of(const trial *t) {
-  return (inputs){&t->tensors.desc, t->tensors.q, t->tensors.k, t->tensors.v,
-                  t->tensors.d_o};
+  return (inputs){.desc = &t->tensors.desc,
+                  .q = t->tensors.q,
+                  .k = t->tensors.k,
+                  .v = t->tensors.v,
+                  .d_o = t->tensors.d_o};
 }
 
 static void silence_undecided(trial *t) {
@@ -65,6 +68,13 @@ static void announce(const attend_desc *d, bool backward) {
   progress_note(text);
 }
 
+static void run_yardstick(trial *t, bool cuts) {
+  inputs in = inputs_of(t);
+  in.cut_weights = t->naive_cuts = cuts;
+  run_naive(&in, &t->naive, t->magnitude);
+  forget_undecided(t, &t->naive);
+}
+
 attend_status trial_open(attend_context *ctx, const attend_problem *problem,
                          uint64_t seed, trial *t) {
   *t = (trial){.ctx = ctx, .problem = *problem};
@@ -82,15 +92,16 @@ attend_status trial_open(attend_context *ctx, const attend_problem *problem,
   if (mark_undecided(&in, t->undecided)) silence_undecided(t);
   status = run_definition(ctx, &in, &t->truth);
   if (status) return status;
-  run_naive(&in, &t->naive, t->magnitude);
   forget_undecided(t, &t->truth);
-  forget_undecided(t, &t->naive);
+  run_yardstick(t, cuts_weights(ctx, d));
   return ATTEND_OK;
 }
 
 attend_status trial_run(attend_context *ctx, trial *t, verdict *v,
                         char engine[64]) {
   engine_run run;
+  bool cuts = cuts_weights(ctx, &t->tensors.desc);
+  if (cuts != t->naive_cuts) run_yardstick(t, cuts);
   attend_status status = engine_open(ctx, &t->problem, &t->tensors, &run);
   if (!status) {
     snprintf(engine, 64, "%s", attend_plan_engine(run.plan));

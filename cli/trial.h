@@ -13,13 +13,15 @@ typedef struct {
   attend_tensors tensors;
   outputs truth, naive;
   double magnitude[OUTPUTS];
+  bool naive_cuts;          /* the naive run is one that cuts its weights */
   unsigned char *undecided; /* [B,H,T] rows that no float can decide */
 } trial;
 
 /* Draws the tensors, computes the definition and the naive run. */
 attend_status trial_open(attend_context *ctx, const attend_problem *problem,
                          uint64_t seed, trial *t);
-/* Runs the library in a context of any instruction set. *engine is copied. */
+/* Runs the library in a context of any instruction set, and the naive run once
+ * more where that context's precision is another. *engine is copied. */
 attend_status trial_run(attend_context *ctx, trial *t, verdict *v,
                         char engine[64]);
 void trial_close(trial *t);

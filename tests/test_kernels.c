@@ -1,29 +1,9 @@
 /* Every kernel of the list, on every instruction set that runs here, against
- * plain loops in double; the bits of all sets with fma are compared in
- * test_kernel_bits.c. */
-#include "kernels/kernels.h"
-#include "world.h"
+ * plain loops in double; softmax and its gradient are in test_kernel_softmax.c,
+ * and the bits of all sets with fma are compared in test_kernel_bits.c. */
+#include "kernel_list.h"
 
 enum { MAX_WIDTH = 80, MAX_LD = 80 };
-static const double eps = 0x1p-24;
-
-static float pool[1 << 16]; /* normal numbers, refilled by refill() */
-
-static void refill(uint64_t stream) {
-  attend_random_normal((attend_random){21, stream}, 0,
-                       sizeof pool / sizeof *pool, pool);
-}
-
-#define FOR_EACH_KERNELS(kn)                                     \
-  FOR_EACH_ISA(isa_)                                             \
-  for (attend_context *ctx_ = open_context(isa_, 1, NULL); ctx_; \
-       attend_context_free(ctx_), ctx_ = NULL)                   \
-    for (const struct kernels *kn = ctx_->kernels; kn; kn = NULL)
-
-static int same(float a, float b) {
-  return !memcmp(&a, &b, sizeof a) || (isnan(a) && isnan(b));
-}
-
 static const int widths[] = {1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 48, 64, 65, 80};
 enum { WIDTHS = sizeof widths / sizeof *widths };
 
@@ -351,131 +331,7 @@ TEST(rows_alone_dots_and_sums) {
   }
 }
 
-/* ---- softmax ----------------------------------------------------------------------- */
-
-static double exp2_error(double truth) {
-  return 2 * 2 * eps * truth + 0x1p-126;
-}
-
-/* One block onto (m, l): in the end weights times beta are 2^(s - m). */
-static void check_softmax(const struct kernels *kn, int rows, int j0, int j1,
-                          float *s, float *m, float *l) {
-  static float before[GROUP * BLOCK];
-  float m0[GROUP], l0[2 * GROUP], alpha[GROUP], beta[GROUP];
-  memcpy(before, s, sizeof before);
-  memcpy(m0, m, sizeof m0);
-  memcpy(l0, l, sizeof l0);
-  kn->softmax(rows, j0, j1, s, m, l, alpha, beta);
-  for (int r = 0; r < rows; r++) {
-    double sum = 0, top = m0[r];
-    for (int j = j0; j < j1; j++)
-      if (before[r * BLOCK + j] > top) top = before[r * BLOCK + j];
-    if (top == -INFINITY) {
-      CHECK(l[2 * r] == 0 && l[2 * r + 1] == 0 && m[r] == -INFINITY);
-      continue;
-    }
-    CHECK(m[r] == rintf(m[r]) && m[r] >= top && m[r] < top + 1);
-    if (m0[r] > -INFINITY) {
-      double factor = exp2((double)m0[r] - m[r]); /* subnormal: 0 */
-      CHECK_NEAR(alpha[r], factor < 0x1p-126 ? 0 : factor, 0);
-      sum = l0[2 * r] * factor;
-    }
-    for (int j = 0; j < BLOCK; j++) {
-      float p = s[r * BLOCK + j], x = before[r * BLOCK + j];
-      if (j < j0 || j >= j1) {
-        CHECK(same(p, x));
-        continue;
-      }
-      double truth = exp2((double)x - m[r]);
-      CHECK_NEAR((double)p * beta[r], truth, exp2_error(truth));
-      CHECK(x > -INFINITY || p == 0);
-      sum += truth;
-    }
-    CHECK_NEAR(l[2 * r], sum, (j1 - j0) * 2 * eps * sum);
-    CHECK(l[2 * r] == l[2 * r + 1]); /* no weight was rounded */
-  }
-}
-
-static void softmax_case(const struct kernels *kn, int rows, float spread,
-                         float centre) {
-  static float s[GROUP * BLOCK];
-  float m[GROUP], l[2 * GROUP] = {0};
-  for (int r = 0; r < GROUP; r++) m[r] = -INFINITY;
-  for (int block = 0; block < 5; block++) {
-    int j0 = block * 48 % 128, j1 = j0 + 16 * (1 + (block * 5 + rows) % 8);
-    for (int i = 0; i < GROUP * BLOCK; i++)
-      s[i] = centre * (float)(block - 2) + spread * pool[block * 4096 + i];
-    for (int i = 0; i < GROUP * BLOCK; i += 7) s[i] = -INFINITY;
-    if (block < 3) /* one row that sees nothing so far */
-      for (int j = 0; j < BLOCK; j++) s[(rows - 1) * BLOCK + j] = -INFINITY;
-    check_softmax(kn, rows, j0, j1, s, m, l);
-  }
-}
-
-TEST(softmax_runs_along) {
-  refill(8);
-  FOR_EACH_KERNELS(kn)
-  for (int rows = 1; rows <= kn->rows; rows++) {
-    softmax_case(kn, rows, 2, 0);
-    softmax_case(kn, rows, 40, 70);
-    softmax_case(kn, rows, 3000, 0);
-    softmax_case(kn, rows, 5, 1e4f);
-    softmax_case(kn, rows, 100, 3e6f); /* beyond the integers of exp2 */
-  }
-}
-
-/* Joining what two runs saw is what one run would have. */
-TEST(joining_is_the_sum) {
-  enum { LD = 48 };
-  refill(9);
-  FOR_EACH_KERNELS(kn)
-  for (int trial = 0; trial < 40; trial++) {
-    float m = (float)(trial * 7 % 31 - 15), l = 1 + fabsf(pool[trial]);
-    float m2 = (float)(trial * 5 % 300 - 150), l2 = 1 + fabsf(pool[trial + 50]);
-    float o[2 * LD], o2[2 * LD];
-    if (trial % 5 == 3) m = -INFINITY, l = 0;
-    if (trial % 5 == 4) m2 = -INFINITY, l2 = 0;
-    float ms[2] = {m, m2}, ls[4] = {l, 2 * l, l2, 2 * l2};
-    const float ms2[2] = {m2, m}, ls2[4] = {l2, 2 * l2, l, 2 * l};
-    for (int i = 0; i < 2 * LD; i++) o[i] = pool[i], o2[i] = pool[1000 + i];
-    kn->join_rows(2, LD, ms2, ls2, o2, ms, ls, o);
-    for (int r = 0; r < 2; r++) {
-      double top = fmax(m, m2);
-      double a = exp2((r ? m2 : m) - top), b = exp2((r ? m : m2) - top);
-      CHECK(ms[r] == top);
-      double sum = a * (r ? l2 : l) + b * (r ? l : l2);
-      CHECK_NEAR(ls[2 * r], sum, 4 * eps * sum);
-      CHECK(ls[2 * r + 1] == 2 * ls[2 * r]);
-      for (int i = r * LD; i < (r + 1) * LD; i++)
-        CHECK_NEAR(o[i], a * pool[i] + b * pool[1000 + i],
-                   3 * eps * (a * fabs(pool[i]) + b * fabs(pool[1000 + i])) +
-                       0x1p-120);
-    }
-  }
-}
-
-TEST(gradient_of_a_group) {
-  static float s[GROUP * BLOCK], dp[GROUP * BLOCK];
-  refill(10);
-  FOR_EACH_KERNELS(kn)
-  for (int rows = 1; rows <= kn->rows; rows++) {
-    int j0 = rows % 5 * 16, j1 = j0 + 16 * (1 + rows % 9);
-    memcpy(s, pool, sizeof s);
-    memcpy(dp, pool + 20000, sizeof dp);
-    const float *lse2 = pool + 50000, *delta = pool + 50100;
-    for (int i = 0; i < GROUP * BLOCK; i += 5) s[i] = -INFINITY;
-    kn->softmax_grad(rows, j0, j1, s, dp, lse2, delta);
-    for (int i = 0; i < rows * BLOCK; i++) {
-      int r = i / BLOCK, j = i % BLOCK;
-      double x = i % 5 ? pool[i] : -INFINITY, p = exp2(x - lse2[r]);
-      double d = (double)pool[20000 + i] - delta[r];
-      bool mine = j >= j0 && j < j1;
-      CHECK_NEAR(s[i], mine ? p : x, 4 * exp2_error(p));
-      CHECK_NEAR(dp[i], mine ? p * d : (double)pool[20000 + i],
-                 4 * exp2_error(p) * (fabs(pool[20000 + i]) + fabs(delta[r])));
-    }
-  }
-}
+/* ---- along a row ------------------------------------------------------------ */
 
 TEST(ramps_and_maxima) {
   float s[BLOCK];

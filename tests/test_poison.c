@@ -1,5 +1,9 @@
 /* What is masked is never read: NaN and infinity there change no bit, and rows
  * that see nothing are zero whatever their own numbers are. */
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "outcome.h"
 
 /* ---- keys that nobody sees ------------------------------------------------------ */
@@ -283,6 +287,67 @@ TEST(states_do_not_read_padding) {
     }
     free(before);
     attend_plan_free(plan);
+    attend_tensors_free(ctx, &t);
+    attend_context_free(ctx);
+  }
+}
+
+/* ---- beyond the end --------------------------------------------------------------- */
+
+/* Bytes that end where a page begins that nobody may touch. */
+typedef struct {
+  char *pages;
+  size_t mapped;
+  void *data;
+} fenced;
+
+static fenced fence(const void *from, size_t bytes) {
+  size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  fenced f = {.mapped = (bytes + page - 1) / page * page + page};
+  f.pages = mmap(NULL, f.mapped, PROT_READ | PROT_WRITE,
+                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (f.pages == MAP_FAILED ||
+      mprotect(f.pages + f.mapped - page, page, PROT_NONE)) {
+    printf("no pages for a fence\n");
+    exit(1);
+  }
+  f.data = f.pages + f.mapped - page - bytes;
+  memcpy(f.data, from, bytes);
+  return f;
+}
+
+/* Few keys and many queries, so that windows lie wholly behind the last key;
+ * widths that fill no vector. */
+TEST(nothing_beyond_the_end_is_read) {
+  const char *const few_keys[] = {
+      "softmax:b1h6g1n64x1d3v1:top:window=9:alibi:f16:bwd",
+      "softmax:b3h3g1n64x2d80v31:window=5:f16:bwd",
+      "softmax:b1h2n300x70d17v9:top:window=5:bwd",
+      "softmax:b2h2n300x70d17v9:window=5:lengths:bf16:bwd",
+      "softmax:b2h2n90x33d5v7:bottom:bwd",
+      "argmax:b3h3g1n63x2d3v31:top:window=9:bf16:bwd",
+      "argmax(t=0.5):b1h4g2n17x3d8v31:window=5:bf16:bwd",
+  };
+  FOR_EACH_ISA(isa)
+  for (size_t p = 0; p < sizeof few_keys / sizeof *few_keys; p++) {
+    attend_context *ctx = open_context(isa, 2, NULL);
+    attend_tensors t = make_tensors(ctx, few_keys[p], 53);
+    size_t size = attend_dtype_size(t.desc.dtype);
+    size_t D = (size_t)t.desc.dim * size, M = (size_t)t.desc.dim_v * size;
+    outcome want = outcome_of(ctx, &t);
+    attend_view *views[] = {&t.q, &t.k, &t.v, &t.d_o};
+    size_t bytes[] = {rows_of(&t.desc) * D, keys_of(&t.desc) * D,
+                      keys_of(&t.desc) * M, rows_of(&t.desc) * M};
+    fenced f[4];
+    for (int n = 0; n < 4; n++) {
+      f[n] = fence(views[n]->data, bytes[n]);
+      views[n]->data = f[n].data;
+    }
+    outcome got = outcome_of(ctx, &t);
+    CHECK_SAME(want, got, few_keys[p]);
+    for (int n = 0; n < 4; n++) munmap(f[n].pages, f[n].mapped);
+    outcome_free(&want);
+    outcome_free(&got);
     attend_tensors_free(ctx, &t);
     attend_context_free(ctx);
   }

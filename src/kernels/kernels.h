@@ -92,8 +92,7 @@ typedef struct {
    * BLOCK, b and c have ld. */  \
   K(void, weigh_keys,                                                            \
     (int n, int i0, int i1, const float *a, const float *b, int ld, float *c))   \
-  /* Backward of a group: s <- p = 2^(factor s - lse2), at most 1,     \
-   * dp <- p (dp - delta). */  \
+  /* In backward: s <- p = min(1, 2^(factor s - lse2)), dp <- p (dp - delta). */ \
   K(void, softmax_grad,                                                          \
     (int rows, int j0, int j1, float factor, float *s, float *dp,                \
      const float *lse2, const float *delta))                                     \

@@ -20,6 +20,16 @@ got=0
 "$ATTEND" bench --repeat 1 sgemm:m32n32k32 >"$work/out" 2>"$work/err" || got=$?
 if ((got == 0)); then
   says 'openblas-'
+  narrow=(bench --isa avx2 --repeat 1 sgemm:m32n32k32 softmax:n8d8)
+  if grep -Eq 'openblas-(SkylakeX|Cooperlake|SapphireRapids)' "$work/out"; then
+    run 0 "${narrow[@]}"
+    grep -q 'OPENBLAS_CORETYPE=Haswell' "$work/err" || fail "unlike is compared"
+    [[ $(wc -l <"$work/err") == 1 ]] || fail "more than one line on stderr"
+    run 0 "${narrow[@]}" --json
+    [[ ! -s $work/err ]] || fail "--json writes to stderr"
+    OPENBLAS_CORETYPE=Haswell run 0 "${narrow[@]}"
+    [[ ! -s $work/err ]] || fail "a needless line: $(cat "$work/err")"
+  fi
 else
   ((got == 1)) || fail "sgemm without a BLAS exits with $got"
   grep -q 'built without' "$work/err" || fail "sgemm: $(cat "$work/err")"

@@ -6,6 +6,7 @@
  *
  *   v_max(a, b)  a > b ? a : b, so b where either is NaN
  *   v_fma(a, b, c)  a * b + c; rounded once, except on the scalar set
+ *   v_fma_once(a, b, c)  the same, but the scalar set keeps the product whole
  *   v_eighths(t)  2^(n/8), n the integer in the low bits of t (see v_exp2)
  *   v_fold(v, f)  f over 16 lanes: i with i + 8, with i + 4, i + 2, i + 1
  *   v_transpose(r)  a VW x VW matrix in VW vectors
@@ -61,23 +62,22 @@ INLINE float fold_max(const vf v[NV]) { return v_fold(v, v_max); }
  * factor s - m = n/8 + f with |f| <= 1/16. The sum factor s + (magic - m) leaves
  * n in its low bits; 2^(n/8) is one of eight roots with n/8's integer part added
  * to its exponent, and 2^f a cubic that is 1 at 0 (its error 4e-8, by Remez
- * exchange with float coefficients). With fma the product is not rounded before
- * the subtraction, so f is as good as exact. A vector of it costs ten
+ * exchange with float coefficients). The product is not rounded before the
+ * subtraction, so f is as good as exact. A vector of it costs ten
  * operations: the root comes from a permutation, on a port that multiply-adds
  * leave free.
  *
  * Bound, tested over every float (factor 1, m = 0): within 1.9 units in the
  * last place for -126 <= s < 127.9375, from where on it is infinite. Lower
  * values err by less than 2^-126 and from -127 on are 0; NaN stays NaN. Another
- * factor adds less than 0.05 units, but without fma the rounding of factor s.
- * Because m is an integer, another m gives the same result times a power of
+ * factor adds less than 0.05 units. Because m is an integer, another m gives the same result times a power of
  * two. */
 INLINE vf v_exp2_less(vf s, float factor, float m) {
   const vf c = v_set1(factor);
   const vf magic = v_set1(1572864.0f - m);     /* 1.5 * 2^20: unit 1/8 */
   s = v_max(v_set1((m - 127.0f) / factor), s); /* lets NaN through */
-  vf t = v_fma(s, c, magic);
-  vf f = v_fma(s, c, v_sub(magic, t));
+  vf t = v_fma_once(s, c, magic);
+  vf f = v_fma_once(s, c, v_sub(magic, t));
   vf y = v_fma(f, v_set1(0x1.c6b934p-5f), v_set1(0x1.ec0aa6p-3f));
   y = v_fma(y, f, v_set1(0x1.62e43p-1f));
   y = v_fma(y, f, v_set1(1.0f));

@@ -21,6 +21,7 @@ static inline vf v_div(vf a, vf b) { return _mm256_div_ps(a, b); }
 static inline vf v_max(vf a, vf b) { return _mm256_max_ps(a, b); }
 static inline vf v_min(vf a, vf b) { return _mm256_min_ps(a, b); }
 static inline vf v_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
+#define v_fma_once v_fma
 static inline vf v_abs(vf a) {
   return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a);
 }

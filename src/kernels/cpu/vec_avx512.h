@@ -21,6 +21,7 @@ static inline vf v_div(vf a, vf b) { return _mm512_div_ps(a, b); }
 static inline vf v_max(vf a, vf b) { return _mm512_max_ps(a, b); }
 static inline vf v_min(vf a, vf b) { return _mm512_min_ps(a, b); }
 static inline vf v_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+#define v_fma_once v_fma
 static inline vf v_abs(vf a) { return _mm512_abs_ps(a); }
 static inline vf v_eighths(vf t) {
   __m512i u = _mm512_castps_si512(t);

@@ -21,6 +21,7 @@ static inline vf v_div(vf a, vf b) { return vdivq_f32(a, b); }
 static inline vf v_max(vf a, vf b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
 static inline vf v_min(vf a, vf b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
 static inline vf v_fma(vf a, vf b, vf c) { return vfmaq_f32(c, a, b); }
+#define v_fma_once v_fma
 static inline vf v_abs(vf a) { return vabsq_f32(a); }
 static inline vf v_eighths(vf t) {
   uint32x4_t u = vreinterpretq_u32_f32(t);

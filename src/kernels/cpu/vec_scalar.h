@@ -21,6 +21,9 @@ static inline vf v_div(vf a, vf b) { return a / b; }
 static inline vf v_max(vf a, vf b) { return a > b ? a : b; }
 static inline vf v_min(vf a, vf b) { return a < b ? a : b; }
 static inline vf v_fma(vf a, vf b, vf c) { return a * b + c; }
+static inline vf v_fma_once(vf a, vf b, vf c) {
+  return (float)((double)a * (double)b + (double)c);
+}
 static inline vf v_abs(vf a) { return fabsf(a); }
 static inline vf v_eighths(vf t) {
   uint32_t u;

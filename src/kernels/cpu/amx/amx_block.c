@@ -8,9 +8,9 @@
  * number of rows that ride along changes no bit, as everywhere. Queries are
  * not scaled before the product (bf16 has no bits to spare).
  *
- * Weights are cut to bf16 for the second product, and what divides is the sum
- * of the cut weights: what they have lost in common cancels, and the rest errs
- * as rounding would. lse is the log of the sum of the whole weights.
+ * Weights are rounded to bf16 for the second product, and what divides is the
+ * sum of the rounded weights, so that a single key gives its value exactly. lse
+ * is the log of the sum of the whole weights.
  *
  * The time goes into the exponentials: 15 vector operations for 16 weights
  * against 64 cycles of tiles for 16 x 16 of them at width 64.
@@ -222,30 +222,33 @@ INLINE vf exp2_short(vf s, const exponent *e) {
   return v_mul(y, _mm512_castsi512_ps(root));
 }
 
-INLINE vf cut(vf p) {
-  return _mm512_castsi512_ps(_mm512_and_si512(
-      _mm512_castps_si512(p), _mm512_set1_epi32((int)0xffff0000u)));
+/* To the nearest bf16, halves up; weights are never negative. */
+INLINE vf shorten(vf p) {
+  __m512i up =
+      _mm512_add_epi32(_mm512_castps_si512(p), _mm512_set1_epi32(0x8000));
+  return _mm512_castsi512_ps(
+      _mm512_and_si512(up, _mm512_set1_epi32((int)0xffff0000u)));
 }
 
 /* A row's weights, key i of 32 beside key i + 16, into tiles [step][16][32];
- * steps that are only partly asked for are filled with zeros. sum: of the cut
+ * steps that are only partly asked for are filled with zeros. sum: of the rounded
  * weights, and of the whole ones. */
 INLINE void weigh_row(int j0, int j1, float factor, float m, float *s,
                       uint16_t *out, float sum[2]) {
   exponent e = exponent_of(factor, lower_row(j0, j1, factor, m, s));
-  vf cut_sum = v_zero(), whole = v_zero();
+  vf short_sum = v_zero(), whole = v_zero();
   for (int j = j0 / DEEP * DEEP; j < j1; j += DEEP) {
     vf a = v_zero(), b = v_zero();
     if (j >= j0) a = exp2_short(v_load(s + j), &e);
     if (j + TILE < j1) b = exp2_short(v_load(s + j + TILE), &e);
-    vf a_cut = cut(a), b_cut = cut(b);
+    vf a_short = shorten(a), b_short = shorten(b);
     whole = v_add(whole, v_add(a, b));
-    cut_sum = v_add(cut_sum, v_add(a_cut, b_cut));
-    __m512i low = _mm512_srli_epi32(_mm512_castps_si512(a_cut), 16);
+    short_sum = v_add(short_sum, v_add(a_short, b_short));
+    __m512i low = _mm512_srli_epi32(_mm512_castps_si512(a_short), 16);
     _mm512_store_si512(out + j * TILE,
-                       _mm512_or_si512(low, _mm512_castps_si512(b_cut)));
+                       _mm512_or_si512(low, _mm512_castps_si512(b_short)));
   }
-  sum[0] = fold_sum(&cut_sum);
+  sum[0] = fold_sum(&short_sum);
   sum[1] = fold_sum(&whole);
 }
 

@@ -1,0 +1,27 @@
+/* What the tests of kernels share: numbers to try, and a walk over the sets. */
+#ifndef TESTS_KERNEL_LIST_H
+#define TESTS_KERNEL_LIST_H
+
+#include "kernels/kernels.h"
+#include "world.h"
+
+static const double eps = 0x1p-24; /* half a unit of 1's last place */
+
+static float pool[1 << 16]; /* normal numbers, refilled by refill() */
+
+static inline void refill(uint64_t stream) {
+  attend_random_normal((attend_random){21, stream}, 0,
+                       sizeof pool / sizeof *pool, pool);
+}
+
+#define FOR_EACH_KERNELS(kn)                                     \
+  FOR_EACH_ISA(isa_)                                             \
+  for (attend_context *ctx_ = open_context(isa_, 1, NULL); ctx_; \
+       attend_context_free(ctx_), ctx_ = NULL)                   \
+    for (const struct kernels *kn = ctx_->kernels; kn; kn = NULL)
+
+static inline int same(float a, float b) {
+  return !memcmp(&a, &b, sizeof a) || (isnan(a) && isnan(b));
+}
+
+#endif
