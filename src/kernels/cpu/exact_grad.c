@@ -15,7 +15,7 @@ void KERNEL(softmax_grad)(int rows, int j0, int j1, float factor, float *s,
     vf shift = v_set1(-lse2[r]), d = v_set1(delta[r]);
     for (int j = j0; j < j1; j += VW) {
       /* A weight is at most 1; a huge lse2, rounded, would say otherwise. */
-      vf x = v_min(v_zero(), v_fma(v_load(s + j), c, shift));
+      vf x = v_min(v_zero(), v_fma_once(v_load(s + j), c, shift));
       vf p = v_exp2_less(x, 1.0f, 0.0f);
       v_store(s + j, p);
       v_store(dp + j, v_mul(p, v_sub(v_load(dp + j), d)));
