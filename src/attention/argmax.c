@@ -80,22 +80,19 @@ static void tile_end(const call *c, tile t, const scratch *w) {
   }
 }
 
+static void group_fold(const visit *v, void *with) {
+  (void)with;
+  int ld = v->c->plan->ldv;
+  scratch *w = v->w;
+  for (int r = 0, row = v->at; r < v->g.rows; r++, row++)
+    row_fold(v->c, &w->keys, v->j0, v->j1, w->s + r * BLOCK, w->m + row,
+             w->l + row, w->o + (size_t)row * (size_t)ld);
+}
+
 static void whole_tile(const call *c, tile t, scratch *w) {
-  const attend_plan *p = c->plan;
-  span seen = rows_see(c, t.b, t.row, t.rows);
-  int j0, j1;
   tile_begin(c, t, w);
-  tile_clear(p, t.rows, w);
-  for (int64_t i = first_block(c, seen); i < end_block(c, seen); i++) {
-    if (!seen_block_load(c, t, i, seen, &w->keys)) continue;
-    for (int at = 0; at < t.rows; at += c->on->rows) {
-      tile g = tile_group(c->on->rows, t, at);
-      if (!tile_scores(c, g, at, &j0, &j1, w)) continue;
-      for (int r = 0; r < g.rows; r++)
-        row_fold(c, &w->keys, j0, j1, w->s + r * BLOCK, w->m + at + r,
-                 w->l + at + r, w->o + (size_t)(at + r) * p->ldv);
-    }
-  }
+  tile_clear(c->plan, t.rows, w);
+  tile_visit(c, t, w, group_fold, NULL);
   tile_end(c, t, w);
 }
 
@@ -162,22 +159,15 @@ static void row_give(const call *c, tile g, int r, const block *k, int j0,
   }
 }
 
-static void tile_sweep(const call *c, tile t, bool give_out, target dv,
-                       scratch *w) {
-  const attend_plan *p = c->plan;
-  span seen = rows_see(c, t.b, t.row, t.rows);
-  int j0, j1;
-  for (int64_t i = first_block(c, seen); i < end_block(c, seen); i++) {
-    if (!seen_block_load(c, t, i, seen, &w->keys)) continue;
-    for (int at = 0; at < t.rows; at += c->on->rows) {
-      tile g = tile_group(c->on->rows, t, at);
-      if (!tile_scores(c, g, at, &j0, &j1, w)) continue;
-      for (int r = 0; r < g.rows; r++)
-        row_give(c, g, r, &w->keys, j0, j1, w->s + r * BLOCK,
-                 give_out ? w->o + (size_t)(at + r) * p->ldv : NULL,
-                 w->l + at + r, w->m + at + r, dv);
-    }
-  }
+/* with: where dV goes, or NULL to count. */
+static void group_give(const visit *v, void *with) {
+  const target *dv = with;
+  int ld = v->c->plan->ldv;
+  scratch *w = v->w;
+  for (int r = 0, row = v->at; r < v->g.rows; r++, row++)
+    row_give(v->c, v->g, r, &w->keys, v->j0, v->j1, w->s + r * BLOCK,
+             dv ? w->o + (size_t)row * (size_t)ld : NULL, w->l + row,
+             w->m + row, dv ? *dv : (target){0});
 }
 
 static void stack_backward(const call *c, int b, int g, scratch *w) {
@@ -190,10 +180,10 @@ static void stack_backward(const call *c, int b, int g, scratch *w) {
     tile t = {b, g, (int)row, (int)min64(p->tile, rows - row)};
     tile_begin(c, t, w);
     tile_clear(p, t.rows, w);
-    tile_sweep(c, t, false, dv, w);
+    tile_visit(c, t, w, group_give, NULL);
     for (int i = 0; i < t.rows; i++) w->m[i] = 1.0f; /* still to be given */
     rows_load(c, &c->d_o, t, d->dim_v, p->ldv, true, w->o);
-    tile_sweep(c, t, true, dv, w);
+    tile_visit(c, t, w, group_give, &dv);
   }
   if (d->dtype == ATTEND_F32) return;
   static const float one[1] = {1.0f};

@@ -150,36 +150,30 @@ static void row_finish(const call *c, size_t row) {
 
 /* ---- the walk ------------------------------------------------------------------------- */
 
-static void tile_pass(const call *c, tile t, bool counting, sink to,
-                      scratch *w) {
-  span seen = rows_see(c, t.b, t.row, t.rows);
-  int j0, j1;
-  for (int64_t i = first_block(c, seen); i < end_block(c, seen); i++) {
-    if (!seen_block_load(c, t, i, seen, &w->keys)) continue;
-    for (int at = 0; at < t.rows; at += c->on->rows) {
-      tile g = tile_group(c->on->rows, t, at);
-      if (!tile_scores(c, g, at, &j0, &j1, w)) continue;
-      if (counting) {
-        count_best(c, g, j0, j1, w->s, w->l + at);
-        continue;
-      }
-      if (hard(c))
-        harden(c, g, j0, j1, w->s, w->l + at, w->m + at);
-      else
-        soften(c, g, j0, j1, w->s);
-      for (int r = 0; r < g.rows; r++)
-        row_write(c, g, r, to, w->keys.start, j0, j1, w->s + r * BLOCK);
-    }
-  }
+static void group_count(const visit *v, void *with) {
+  (void)with;
+  count_best(v->c, v->g, v->j0, v->j1, v->w->s, v->w->l + v->at);
+}
+
+static void group_look(const visit *v, void *with) {
+  const sink *to = with;
+  scratch *w = v->w;
+  if (hard(v->c))
+    harden(v->c, v->g, v->j0, v->j1, w->s, w->l + v->at, w->m + v->at);
+  else
+    soften(v->c, v->g, v->j0, v->j1, w->s);
+  for (int r = 0; r < v->g.rows; r++)
+    row_write(v->c, v->g, r, *to, w->keys.start, v->j0, v->j1,
+              w->s + r * BLOCK);
 }
 
 static void look_tile(const call *c, tile t, sink to, scratch *w) {
   tile_begin(c, t, w);
   for (int i = 0; i < t.rows; i++) w->l[i] = w->m[i] = 0.0f;
-  if (hard(c)) tile_pass(c, t, true, to, w);
+  if (hard(c)) tile_visit(c, t, w, group_count, NULL);
   if (to.slot < 0)
     for (int i = 0; i < t.rows; i++) row_begin(c, row_index(c, t, i));
-  tile_pass(c, t, false, to, w);
+  tile_visit(c, t, w, group_look, &to);
   if (to.slot < 0)
     for (int i = 0; i < t.rows; i++) row_finish(c, row_index(c, t, i));
 }

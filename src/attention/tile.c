@@ -81,3 +81,15 @@ bool tile_scores(const call *c, tile g, int at, int *j0, int *j1, scratch *w) {
     group_mask(c, g, k, *j0, *j1, -INFINITY, w->s);
   return true;
 }
+
+void tile_visit(const call *c, tile t, scratch *w,
+                void (*f)(const visit *v, void *with), void *with) {
+  span seen = rows_see(c, t.b, t.row, t.rows);
+  for (int64_t i = first_block(c, seen); i < end_block(c, seen); i++) {
+    if (!seen_block_load(c, t, i, seen, &w->keys)) continue;
+    for (int at = 0; at < t.rows; at += c->on->rows) {
+      visit v = {c, tile_group(c->on->rows, t, at), at, 0, 0, w};
+      if (tile_scores(c, v.g, at, &v.j0, &v.j1, w)) f(&v, with);
+    }
+  }
+}

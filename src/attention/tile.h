@@ -33,6 +33,19 @@ void *tile_queries(const call *c, int at, const scratch *w);
  * -inf where a row does not see. False if the group sees none of it. */
 bool tile_scores(const call *c, tile g, int at, int *j0, int *j1, scratch *w);
 
+/* A group on a block, its scores in w->s as tile_scores leaves them. */
+typedef struct {
+  const call *c;
+  tile g;
+  int at; /* the group's first row in the tile */
+  int j0, j1;
+  scratch *w;
+} visit;
+
+/* Visits every group of the tile on every block that it sees, blocks first. */
+void tile_visit(const call *c, tile t, scratch *w,
+                void (*f)(const visit *v, void *with), void *with);
+
 /* All groups of the tile on the loaded block, one's softmax beside another's
  * products (overlap.c); for kernels that can. */
 void overlap_block(const call *c, tile t, scratch *w);
