@@ -52,7 +52,7 @@ verdict judge(const attend_desc *desc, const outputs *truth,
     if (!truth->at[x] || !engine->at[x]) continue;
     v.error[x] = largest_error(truth->count[x], truth->at[x], engine->at[x]);
     v.bound[x] = bound_of(desc, x, truth, naive, magnitude[x]);
-    bool ok = v.error[x] <= v.bound[x];
+    bool ok = v.error[x] <= v.bound[x] && isfinite(v.bound[x]);
     double share = v.error[x] == 0 ? 0 : v.error[x] / v.bound[x];
     if (share > worst) {
       worst = share;

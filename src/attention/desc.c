@@ -10,6 +10,8 @@
 #include "attend/definition.h"
 
 enum { BUCKETS = 32, MAX_DISTANCE = 128 }; /* T5's */
+enum { WIDEST = 1 << 29 };                 /* two of them, padded, are an int */
+enum { FURTHEST = 1 << 24 }; /* a table by distance is spread out */
 
 /* ---- defaults ----------------------------------------------------------- */
 
@@ -89,6 +91,8 @@ static attend_status check_extent(attend_context *ctx, const attend_desc *d) {
                "exceeds the address space: choose smaller sizes or another "
                "bias",
                d->batch, d->heads, d->q_len, d->kv_len);
+  ATTEND_CHECK(ctx, width <= WIDEST, "a width of %d: choose %d or less", width,
+               WIDEST);
   return ATTEND_OK;
 }
 
@@ -173,6 +177,9 @@ static attend_status check_bias(attend_context *ctx, const attend_bias *bias) {
                "max_distance %d leaves nothing beyond the %d distances that "
                "have a bucket each: choose %d or more, or fewer buckets",
                bias->max_distance, exact, exact + 1);
+  ATTEND_CHECK(ctx, bias->max_distance <= FURTHEST,
+               "max_distance is %d: choose %d or less", bias->max_distance,
+               FURTHEST);
   return ATTEND_OK;
 }
 

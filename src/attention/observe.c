@@ -35,7 +35,10 @@ static void soften(const call *c, tile g, int j0, int j1, float *s) {
     float lse2 = lse == -INFINITY
                      ? INFINITY
                      : (float)((double)lse * 1.44269504088896340736);
-    for (int j = j0; j < j1; j++) s[j] -= lse2;
+    for (int j = j0; j < j1; j++) {
+      float x = s[j] - lse2; /* lse is rounded: no weight is above 1 */
+      s[j] = x > 0.0f ? 0.0f : x;
+    }
   }
 }
 
@@ -200,6 +203,7 @@ static void look_stack(const call *c, int stack, int64_t width, scratch *w) {
 static attend_status check(const call *c) {
   const attend_look *look = c->look;
   attend_context *ctx = c->plan->ctx;
+  ATTEND_CHECK(ctx, look, "look is NULL: say what is to be looked at");
   ATTEND_CHECK(ctx, look->n_rows >= 0 && look->top >= 0,
                "%d rows and top %d were asked for: neither may be negative",
                look->n_rows, look->top);

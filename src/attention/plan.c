@@ -79,6 +79,10 @@ static attend_status make(attend_plan *p) {
       "several calls",
       p->desc.q_len, p->desc.heads / p->desc.kv_heads);
   derive(p);
+  ATTEND_CHECK(p->ctx, isfinite(p->score_to2) && isfinite(p->bias_to2),
+               "scale %g and temperature %g make scores that no f32 holds: "
+               "choose a smaller scale or a higher temperature",
+               (double)p->desc.scale, (double)p->desc.form.temperature);
   ATTEND_TRY(choose(p));
   ATTEND_TRY(check_purpose(p));
   p->engine->size(p);

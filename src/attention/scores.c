@@ -83,9 +83,10 @@ void bias_add(const call *c, tile t, int64_t start, int j0, int j1, float *s) {
 /* ---- scores and masks --------------------------------------------------------- */
 
 /* The factor can wait for the exponential if it is positive and nothing is
- * added before: then queries are never rounded, and ties stay ties. */
+ * added before: then queries are never rounded, and ties stay ties. The
+ * exponential divides by it, so it must not be tiny. */
 float call_factor(const call *c) {
-  bool waits = c->raw && c->plan->score_to2 > 0 &&
+  bool waits = c->raw && c->plan->score_to2 > 1e-30f &&
                c->plan->desc.bias.kind == ATTEND_NO_BIAS;
   return waits ? c->plan->score_to2 : 1.0f;
 }
@@ -123,7 +124,7 @@ bool group_sees(const call *c, tile t, const block *k, int j0, int j1) {
   span first = rows_see(c, t.b, t.row, 1);
   span last = rows_see(c, t.b, t.row + t.rows - 1, 1);
   return k->n_hidden == 0 && last.lo <= k->start + j0 &&
-         first.hi >= k->start + j1;
+         first.hi >= k->start + j1 && last.hi >= k->start + j1;
 }
 
 /* A number that is NaN or infinite must not reach rows that do not see it, even

@@ -392,11 +392,13 @@ static void dense_tile(const call *c, tile t, const shared *s,
 }
 
 /* Owned by tiles of rows; batch and heads come in order, since a broadcast
- * bias sums over them. A bias that is broadcast over queries has one owner. */
+ * bias sums over them. A bias that is broadcast over queries has one owner, and
+ * so has one broadcast over heads where tiles cut the heads of a query apart. */
 static void dense_dbias(const call *c, const shared *s) {
   const attend_plan *p = c->plan;
   attend_view v = dense_view(c);
-  int threads = v.stride[2] ? p->threads : 1;
+  bool alone = v.stride[2] && (v.stride[1] || ROWS % p->group == 0);
+  int threads = alone ? p->threads : 1;
   dense_clear(c);
 #pragma omp parallel num_threads(threads)
   {

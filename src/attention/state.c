@@ -291,6 +291,8 @@ static attend_status check_call(const attend_plan *p, const attend_state *s,
   ATTEND_CHECK(p->ctx, a->purpose & ATTEND_FOR_EXTEND,
                "this plan was not made for states: set ATTEND_FOR_EXTEND in "
                "the description's purpose");
+  ATTEND_CHECK(p->ctx, p->ctx == s->ctx,
+               "the state belongs to another context: use a plan of that one");
   ATTEND_CHECK(p->ctx,
                a->batch == b->batch && a->kv_heads == b->kv_heads &&
                    a->dim == b->dim && a->dim_v == b->dim_v &&

@@ -103,7 +103,7 @@ float KERNEL(row_max)(int j0, int j1, const float *s) {
 }
 
 INLINE float exp_row(int j0, int j1, float factor, float m, float *s) {
-  m = lower_row(j0, j1, factor, m, s);
+  m = lower_row(j0, j1, &factor, m, s);
   vf sum[NV];
   UNROLL for (int i = 0; i < NV; i++) sum[i] = v_zero();
   for (int j = j0; j < j1; j += LANES) UNROLL for (int i = 0; i < NV; i++) {

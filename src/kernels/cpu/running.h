@@ -28,11 +28,13 @@ INLINE float max_of(int j0, int j1, const float *s) {
 INLINE float shift_of(float top) { return top > -INFINITY ? ceilf(top) : 0.0f; }
 
 /* Scores too large for v_exp2_less's integers are brought down first. Returns
- * the shift that is left to take. */
-INLINE float lower_row(int j0, int j1, float factor, float m, float *s) {
+ * the shift that is left to take; the factor is taken too, rounded as it was for
+ * the maximum, so that nothing comes to lie above it. */
+INLINE float lower_row(int j0, int j1, float *factor, float m, float *s) {
   if (!(fabsf(m) > 0x1p14f)) return m;
   for (int j = j0; j < j1; j += VW)
-    v_store(s + j, v_sub(v_load(s + j), v_set1(m / factor)));
+    v_store(s + j, v_sub(v_mul(v_load(s + j), v_set1(*factor)), v_set1(m)));
+  *factor = 1.0f;
   return 0.0f;
 }
 

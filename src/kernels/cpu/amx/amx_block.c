@@ -235,7 +235,8 @@ INLINE vf shorten(vf p) {
  * weights, and of the whole ones. */
 INLINE void weigh_row(int j0, int j1, float factor, float m, float *s,
                       uint16_t *out, float sum[2]) {
-  exponent e = exponent_of(factor, lower_row(j0, j1, factor, m, s));
+  m = lower_row(j0, j1, &factor, m, s);
+  exponent e = exponent_of(factor, m);
   vf short_sum = v_zero(), whole = v_zero();
   for (int j = j0 / DEEP * DEEP; j < j1; j += DEEP) {
     vf a = v_zero(), b = v_zero();
