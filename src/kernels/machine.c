@@ -1,6 +1,6 @@
 /* The ceilings of this machine, measured in about a second.
  *
- * Place: attention/ - behind attend_machine_measure; explain compares a plan's
+ * Place: kernels/ - behind attend_machine_measure; explain compares a plan's
  * cost with them. Arithmetic: multiply-adds that never leave the registers.
  * Memory: reading an array much larger than the caches. The best of several
  * tries counts: a ceiling is what the machine can do when nobody disturbs it.
