@@ -23,7 +23,8 @@ typedef struct { /* one query row */
   float *o;          /* [M], as stored */
   double *o_size;    /* [M] */
   float denominator; /* of the weights, for poly */
-  bool cut;          /* weights to bf16, before they meet the values */
+  bool cut;          /* weights to bf16, before they meet the values, */
+  float below; /* and before that by this: the best lies below a power of 2 */
   int b, h, g, i;
 } pass;
 
@@ -163,6 +164,8 @@ static float weigh(pass *p, float *lse_size) {
   for (int s = 0; s < p->n_seen; s++)
     if (p->size[s] > *lse_size) *lse_size = p->size[s];
   if (is_hard(d)) choose(p, best);
+  float best2 = best * 1.442695041f;
+  p->below = exp2f(best2 - ceilf(best2));
   for (int s = 0; s < p->n_seen; s++) {
     if (d->form.kind == ATTEND_POLY)
       p->weight[s] = p->score[s];
@@ -206,7 +209,8 @@ static void add_values(pass *p) {
   for (int x = 0; x < d->dim_v; x++) p->o[x] = 0, p->o_size[x] = 0;
   for (int s = 0; s < p->n_seen; s++) {
     const float *v = p->v + key_at(p, p->seen[s], d->dim_v);
-    float w = p->cut ? stored(ATTEND_BF16, p->weight[s]) : p->weight[s];
+    float w = p->weight[s];
+    if (p->cut) w = stored(ATTEND_BF16, w * p->below);
     for (int x = 0; x < d->dim_v; x++) p->o[x] += w * v[x];
     divisor += w;
   }

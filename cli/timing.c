@@ -143,7 +143,9 @@ attend_status time_contestants(attend_context *ctx, contestant *list, int count,
       status = one_round(ctx, &list[n], round, rounds);
     }
   progress_end();
-  for (int n = 0; n < count && !status; n++)
+  for (int n = 0; n < count && !status; n++) {
     list[n].median_s = median(list[n].times, list[n].taken);
+    list[n].best_s = list[n].times[0]; /* sorted now */
+  }
   return status;
 }

@@ -17,7 +17,7 @@ typedef struct {
   double flops, bytes, workspace;
   double *times; /* [wanted] seconds */
   int taken, wanted;
-  double median_s;
+  double median_s, best_s;
 } contestant;
 
 /* Parses nothing: problem and text are set. */
@@ -26,7 +26,7 @@ attend_status contestant_open(attend_context *ctx, uint64_t seed,
 void contestant_close(attend_context *ctx, contestant *c);
 
 /* Times them in turns, so that what disturbs the machine disturbs all of them.
- * repeat 0: about a second each, at least 5. Sets median_s. */
+ * repeat 0: about a second each, at least 5. Sets median_s and best_s. */
 attend_status time_contestants(attend_context *ctx, contestant *list, int count,
                                int repeat);
 

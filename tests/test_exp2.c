@@ -215,7 +215,7 @@ static double worst_weight(const struct kernels *kn, float factor,
   attend_random_uniform((attend_random){6, stream}, 0, BLOCK, s);
   for (int j = 0; j < BLOCK; j++) s[j] *= -20 / factor;
   memcpy(p, s, sizeof p);
-  kn->softmax(1, 0, BLOCK, factor, p, &m, l, &alpha, &beta);
+  kn->softmax(1, 0, BLOCK, factor, false, p, &m, l, &alpha, &beta);
   for (int j = 0; j < BLOCK; j++) {
     double score = (double)factor * (double)s[j], truth = exp2(score - m);
     double e = fabs((double)p[j] * beta - truth) * per_ulp(truth);

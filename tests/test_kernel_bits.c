@@ -59,8 +59,8 @@ static uint64_t forward_bits(const struct kernels *kn, battery *b, int group) {
     kn->scores(n, WIDTH, b->q[r], LD, b->k, 0, PANEL, scores + r * BLOCK);
     for (int i = 0; i < n; i++)
       kn->add_ramp(16, 48, -0.1f, -20, scores + (r + i) * BLOCK);
-    kn->softmax(n, 16, 240, FACTOR, b->s + r * BLOCK, b->m + r, b->l + 2 * r,
-                b->alpha + r, b->beta + r);
+    kn->softmax(n, 16, 240, FACTOR, false, b->s + r * BLOCK, b->m + r,
+                b->l + 2 * r, b->alpha + r, b->beta + r);
     kn->weigh(n, 16, 240, b->s + r * BLOCK, panels, LD, b->alpha + r,
               b->beta + r, b->o + r * LD);
   }

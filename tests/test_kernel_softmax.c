@@ -24,7 +24,7 @@ static void check_softmax(const struct kernels *kn, int rows, int j0, int j1,
   memcpy(before, s, sizeof before);
   memcpy(m0, m, sizeof m0);
   memcpy(l0, l, sizeof l0);
-  kn->softmax(rows, j0, j1, factor, s, m, l, alpha, beta);
+  kn->softmax(rows, j0, j1, factor, false, s, m, l, alpha, beta);
   for (int r = 0; r < rows; r++) {
     double sum = 0, slack_of_sum = 0, best = -INFINITY;
     for (int j = j0; j < j1; j++) {
@@ -102,7 +102,7 @@ TEST(ties_stay_ties) {
       for (int r = 0; r < GROUP; r++) m[r] = -INFINITY;
       for (int i = 0; i < GROUP * BLOCK; i++)
         s[i] = i % 3 ? (float)-size : (float)(size + i / BLOCK);
-      kn->softmax(kn->rows, 0, BLOCK, factors[f], s, m, l, alpha, beta);
+      kn->softmax(kn->rows, 0, BLOCK, factors[f], false, s, m, l, alpha, beta);
       for (int r = 0; r < kn->rows; r++)
         for (int j = 3; j < BLOCK; j++)
           CHECK(same(s[r * BLOCK + j], s[r * BLOCK + j - 3]));

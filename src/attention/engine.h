@@ -64,9 +64,7 @@ static inline size_t panel_key_at(int pair, int width, int slot, int i) {
 }
 static inline size_t panel_value_at(int pair, int ld, int slot, int i) {
   if (pair == 1) return (size_t)slot * (size_t)ld + (size_t)i;
-  int row = slot / (2 * LANES) * LANES + slot % LANES;
-  return ((size_t)row * (size_t)ld + (size_t)i) * 2 +
-         (size_t)(slot / LANES % 2);
+  return ((size_t)(slot / 2) * (size_t)ld + (size_t)i) * 2 + (size_t)(slot % 2);
 }
 
 /* The workspace of one thread, and the part that all share. */

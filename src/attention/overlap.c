@@ -67,9 +67,17 @@ static void step(const call *c, const stage *last, const stage *now,
     ride.o = w->o + (size_t)last->at * (size_t)ld;
   }
   struct block_soft soft = {
-      now->g.rows, now->j0,   now->j1,        call_factor(c),
-      mine->s,     mine->p,   w->m + now->at, w->l + 2 * now->at,
-      mine->alpha, mine->beta};
+      now->g.rows,
+      now->j0,
+      now->j1,
+      call_factor(c),
+      now->live && tile_calm(c, now->g, now->at, now->j0, now->j1, w),
+      mine->s,
+      mine->p,
+      w->m + now->at,
+      w->l + 2 * now->at,
+      mine->alpha,
+      mine->beta};
   c->on->overlap(now->live ? &soft : NULL, &ride);
 }
 

@@ -65,12 +65,17 @@ static void size(attend_plan *p) {
 
 /* ---- one tile ------------------------------------------------------------------ */
 
+/* Rows in a tile that are worth a look at the length of its keys. */
+enum { CALM_ROWS = 48 };
+
 static void group_block(const call *c, tile g, int at, scratch *w) {
   const attend_plan *p = c->plan;
   int j0, j1;
   if (!tile_scores(c, g, at, &j0, &j1, w)) return;
-  c->on->softmax(g.rows, j0, j1, call_factor(c), w->s, w->p, w->m + at,
-                 w->l + 2 * at, w->alpha, w->beta);
+  bool calm = tile_calm(c, g, at, j0, j1, w);
+  c->on->softmax(&(struct block_soft){g.rows, j0, j1, call_factor(c), calm,
+                                      w->s, w->p, w->m + at, w->l + 2 * at,
+                                      w->alpha, w->beta});
   group_weigh(c, g, &w->keys, j0, j1, w->p, p->ldv, w->alpha, w->beta,
               w->o + (size_t)at * p->ldv);
 }
@@ -81,6 +86,7 @@ static void tile_block(const call *c, tile t, int64_t start, span seen,
   int keys = c->on->keys;
   int64_t next = start + keys, last = min64(seen.hi, next + keys);
   if (!seen_block_load(c, t, start / keys, seen, &w->keys)) return;
+  if (t.rows >= CALM_ROWS) block_longest(c, seen, &w->keys);
   if (c->on->overlap) {
     overlap_block(c, t, w);
     return;

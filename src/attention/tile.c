@@ -19,6 +19,7 @@ size_t scratch_cut(const attend_plan *p, arena a, scratch *w) {
   block_cut(p, &a, false, &w->keys);
   w->group_bytes = p->fast->query_bytes(p->fast->rows, p->desc.dim);
   w->q = arena_cut(&a, rows / (size_t)p->fast->rows * w->group_bytes);
+  w->longest = arena_cut(&a, rows / (size_t)p->fast->rows * f);
   w->o = arena_cut(&a, rows * wide * f);
   w->m = arena_cut(&a, rows * f);
   w->l = arena_cut(&a, 2 * rows * f);
@@ -59,10 +60,27 @@ int tile_rows(const attend_plan *p) {
 void tile_begin(const call *c, tile t, scratch *w) {
   const attend_plan *p = c->plan;
   rows_load(c, &c->q, t, p->desc.dim, p->ldk, false, w->o);
-  for (int i = 0; i < t.rows; i += c->on->rows)
-    c->on->pack_queries(w->o + (size_t)i * p->ldk, p->ldk,
-                        tile_group(c->on->rows, t, i).rows, p->desc.dim,
-                        tile_queries(c, i, w));
+  for (int i = 0; i < t.rows; i += c->on->rows) {
+    const float *rows = w->o + (size_t)i * p->ldk;
+    int n = tile_group(c->on->rows, t, i).rows;
+    c->on->pack_queries(rows, p->ldk, n, p->desc.dim, tile_queries(c, i, w));
+    float square[GROUP], top = 0;
+    p->kn->row_dots(n, p->desc.dim, rows, rows, p->ldk, square);
+    for (int r = 0; r < n; r++)
+      if (square[r] > top) top = square[r];
+    w->longest[i / c->on->rows] = top;
+  }
+}
+
+/* |q.k| <= |q| |k|. */
+bool tile_calm(const call *c, tile g, int at, int j0, int j1,
+               const scratch *w) {
+  const attend_plan *p = c->plan;
+  if (p->desc.bias.kind != ATTEND_NO_BIAS || call_factor(c) != p->score_to2)
+    return false;
+  float product = w->longest[at / c->on->rows] * w->keys.longest;
+  float most = CALM / p->score_to2;
+  return product < most * most && group_sees(c, g, &w->keys, j0, j1);
 }
 
 void tile_clear(const attend_plan *p, int rows, scratch *w) {

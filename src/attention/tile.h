@@ -11,6 +11,7 @@ typedef struct {
   block keys;
   unsigned char *q; /* groups of packed queries */
   size_t group_bytes;
+  float *longest;           /* of each group, the largest |q|^2 */
   float *o, *m, *l;         /* running result: [tile][ldv], [tile], [tile][2] */
   float *s, *p;             /* scores and weights of a group; f32: the same */
   float *spare_s, *spare_p; /* of the group before or after, with overlap */
@@ -32,6 +33,9 @@ void *tile_queries(const call *c, int at, const scratch *w);
 /* Scores of the group that starts at row `at` of its tile on the loaded block,
  * -inf where a row does not see. False if the group sees none of it. */
 bool tile_scores(const call *c, tile g, int at, int *j0, int *j1, scratch *w);
+
+/* Are the group's scores on all of [j0, j1) seen, and small for certain? */
+bool tile_calm(const call *c, tile g, int at, int j0, int j1, const scratch *w);
 
 /* A group on a block, its scores in w->s as tile_scores leaves them. */
 typedef struct {

@@ -190,6 +190,7 @@ bool block_load(const call *c, int b, int g, int64_t start, span seen,
                 block *out) {
   out->start = start;
   out->wild = 0;
+  out->longest = INFINITY;
   if (c->state) return load_pages(c, b, g, seen, out);
   const attend_desc *d = &c->plan->desc;
   const uint8_t *real = d->mask.key_mask;
@@ -200,6 +201,17 @@ bool block_load(const call *c, int b, int g, int64_t start, span seen,
     if (n > 0 && at + PANEL > seen.lo) load_panel(c, b, g, i, (int)n, out);
   }
   return true;
+}
+
+void block_longest(const call *c, span seen, block *k) {
+  int64_t lo = max64(seen.lo - k->start, 0) / PANEL;
+  int64_t hi = min64(seen.hi - k->start, c->on->keys);
+  k->longest = 0;
+  for (int64_t i = lo; i * PANEL < hi; i++) {
+    int n = (int)min64(hi - i * PANEL, PANEL);
+    float top = c->on->longest(n, c->plan->desc.dim, k->k[i]);
+    if (top > k->longest) k->longest = top;
+  }
 }
 
 static void prefetch_rows(const call *c, const attend_view *v, int width, int b,

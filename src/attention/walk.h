@@ -27,6 +27,7 @@ typedef struct {
   const void *k[PANELS];    /* keys, as c->on packs them */
   const void *rows[PANELS]; /* values; in backward, keys by rows */
   unsigned wild;            /* bit i: panel i's rows hold NaN or infinity */
+  float longest;            /* the largest |k|^2, or infinity: not asked for */
   uint8_t valid[BLOCK];     /* seen by someone, and not padding */
   int n_hidden;             /* padding among the keys that are in sight, */
   uint8_t hidden[BLOCK];    /* and where it is */
@@ -73,6 +74,9 @@ void block_cut(const attend_plan *p, arena *a, bool backward, block *out);
  * Returns false if no key of it is real. */
 bool block_load(const call *c, int b, int g, int64_t start, span seen,
                 block *out);
+
+/* Finds `longest` of the keys that are seen: worth it for many rows. */
+void block_longest(const call *c, span seen, block *k);
 
 /* Asks for keys [first, first + n) of k and v to be brought near. A tile does
  * so for its next block while it works on this one. */

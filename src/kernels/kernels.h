@@ -27,7 +27,8 @@ enum {
   PANEL = 64,  /* keys in a packed panel and in a cache page */
   BLOCK = 256, /* keys that are loaded, and that a row of scores has */
   PANELS = BLOCK / PANEL,
-  GROUP = 32 /* no instruction set takes more rows at once */
+  GROUP = 32, /* no instruction set takes more rows at once */
+  CALM = 60   /* 2^CALM and 2^-CALM are far from both ends of a float */
 };
 
 /* A row-major piece of a caller's tensor. */
@@ -75,10 +76,12 @@ typedef struct {
    * maximum and sum of each row; it takes in the block's, and alpha, beta    \
    * are the factors of what was accumulated before and of this block.        \
    * l[rows][2]: the sum that divides and the sum whose log is lse, which     \
-   * differ where weights are rounded before they meet the values. */  \
+   * differ where weights are rounded before they meet the values.            \
+   * calm: every |factor s| is below CALM, so 0 serves for the maximum; the    \
+   * bits are the same and a pass over the scores is saved. */  \
   K(void, softmax,                                                               \
-    (int rows, int j0, int j1, float factor, float *s, float *m, float *l,       \
-     float *alpha, float *beta))                                                 \
+    (int rows, int j0, int j1, float factor, bool calm, float *s, float *m,      \
+     float *l, float *alpha, float *beta))                                       \
   /* o[r] = alpha_r o[r] + beta_r sum_j p[r][j] v_j, keys [j0, j1) of a block \
    * whose panels of values are rows of ld floats. */  \
   K(void, weigh,                                                                 \
@@ -99,6 +102,8 @@ typedef struct {
   /* out[r] = a_r . b_r */                                                       \
   K(void, row_dots,                                                              \
     (int n, int width, const float *a, const float *b, int ld, float *out))      \
+  /* The largest |k|^2 of n keys in lanes; NaN is passed over. */                \
+  K(float, longest, (int n, int width, const float *k))                          \
   K(void, scale_all, (const float *x, size_t n, float factor, float *y))         \
   /* The largest of s[j0, j1). */                                                \
   K(float, row_max, (int j0, int j1, const float *s))                            \
@@ -113,12 +118,13 @@ typedef struct {
  *
  *   pair 1  f32; keys are lanes, values are rows.
  *   pair 2  bf16; elements that meet in one instruction lie side by side. Keys:
- *           [n/16][width/2][16][2]. Values: [n/32][16][ld][2], key i of 32
- *           beside key i + 16. The width is padded to a multiple of `step`.
+ *           [n/16][width/2][16][2]. Values: [n/2][ld][2]. The width is padded
+ *           to a multiple of `step`.
  */
 struct block_soft { /* the arguments of softmax */
   int rows, j0, j1;
   float factor;
+  bool calm;
   float *s;
   void *p;
   float *m, *l, *alpha, *beta;
@@ -147,11 +153,11 @@ struct block_kernels {
                     void *dst);
   bool (*pack_values)(source src, const uint8_t *valid, int n, int width,
                       void *dst, int ld);
+  float (*longest)(int n, int width, const void *k); /* of a packed panel */
   void (*scores)(int rows, int width, const void *q, const void *k, int j0,
                  int j1, float *s);
   /* Weights go to p, in the form that weigh reads; f32 kernels want p == s. */
-  void (*softmax)(int rows, int j0, int j1, float factor, float *s, void *p,
-                  float *m, float *l, float *alpha, float *beta);
+  void (*softmax)(const struct block_soft *x);
   size_t (*weights_at)(int row); /* where a row's weights lie in p, in floats */
   void (*weigh)(int rows, int j0, int j1, const void *p, const void *const *v,
                 int ld, const float *alpha, const float *beta, float *o);

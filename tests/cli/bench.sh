@@ -3,11 +3,11 @@
 . "$(dirname "$0")/lib.bash"
 
 run 0 bench --repeat 3 softmax:h2n64d16
-says 'problem +engine +isa +threads +median +GFLOP/s +GB/s +workspace$'
+says 'problem +engine +isa +threads +median +best +GFLOP/s +GB/s +workspace$'
 run 0 bench --repeat 3 --json softmax:h2n64d16 softmax:h2n64d16:causal:bwd \
   softmax:h4g1n300d16:decode
 is_json 3
-fields problem engine isa threads median_s gflops gbytes_per_s \
+fields problem engine isa threads median_s best_s gflops gbytes_per_s \
   workspace_bytes ratio
 [[ $(sed -n 2p "$work/out") == *'"ratio": 1, '* ]] || fail "the first ratio"
 

@@ -55,7 +55,7 @@ INLINE void score_tile(const int R, const int U, int width, const float *q,
   UNROLL for (int r = 0; r < R; r++) row[r] = q + (size_t)r * (size_t)ld;
   vf acc[COLS];
   UNROLL for (int i = 0; i < R * U * NV; i++) acc[i] = v_zero();
-  for (int d = 0; d < width; d++, k += LANES) {
+  _Pragma("GCC unroll 4") for (int d = 0; d < width; d++, k += LANES) {
     vf b[4 * NV];
     UNROLL for (int u = 0; u < U; u++) UNROLL for (int i = 0; i < NV; i++)
         b[u * NV + i] = v_load(k + (size_t)u * width * LANES + i * VW);
@@ -88,6 +88,22 @@ void KERNEL(scores)(int rows, int width, const float *q, int ld, const float *k,
   }
 }
 
+float KERNEL(longest)(int n, int width, const float *k) {
+  vf top[NV];
+  UNROLL for (int i = 0; i < NV; i++) top[i] = v_zero();
+  for (int j = 0; j < n; j += LANES) {
+    vf sum[NV];
+    UNROLL for (int i = 0; i < NV; i++) sum[i] = v_zero();
+    for (int d = 0; d < width; d++, k += LANES) UNROLL
+    for (int i = 0; i < NV; i++) {
+      vf x = v_load(k + i * VW);
+      sum[i] = v_fma(x, x, sum[i]);
+    }
+    UNROLL for (int i = 0; i < NV; i++) top[i] = v_max(sum[i], top[i]);
+  }
+  return fold_max(top);
+}
+
 void KERNEL(add_ramp)(int j0, int j1, float slope, float distance, float *s) {
   vf a = v_set1(slope);
   for (int j = j0; j < j1; j += VW) {
@@ -102,26 +118,34 @@ float KERNEL(row_max)(int j0, int j1, const float *s) {
   return max_of(j0, j1, s);
 }
 
-INLINE float exp_row(int j0, int j1, float factor, float m, float *s) {
-  m = lower_row(j0, j1, &factor, m, s);
+INLINE float exp_row(const bool calm, int j0, int j1, float factor, float m,
+                     float *s) {
+  if (!calm) m = lower_row(j0, j1, &factor, m, s);
   vf sum[NV];
   UNROLL for (int i = 0; i < NV; i++) sum[i] = v_zero();
   for (int j = j0; j < j1; j += LANES) UNROLL for (int i = 0; i < NV; i++) {
-      vf p = v_exp2_less(v_load(s + j + i * VW), factor, m);
+      vf x = v_load(s + j + i * VW);
+      vf p = calm ? v_exp2_near(x, factor, 0) : v_exp2_less(x, factor, m);
       v_store(s + j + i * VW, p);
       sum[i] = v_add(sum[i], p);
     }
   return fold_sum(sum);
 }
 
-void KERNEL(softmax)(int rows, int j0, int j1, float factor, float *s, float *m,
-                     float *l, float *alpha, float *beta) {
-  /* Loop by loop: the folds of one row hide behind the next row's work. */
-  float shift[GROUP], sum[GROUP][2];
-  for (int r = 0; r < rows; r++) shift[r] = max_of(j0, j1, s + r * BLOCK);
-  for (int r = 0; r < rows; r++) shift[r] = shift_of(shift[r] * factor);
-  for (int r = 0; r < rows; r++)
-    sum[r][0] = sum[r][1] = exp_row(j0, j1, factor, shift[r], s + r * BLOCK);
+/* Loop by loop: the folds of one row hide behind the next row's work. */
+void KERNEL(softmax)(int rows, int j0, int j1, float factor, bool calm,
+                     float *s, float *m, float *l, float *alpha, float *beta) {
+  float shift[GROUP] = {0}, sum[GROUP][2];
+  if (calm) {
+    for (int r = 0; r < rows; r++)
+      sum[r][0] = sum[r][1] = exp_row(true, j0, j1, factor, 0, s + r * BLOCK);
+  } else {
+    for (int r = 0; r < rows; r++) shift[r] = max_of(j0, j1, s + r * BLOCK);
+    for (int r = 0; r < rows; r++) shift[r] = shift_of(shift[r] * factor);
+    for (int r = 0; r < rows; r++)
+      sum[r][0] = sum[r][1] =
+          exp_row(false, j0, j1, factor, shift[r], s + r * BLOCK);
+  }
   for (int r = 0; r < rows; r++)
     join(sum[r][0] == 0.0f ? -INFINITY : shift[r], sum[r], m + r, l + 2 * r,
          alpha + r, beta + r);
@@ -148,7 +172,7 @@ INLINE void weigh_tile(const int R, const int U, int j0, int j1, const float *p,
   for (int j = j0; j < j1;) {
     const float *row = v[j / PANEL] + (size_t)(j % PANEL) * ld;
     int end = (j / PANEL + 1) * PANEL < j1 ? (j / PANEL + 1) * PANEL : j1;
-    for (; j < end; j++, row += ld) {
+    _Pragma("GCC unroll 4") for (; j < end; j++, row += ld) {
       vf b[4 * NV];
       UNROLL for (int i = 0; i < U * NV; i++) b[i] = v_load(row + i * VW);
       UNROLL for (int r = 0; r < R; r++) {

@@ -38,10 +38,13 @@ static void scores(int rows, int width, const void *q, const void *k, int j0,
                    int j1, float *s) {
   KERNEL(scores)(rows, width, q, query_ld(width), k, j0, j1, s);
 }
-static void softmax(int rows, int j0, int j1, float factor, float *s, void *p,
-                    float *m, float *l, float *alpha, float *beta) {
-  (void)p;
-  KERNEL(softmax)(rows, j0, j1, factor, s, m, l, alpha, beta);
+static float longest(int n, int width, const void *k) {
+  return KERNEL(longest)(n, width, k);
+}
+static void softmax(const struct block_soft *x) {
+  KERNEL(softmax)
+  (x->rows, x->j0, x->j1, x->factor, x->calm, x->s, x->m, x->l, x->alpha,
+   x->beta);
 }
 static size_t weights_at(int row) { return (size_t)row * BLOCK; }
 static void weigh(int rows, int j0, int j1, const void *p, const void *const *v,
@@ -63,6 +66,7 @@ const struct block_kernels KERNEL(block) = {
     .pack_queries = pack_queries,
     .pack_keys = pack_keys,
     .pack_values = pack_values,
+    .longest = longest,
     .scores = scores,
     .softmax = softmax,
     .weights_at = weights_at,

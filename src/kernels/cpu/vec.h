@@ -70,18 +70,24 @@ INLINE float fold_max(const vf v[NV]) { return v_fold(v, v_max); }
  * Bound, tested over every float (factor 1, m = 0): within 1.9 units in the
  * last place for -126 <= s < 127.9375, from where on it is infinite. Lower
  * values err by less than 2^-126 and from -127 on are 0; NaN stays NaN. Another
- * factor adds less than 0.05 units. Because m is an integer, another m gives the same result times a power of
- * two. */
-INLINE vf v_exp2_less(vf s, float factor, float m) {
+ * factor adds less than 0.05 units. Because m is an integer, another m gives the
+ * same result times a power of two.
+ *
+ * v_exp2_near is the same for what is known to be no lower than m - 126. */
+INLINE vf v_exp2_near(vf s, float factor, float m) {
   const vf c = v_set1(factor);
-  const vf magic = v_set1(1572864.0f - m);     /* 1.5 * 2^20: unit 1/8 */
-  s = v_max(v_set1((m - 127.0f) / factor), s); /* lets NaN through */
+  const vf magic = v_set1(1572864.0f - m); /* 1.5 * 2^20: unit 1/8 */
   vf t = v_fma_once(s, c, magic);
   vf f = v_fma_once(s, c, v_sub(magic, t));
   vf y = v_fma(f, v_set1(0x1.c6b934p-5f), v_set1(0x1.ec0aa6p-3f));
   y = v_fma(y, f, v_set1(0x1.62e43p-1f));
   y = v_fma(y, f, v_set1(1.0f));
   return v_mul(y, v_eighths(t));
+}
+
+INLINE vf v_exp2_less(vf s, float factor, float m) {
+  s = v_max(v_set1((m - 127.0f) / factor), s); /* lets NaN through */
+  return v_exp2_near(s, factor, m);
 }
 
 /* 2^x for any x. */

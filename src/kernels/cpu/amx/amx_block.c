@@ -99,7 +99,7 @@ static void pack_keys(source src, const uint8_t *valid, int n, int width,
     }
 }
 
-/* Key i beside key i + 16; whole steps of 32 keys are written, zeros where
+/* Key 2 i beside key 2 i + 1; whole steps of 32 keys are written, zeros where
  * there are none. */
 static bool pack_values(source src, const uint8_t *valid, int n, int width,
                         void *dst, int ld) {
@@ -107,12 +107,12 @@ static bool pack_values(source src, const uint8_t *valid, int n, int width,
   __mmask32 wild = 0;
   uint32_t *out = dst;
   for (int step = 0; step < n; step += DEEP)
-    for (int i = step; i < step + TILE; i++, out += ld)
+    for (int i = step; i < step + DEEP; i += 2, out += ld)
       for (int c = 0; c < ld; c += 32) {
         bool lo = i < n && (!valid || valid[i]);
-        bool hi = i + TILE < n && (!valid || valid[i + TILE]);
+        bool hi = i + 1 < n && (!valid || valid[i + 1]);
         __m512i a = load_bf16(src, i, c, lo ? width - c : 0);
-        __m512i b = load_bf16(src, i + TILE, c, hi ? width - c : 0);
+        __m512i b = load_bf16(src, i + 1, c, hi ? width - c : 0);
         for (int half = 0; half < 2 && c + half * TILE < ld; half++) {
           __m256i x = half ? _mm512_extracti64x4_epi64(a, 1)
                            : _mm512_castsi512_si256(a);
@@ -127,6 +127,21 @@ static bool pack_values(source src, const uint8_t *valid, int n, int width,
         }
       }
   return wild == 0;
+}
+
+/* The largest |k|^2 of n keys: pairs of a key's elements lie in one word. */
+static float longest(int n, int width, const void *k) {
+  const __m512i *pair = k;
+  vf top = v_zero();
+  for (int j = 0; j < n; j += TILE) {
+    vf sum = v_zero();
+    for (size_t d = 0; d < padded_width(width); d += 2, pair++) {
+      __m512bh x = (__m512bh)_mm512_loadu_si512(pair);
+      sum = _mm512_dpbf16_ps(sum, x, x);
+    }
+    top = v_max(sum, top);
+  }
+  return fold_max(&top);
 }
 
 /* ---- scores --------------------------------------------------------------------- */
@@ -208,10 +223,10 @@ static exponent exponent_of(float factor, float m) {
                     _mm512_loadu_si512(sixteenth_roots)};
 }
 
-/* 2^(s factor - m), as v_exp2_less; with sixteen roots and a quadratic, whose
- * error is 9e-7. */
-INLINE vf exp2_short(vf s, const exponent *e) {
-  s = v_max(e->lowest, s);
+/* 2^(s factor - m), as v_exp2_less and, if calm, v_exp2_near; with sixteen roots
+ * and a quadratic, whose error is 9e-7. */
+INLINE vf exp2_short(const bool calm, vf s, const exponent *e) {
+  if (!calm) s = v_max(e->lowest, s);
   vf t = v_fma(s, e->factor, e->magic);
   vf f = v_fma(s, e->factor, v_sub(e->magic, t));
   vf y = v_fma(f, v_set1(0x1.ec00ccp-3f), v_set1(0x1.62e7bep-1f));
@@ -222,53 +237,111 @@ INLINE vf exp2_short(vf s, const exponent *e) {
   return v_mul(y, _mm512_castsi512_ps(root));
 }
 
-/* To the nearest bf16, halves up; weights are never negative. */
-INLINE vf shorten(vf p) {
-  __m512i up =
-      _mm512_add_epi32(_mm512_castps_si512(p), _mm512_set1_epi32(0x8000));
-  return _mm512_castsi512_ps(
-      _mm512_and_si512(up, _mm512_set1_epi32((int)0xffff0000u)));
-}
+/* Sums of a row's weights, sixteen lanes each. */
+typedef struct {
+  vf cut, whole; /* as rounded to bf16, and before */
+} sums;
 
-/* A row's weights, key i of 32 beside key i + 16, into tiles [step][16][32];
- * steps that are only partly asked for are filled with zeros. sum: of the rounded
- * weights, and of the whole ones. */
-INLINE void weigh_row(int j0, int j1, float factor, float m, float *s,
-                      uint16_t *out, float sum[2]) {
-  m = lower_row(j0, j1, &factor, m, s);
-  exponent e = exponent_of(factor, m);
-  vf short_sum = v_zero(), whole = v_zero();
+/* A row's weights, rounded to the nearest bf16, into tiles [step][16][32]; steps
+ * that are only partly asked for are filled with zeros. */
+INLINE sums weigh_row(const bool calm, int j0, int j1, const exponent *e,
+                      const float *s, uint16_t *out) {
+  const __m512bh ones = (__m512bh)_mm512_set1_epi16(0x3f80);
+  sums x = {v_zero(), v_zero()};
   for (int j = j0 / DEEP * DEEP; j < j1; j += DEEP) {
     vf a = v_zero(), b = v_zero();
-    if (j >= j0) a = exp2_short(v_load(s + j), &e);
-    if (j + TILE < j1) b = exp2_short(v_load(s + j + TILE), &e);
-    vf a_short = shorten(a), b_short = shorten(b);
-    whole = v_add(whole, v_add(a, b));
-    short_sum = v_add(short_sum, v_add(a_short, b_short));
-    __m512i low = _mm512_srli_epi32(_mm512_castps_si512(a_short), 16);
-    _mm512_store_si512(out + j * TILE,
-                       _mm512_or_si512(low, _mm512_castps_si512(b_short)));
+    if (calm || j >= j0) a = exp2_short(calm, v_load(s + j), e);
+    if (calm || j + TILE < j1) b = exp2_short(calm, v_load(s + j + TILE), e);
+    __m512bh cut = _mm512_cvtne2ps_pbh(b, a);
+    x.whole = v_add(x.whole, v_add(a, b));
+    x.cut = _mm512_dpbf16_ps(x.cut, cut, ones);
+    _mm512_store_si512(out + j * TILE, (__m512i)cut);
   }
-  sum[0] = fold_sum(&short_sum);
-  sum[1] = fold_sum(&whole);
+  return x;
 }
 
 static size_t weights_at(int row) {
   return (size_t)(row / TILE * HALF + row % TILE * DEEP) / 2;
 }
 
-static void softmax(int rows, int j0, int j1, float factor, float *s, void *p,
-                    float *m, float *l, float *alpha, float *beta) {
-  float shift[GROUP], sum[GROUP][2];
-  for (int r = 0; r < rows; r++) shift[r] = max_of(j0, j1, s + r * BLOCK);
-  for (int r = 0; r < rows; r++) shift[r] = shift_of(shift[r] * factor);
-  for (int r = 0; r < rows; r++)
-    weigh_row(j0, j1, factor, shift[r], s + r * BLOCK,
-              (uint16_t *)((float *)p + weights_at(r)), sum[r]);
-  for (int r = 0; r < rows; r++)
-    join(sum[r][0] == 0.0f ? -INFINITY : shift[r], sum[r], m + r, l + 2 * r,
-         alpha + r, beta + r);
+/* Folds sixteen rows at once, each in the order of fold_sum. */
+#define FOLD(a, b, shuffle, low, high) \
+  v_add(shuffle(a, b, low), shuffle(a, b, high))
+INLINE void fold_rows(vf r[TILE], float out[TILE]) {
+  UNROLL for (int i = 0; i < 8; i++) r[i] =
+      FOLD(r[2 * i], r[2 * i + 1], _mm512_shuffle_f32x4, 0x44, 0xee);
+  UNROLL for (int i = 0; i < 4; i++) r[i] =
+      FOLD(r[2 * i], r[2 * i + 1], _mm512_shuffle_f32x4, 0x88, 0xdd);
+  UNROLL for (int i = 0; i < 2; i++) r[i] =
+      FOLD(r[2 * i], r[2 * i + 1], _mm512_shuffle_ps, 0x44, 0xee);
+  vf all = FOLD(r[0], r[1], _mm512_shuffle_ps, 0x88, 0xdd);
+  const __m512i order =
+      _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+  v_store(out, _mm512_permutexvar_ps(order, all));
 }
+
+typedef struct rider rider; /* products that take turns with the rows: below */
+static void rider_turn(rider *x);
+
+/* Room for the sums of a group, and what its rows join with. */
+typedef struct {
+  vf cut[GROUP], whole[GROUP];
+  float shift[GROUP], sum[2][GROUP];
+} soft_room;
+
+INLINE void soft_rows(const bool calm, const struct block_soft *x,
+                      soft_room *room, rider *ride) {
+  exponent e = exponent_of(x->factor, 0);
+  for (int r = 0; r < x->rows; r++) {
+    if (ride) rider_turn(ride);
+    float *s = x->s + r * BLOCK, factor = x->factor;
+    if (!calm) {
+      float m = lower_row(x->j0, x->j1, &factor, room->shift[r], s);
+      e = exponent_of(factor, m);
+    }
+    sums of = weigh_row(calm, x->j0, x->j1, &e, s,
+                        (uint16_t *)((float *)x->p + weights_at(r)));
+    room->cut[r] = of.cut;
+    room->whole[r] = of.whole;
+  }
+}
+
+static void soft_join(const struct block_soft *x, soft_room *room) {
+  for (int r = x->rows; r < GROUP; r++)
+    room->cut[r] = room->whole[r] = v_zero();
+  for (int r = 0; r < x->rows; r += TILE) {
+    fold_rows(room->cut + r, room->sum[0] + r);
+    fold_rows(room->whole + r, room->sum[1] + r);
+  }
+  for (int r = 0; r < x->rows; r++) {
+    float sum[2] = {room->sum[0][r], room->sum[1][r]}, m = room->shift[r];
+    if (m == 0.0f && x->m[r] == 0.0f) { /* as join would */
+      x->l[2 * r] += sum[0];
+      x->l[2 * r + 1] += sum[1];
+      x->alpha[r] = x->beta[r] = 1.0f;
+    } else {
+      join(sum[0] == 0.0f ? -INFINITY : m, sum, x->m + r, x->l + 2 * r,
+           x->alpha + r, x->beta + r);
+    }
+  }
+}
+
+static void soft_all(const struct block_soft *x, rider *ride) {
+  soft_room room;
+  if (x->calm && x->j0 % DEEP == 0 && x->j1 % DEEP == 0) {
+    memset(room.shift, 0, sizeof room.shift);
+    soft_rows(true, x, &room, ride);
+  } else {
+    for (int r = 0; r < x->rows; r++)
+      room.shift[r] = max_of(x->j0, x->j1, x->s + r * BLOCK);
+    for (int r = 0; r < x->rows; r++)
+      room.shift[r] = shift_of(room.shift[r] * x->factor);
+    soft_rows(false, x, &room, ride);
+  }
+  soft_join(x, &room);
+}
+
+static void softmax(const struct block_soft *x) { soft_all(x, NULL); }
 
 /* ---- weighted values ---------------------------------------------------------------------- */
 
@@ -277,15 +350,23 @@ typedef struct {
   const uint16_t *p;
   const void *const *v;
   const float *alpha, *beta;
+  bool plain; /* alpha and beta are 1 throughout */
 } weighing;
+
+static bool all_ones(int n, const float *alpha, const float *beta) {
+  bool all = true;
+  for (int r = 0; r < n; r++) all &= alpha[r] == 1.0f && beta[r] == 1.0f;
+  return all;
+}
 
 /* A tile of values whose keys are not all asked for: zeros for the others, so
  * that a NaN there meets no weight, not even 0. */
 static void part_values(const uint32_t *v, const weighing *w, int j,
                         uint32_t out[TILE][TILE]) {
   for (int i = 0; i < TILE; i++) {
-    bool low = j + i >= w->j0 && j + i < w->j1;
-    bool high = j + TILE + i >= w->j0 && j + TILE + i < w->j1;
+    int key = j + 2 * i;
+    bool low = key >= w->j0 && key < w->j1;
+    bool high = key + 1 >= w->j0 && key + 1 < w->j1;
     uint32_t keep = (low ? 0xffffu : 0) | (high ? 0xffff0000u : 0);
     __m512i pair = _mm512_loadu_si512(v + (size_t)i * (size_t)w->ld);
     _mm512_store_si512(out[i],
@@ -299,6 +380,11 @@ static void join_tile(float tile[TILE][TILE], const weighing *w, int first,
                       float *o) {
   int n = w->rows - first < TILE ? w->rows - first : TILE;
   o += (size_t)first * (size_t)w->ld;
+  if (w->plain) {
+    for (int r = 0; r < n; r++, o += w->ld)
+      v_store(o, v_add(v_load(tile[r]), v_load(o)));
+    return;
+  }
   for (int r = 0; r < n; r++, o += w->ld)
     v_store(o, v_fma(v_load(tile[r]), v_set1(w->beta[first + r]),
                      v_mul(v_load(o), v_set1(w->alpha[first + r]))));
@@ -358,7 +444,8 @@ INLINE void weigh_columns(const int A, const weighing *w, float *o) {
 
 static void weigh(int rows, int j0, int j1, const void *p, const void *const *v,
                   int ld, const float *alpha, const float *beta, float *o) {
-  weighing w = {rows, j0, j1, ld, p, v, alpha, beta};
+  weighing w = {
+      rows, j0, j1, ld, p, v, alpha, beta, all_ones(rows, alpha, beta)};
   WRITTEN;
   if (rows > TILE)
     weigh_columns(2, &w, o);
@@ -371,7 +458,7 @@ static void weigh(int rows, int j0, int j1, const void *p, const void *const *v,
 /* What rides along, a piece at a time: four products of a score block or of a
  * pair of columns, then what finishes them. Tiles keep their contents between
  * pieces, while the vector units work on something else. */
-typedef struct {
+struct rider {
   const struct block_ride *r;
   size_t width;
   int block, step; /* of 32 keys; of the width or of the keys */
@@ -379,7 +466,7 @@ typedef struct {
   int column;
   weighing w;
   float out[4][TILE][TILE] __attribute__((aligned(64)));
-} rider;
+};
 
 static void rider_start(const struct block_ride *r, rider *x) {
   x->r = r;
@@ -387,7 +474,10 @@ static void rider_start(const struct block_ride *r, rider *x) {
   x->block = x->step = x->column = 0;
   x->scoring = r->q != NULL;
   x->stored = false;
-  x->w = (weighing){2 * TILE, 0, KEYS, r->ld, r->p, r->v, r->alpha, r->beta};
+  x->w = (weighing){
+      2 * TILE, 0,       KEYS,
+      r->ld,    r->p,    r->v,
+      r->alpha, r->beta, r->p && all_ones(2 * TILE, r->alpha, r->beta)};
 }
 
 static bool rider_done(const rider *x) {
@@ -473,25 +563,16 @@ static void rider_piece(rider *x) {
   }
 }
 
+static void rider_turn(rider *x) {
+  if (!rider_done(x)) rider_piece(x);
+}
+
 static void overlap(const struct block_soft *soft,
                     const struct block_ride *ride) {
   rider x;
   WRITTEN;
   rider_start(ride, &x);
-  if (soft) {
-    float *s = soft->s, shift[GROUP], sum[GROUP][2];
-    int j0 = soft->j0, j1 = soft->j1, rows = soft->rows;
-    for (int r = 0; r < rows; r++) shift[r] = max_of(j0, j1, s + r * BLOCK);
-    for (int r = 0; r < rows; r++) shift[r] = shift_of(shift[r] * soft->factor);
-    for (int r = 0; r < rows; r++) {
-      if (!rider_done(&x)) rider_piece(&x);
-      weigh_row(j0, j1, soft->factor, shift[r], s + r * BLOCK,
-                (uint16_t *)((float *)soft->p + weights_at(r)), sum[r]);
-    }
-    for (int r = 0; r < rows; r++)
-      join(sum[r][0] == 0.0f ? -INFINITY : shift[r], sum[r], soft->m + r,
-           soft->l + 2 * r, soft->alpha + r, soft->beta + r);
-  }
+  if (soft) soft_all(soft, &x);
   while (!rider_done(&x)) rider_piece(&x);
 }
 
@@ -508,6 +589,7 @@ static const struct block_kernels block_bf16 = {
     .pack_queries = pack_queries,
     .pack_keys = pack_keys,
     .pack_values = pack_values,
+    .longest = longest,
     .scores = scores,
     .softmax = softmax,
     .weights_at = weights_at,
