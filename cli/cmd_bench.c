@@ -11,11 +11,13 @@
 
 #include "blas.h"
 #include "ceilings.h"
+#include "crossover.h"
 #include "options.h"
 #include "progress.h"
 #include "table.h"
 #include "timing.h"
 #include "trial.h"
+#include "ways.h"
 
 /* What `--table` times: bench/results.csv is diffed, so the list is fixed. */
 static const char *const fixed_list[] = {
@@ -42,20 +44,43 @@ typedef struct {
   options common;
   bool table;
   const char *out;
+  crossover_options crossover;
   char **problems;
   int count;
 } bench_options;
 
 /* ---- options ------------------------------------------------------------------- */
 
-enum { KEY_TABLE = 256, KEY_OUT };
+enum { KEY_TABLE = 256, KEY_OUT, KEY_DIM, KEY_LIMIT };
 
 static const struct argp_option list[] = {
     {"table", KEY_TABLE, 0, 0,
      "Time a fixed list of problems and write it as CSV", 0},
     {"out", KEY_OUT, "FILE", 0,
      "Where --table writes (default: bench/results.csv)", 0},
+    {"dim", KEY_DIM, "N", 0,
+     "Width of q and k for crossover, unless FORM has one (default: 64)", 0},
+    {"limit", KEY_LIMIT, "SECONDS", 0,
+     "How long crossover searches, for each operation (default: 20)", 0},
     {0}};
+
+static bool asks_for(const bench_options *o, const char *what) {
+  return o->count > 0 && !strcmp(o->problems[0], what);
+}
+
+static void check_options(struct argp_state *state, bench_options *o) {
+  bool crossover = asks_for(o, "crossover");
+  if (o->table == (o->count > 0))
+    argp_error(state, "name problems, or machine, crossover or --table");
+  if (o->out && !o->table) argp_error(state, "--out goes with --table");
+  if (!crossover && (o->crossover.dim || o->crossover.limit_s))
+    argp_error(state, "--dim and --limit go with crossover");
+  if (crossover && o->count != 2)
+    argp_error(state, "crossover takes a form, such as \"favor(m=256)\"");
+  if (crossover && o->common.engine)
+    argp_error(state, "crossover compares engines: leave out --engine");
+  if (crossover) o->crossover.form = o->problems[1];
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
   bench_options *o = state->input;
@@ -66,37 +91,42 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case KEY_OUT:
       o->out = arg;
       return 0;
+    case KEY_DIM:
+      o->crossover.dim = (int)options_number(state, "--dim", arg, 1, 1 << 16);
+      return 0;
+    case KEY_LIMIT:
+      o->crossover.limit_s =
+          (int)options_number(state, "--limit", arg, 1, 1 << 16);
+      return 0;
     case ARGP_KEY_INIT:
-      options_share(state, 4);
+      options_share(state, 5);
       return 0;
     case ARGP_KEY_ARGS:
       o->problems = state->argv + state->next;
       o->count = state->argc - state->next;
       return 0;
     case ARGP_KEY_END:
-      if (o->table == (o->count > 0))
-        argp_error(state, "name problems, or machine, or --table");
-      if (o->out && !o->table) argp_error(state, "--out goes with --table");
+      check_options(state, o);
       return 0;
     default:
       return ARGP_ERR_UNKNOWN;
   }
 }
 
-static const struct argp_child children[] = {{&options_run, 0, NULL, 0},
-                                             {&options_seed, 0, NULL, 0},
-                                             {&options_repeat, 0, NULL, 0},
-                                             {&options_json, 0, NULL, 0},
-                                             {0}};
+static const struct argp_child children[] = {
+    {&options_run, 0, NULL, 0},    {&options_seed, 0, NULL, 0},
+    {&options_repeat, 0, NULL, 0}, {&options_engine, 0, NULL, 0},
+    {&options_json, 0, NULL, 0},   {0}};
 static const struct argp argp = {
     .options = list,
     .parser = parse,
-    .args_doc = "PROBLEM...\nmachine\n--table",
+    .args_doc = "PROBLEM...\nmachine\ncrossover FORM[:SHAPE]\n--table",
     .doc =
         "Verifies each problem at a small size, then times it: medians. "
         "Several problems take turns, and are compared with the first."
         "\v`machine' measures the ceilings that `attend explain' divides "
-        "by, and keeps them.",
+        "by, and keeps them. `crossover' finds the length from which on a "
+        "form with a feature map is faster by sums than pair by pair.",
     .children = children};
 
 /* ---- the machine ----------------------------------------------------------------- */
@@ -207,9 +237,9 @@ static int write_csv(attend_context *ctx, const contestant *all, int count,
 
 /* ---- running ------------------------------------------------------------------- */
 
-static int verify_small(attend_context *ctx, const contestant *c,
-                        uint64_t seed) {
-  attend_problem small = shrunken(&c->problem);
+int verify_small(attend_context *ctx, const attend_problem *problem,
+                 uint64_t seed) {
+  attend_problem small = shrunken(problem);
   trial t;
   verdict v = {0};
   char engine[64];
@@ -230,6 +260,7 @@ static int verify_small(attend_context *ctx, const contestant *c,
 static int prepare(attend_context *ctx, const bench_options *o, contestant *c) {
   attend_status status = attend_problem_parse(ctx, c->text, &c->problem);
   if (status) return complain_status(ctx, status);
+  c->problem.desc.engine = o->common.engine;
   if (c->problem.op == ATTEND_OP_SGEMM) {
     if (blas_name()) return EXIT_OK;
     complain(
@@ -243,7 +274,22 @@ static int prepare(attend_context *ctx, const bench_options *o, contestant *c) {
     complain("%s: decoding takes padleft or padright, not lengths", c->text);
     return EXIT_USAGE;
   }
-  return verify_small(ctx, c, o->common.seed);
+  return verify_small(ctx, &c->problem, o->common.seed);
+}
+
+/* Whether there are linear ones that would be faster by pairs. */
+static attend_status warn_all(attend_context *ctx, const contestant *all,
+                              int count) {
+  attend_machine machine;
+  bool known = false;
+  attend_status status = ATTEND_OK;
+  for (int n = 0; n < count && !status; n++) {
+    if (strcmp(all[n].engine, "linear")) continue;
+    if (!known) status = ceilings_get(ctx, &machine);
+    known = true;
+    if (!status) warn_if_slower(ctx, &machine, &all[n].problem, all[n].engine);
+  }
+  return status;
 }
 
 static int time_all(attend_context *ctx, const bench_options *o,
@@ -257,6 +303,7 @@ static int time_all(attend_context *ctx, const bench_options *o,
   }
   for (int n = 0; n < count && !code && !status; n++)
     status = contestant_open(ctx, o->common.seed, &all[n]);
+  if (!code && !status) status = warn_all(ctx, all, count);
   if (!code && !status)
     status = time_contestants(ctx, all, count, o->common.repeat);
   progress_end();
@@ -304,8 +351,12 @@ int cmd_bench(int argc, char **argv) {
   argp_parse(&argp, argc, argv, 0, NULL, &o);
   attend_context *ctx = options_context(&o.common, NULL, &code);
   if (!ctx) return code;
-  bool machine = o.count == 1 && !strcmp(o.problems[0], "machine");
-  code = machine ? bench_machine(&o, ctx) : bench(ctx, &o);
+  if (o.count == 1 && asks_for(&o, "machine"))
+    code = bench_machine(&o, ctx);
+  else if (asks_for(&o, "crossover"))
+    code = bench_crossover(ctx, &o.common, &o.crossover);
+  else
+    code = bench(ctx, &o);
   attend_context_free(ctx);
   return code;
 }

@@ -38,6 +38,8 @@ static void check_choice(struct argp_state *state, const verify_options *o) {
     argp_error(state,
                "name problems, or one of --all, --invariance and "
                "--golden FILE");
+  if (o->common.engine && o->count == 0)
+    argp_error(state, "--engine goes with problems");
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
@@ -56,7 +58,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       o->light = true;
       return 0;
     case ARGP_KEY_INIT:
-      options_share(state, 3);
+      options_share(state, 4);
       return 0;
     case ARGP_KEY_ARGS:
       o->problems = state->argv + state->next;
@@ -72,6 +74,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 
 static const struct argp_child children[] = {{&options_run, 0, NULL, 0},
                                              {&options_seed, 0, NULL, 0},
+                                             {&options_engine, 0, NULL, 0},
                                              {&options_json, 0, NULL, 0},
                                              {0}};
 static const struct argp argp = {
@@ -264,6 +267,7 @@ static int verify_problem(verify_run *run, const char *text, bool may_skip) {
   attend_status status = attend_problem_parse(ctx, text, &problem);
   if (status) return complain_status(ctx, status);
   if (check_runnable(&problem, text)) return EXIT_USAGE;
+  problem.desc.engine = run->options->common.engine;
   trial t;
   status = trial_open(ctx, &problem, run->options->common.seed, &t);
   int code = status ? complain_status(ctx, status)

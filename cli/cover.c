@@ -19,7 +19,9 @@ enum { LEVELS = 16, CANDIDATES = 40, MOST = 400 };
 /* The first level of each is the plain one. */
 static const char *const levels[FACTORS][LEVELS] = {
     [FORM] = {"softmax", "argmax", "argmax(ties=average)", "argmax(t=0.5)",
-              "poly(p=2,a=0.5,c=1)", "gaussian"},
+              "poly(p=2,a=0.5,c=1)", "gaussian", "elu", "favor(m=33)",
+              "favor(m=30,kind=pair,draw=iid)", "fourier(m=66,sigma=6)",
+              "gaussian(m=40)", "gaussian(m=48,map=fourier,sigma=6)"},
     [HEADS] = {"b1h1", "b2h2", "b1h4g2", "b3h3g1", "b1h6g1"},
     [N] = {"n17", "n1", "n2", "n3", "n63", "n64", "n65", "n255", "n256", "n257",
            "n300"},
@@ -53,6 +55,21 @@ static const char *const corners[] = {
     "softmax:b1h2g1n2x16384d16:bottom",
     "softmax:b1h4g1n16384d16:decode",
     "argmax:b1h2n16384d8:decode",
+    "poly(p=9,a=0.1,c=1):b2h2n5x0d8:bwd",
+    "poly(p=9,a=0.1,c=1):b1h4g1n4096d16:decode",
+    "poly(p=1,c=9):b2h2n40x70d1:bottom:bwd",
+    "poly(p=3,a=0.1,c=-3):b1h4g2n65x300d16:bf16:bwd",
+    "gaussian:b2h2n5x0d8:bwd",
+    "gaussian:b1h4g1n16384d16:decode",
+    "gaussian(sigma=0.01):b1h2n300d1:causal:bwd",
+    "gaussian(sigma=0.3):b1h4g2n65x300d8:bottom:window=70:alibi:bwd",
+    "gaussian(sigma=0.3):b1h4g1n4096d16:decode",
+    "gaussian(sigma=300):b1h2n65d64:f16:bwd",
+    "elu:b2h2n0x5d8:bwd",
+    "favor(m=16):b2h2n5x0d8:bwd",
+    "favor(m=1):b1h1n3d1:causal:bwd",
+    "favor(m=40):b1h2n65d64:scale=2:bwd",
+    "fourier(m=8,sigma=6):b3h2n12x5d8:bottom:bwd",
 };
 
 typedef struct {
@@ -76,10 +93,25 @@ static bool says(const choice *c, int factor, const char *part) {
   return strstr(levels[factor][c->at[factor]], part) != NULL;
 }
 
-/* A level that cannot be had with the others becomes the plain one. Only
- * softmax and argmax keep a state to decode from. */
+static bool has_features(const choice *c) {
+  bool exact = says(c, FORM, "max") || says(c, FORM, "poly") ||
+               !strcmp(levels[FORM][c->at[FORM]], "gaussian");
+  return !exact;
+}
+
+/* A bias multiplies poly's weights and those of features, and a window takes
+ * back what sums of features hold: no state does either. */
+static bool keeps_state(const choice *c) {
+  if (says(c, FORM, "poly")) return c->at[BIAS] == 0;
+  return !has_features(c) || (c->at[BIAS] == 0 && !says(c, MASK, "window"));
+}
+
+/* A level that cannot be had with the others becomes the plain one. */
 static void make_possible(choice *c, bool light) {
-  if (!says(c, FORM, "max")) c->at[OP] %= 2;
+  /* Either sends features to the definition: together, so that most go to
+   * the linear engine. */
+  if (has_features(c) && !says(c, MASK, "window")) c->at[BIAS] = 0;
+  if (!keeps_state(c)) c->at[OP] %= 2;
   if (c->at[OP] == 2) {
     if (says(c, MASK, "top") || says(c, MASK, "lengths")) c->at[MASK] = 0;
     if (says(c, BIAS, "dense")) c->at[BIAS] = 0;

@@ -127,17 +127,7 @@ outputs engine_read(const engine_run *run) {
   return out;
 }
 
-/* A plan for extending does not know how many keys it will meet; one for a
- * single query over as many keys does, and moves the same bytes. */
+/* A decode's plan has the number of keys that are held, the new one included. */
 attend_status engine_cost(const engine_run *run, attend_cost *cost) {
-  if (run->problem.op != ATTEND_OP_DECODE)
-    return attend_plan_cost(run->plan, cost);
-  attend_desc d = run->tensors->desc;
-  attend_plan *plan = NULL;
-  d.purpose = 0;
-  attend_status status = attend_plan_create(run->ctx, &d, &plan);
-  if (!status) status = attend_plan_cost(plan, cost);
-  attend_plan_free(plan);
-  cost->workspace_bytes = attend_plan_workspace(run->plan);
-  return status;
+  return attend_plan_cost(run->plan, cost);
 }

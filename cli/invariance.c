@@ -33,6 +33,14 @@ static const char *const problems[] = {
     "softmax:b1h4g1n530d16:causal:bwd",
     "softmax:b1h2n600d8:causal:buckets:f16",
     "softmax:b1h8g2n3x2100d32:bottom",
+    "poly(p=7,a=0.1,c=1):b2h4g2n65d16:causal:bwd",
+    "poly(p=5,a=0.1,c=1):b2h2n33x300d24v40:bf16:bwd",
+    "poly(p=6,a=0.1,c=0.5):b1h8g2n3x2100d32:bottom",
+    "gaussian:b2h4g2n70d24v8:causal:bwd",
+    "gaussian:b2h2n90d8:causal:alibi:window=40:bf16:bwd",
+    "gaussian:b1h8g2n3x2100d32:bottom:f16",
+    "gaussian(sigma=0.5):b2h4g1n300d8:causal:padleft:bwd",
+    "gaussian(sigma=0.5):b2h2n20x70d59v31:bottom:dense:bwd",
 };
 
 typedef struct {

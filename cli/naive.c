@@ -8,45 +8,40 @@
  * Beside every sum runs the sum of its absolute values: what rounding is
  * relative to.
  */
+#include "naive.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "outputs.h"
-
-typedef struct { /* one query row */
-  const attend_desc *d;
-  float *q, *k, *v, *d_o;                  /* whole, contiguous, widened */
-  float *score, *weight, *d_weight, *size; /* [S]; size: of what went in */
-  int *seen;                               /* [S] visible keys, rising */
-  int n_seen;
-  float *o;          /* [M], as stored */
-  double *o_size;    /* [M] */
-  float denominator; /* of the weights, for poly */
-  bool cut;          /* weights to bf16, before they meet the values, */
-  float below; /* and before that by this: the best lies below a power of 2 */
-  int b, h, g, i;
-} pass;
-
-static bool is_hard(const attend_desc *d) {
-  return d->form.kind == ATTEND_ARGMAX && d->form.temperature == 0;
-}
-
 bool cuts_weights(const attend_context *ctx, const attend_desc *d) {
   bool soft = d->form.kind == ATTEND_SOFTMAX ||
-              (d->form.kind == ATTEND_ARGMAX && !is_hard(d));
+              (d->form.kind == ATTEND_GAUSSIAN && d->form.features == 0) ||
+              (d->form.kind == ATTEND_ARGMAX && !naive_is_hard(d));
   return soft && d->dtype == ATTEND_BF16 &&
          !strcmp(attend_context_isa(ctx), "amx");
 }
 
-static int64_t position(const attend_desc *d, int64_t i) {
+int64_t naive_position(const attend_desc *d, int64_t i) {
   bool bottom = d->mask.causal == ATTEND_CAUSAL_BOTTOM;
   return i + (bottom ? (int64_t)d->kv_len - d->q_len : 0);
 }
 
+size_t naive_query_at(const pass *p, int width) {
+  const attend_desc *d = p->d;
+  size_t head = (size_t)p->b * (size_t)d->heads + (size_t)p->h;
+  return (head * (size_t)d->q_len + (size_t)p->i) * (size_t)width;
+}
+
+size_t naive_key_at(const pass *p, int j, int width) {
+  const attend_desc *d = p->d;
+  size_t head = (size_t)p->b * (size_t)d->kv_heads + (size_t)p->g;
+  return (head * (size_t)d->kv_len + (size_t)j) * (size_t)width;
+}
+
 /* ---- score ------------------------------------------------------------------- */
 
-static float dot(const float *a, const float *b, int n, float *size) {
+float naive_dot(const float *a, const float *b, int n, float *size) {
   float sum = 0, absolute = 0;
   for (int x = 0; x < n; x++) {
     sum += a[x] * b[x];
@@ -56,22 +51,24 @@ static float dot(const float *a, const float *b, int n, float *size) {
   return sum;
 }
 
-static float bias_of(const attend_desc *d, int b, int h, int i, int j) {
-  int64_t ahead = j - position(d, i);
+float naive_bias(const pass *p, int j) {
+  const attend_desc *d = p->d;
+  int64_t ahead = j - naive_position(d, p->i);
   switch (d->bias.kind) {
     case ATTEND_NO_BIAS:
       break;
     case ATTEND_ALIBI:
-      return -d->bias.slopes[h] * fabsf((float)ahead);
+      return -d->bias.slopes[p->h] * fabsf((float)ahead);
     case ATTEND_BUCKETS:
-      return d->bias.table[attend_bucket(&d->bias, ahead) * d->heads + h];
+      return d->bias.table[attend_bucket(&d->bias, ahead) * d->heads + p->h];
     case ATTEND_DENSE:
-      return ((const float *)d->bias.dense.data)[dense_at(d, b, h, i, j)];
+      return (
+          (const float *)d->bias.dense.data)[dense_at(d, p->b, p->h, p->i, j)];
   }
   return 0;
 }
 
-static float power(float base, int degree) {
+float naive_power(float base, int degree) {
   float product = 1;
   for (int n = 0; n < degree; n++) product *= base;
   return product;
@@ -87,14 +84,12 @@ static float squared_distance(const float *a, const float *b, int n) {
 static float similarity(const pass *p, const float *q, const float *k, int j,
                         float *size) {
   const attend_desc *d = p->d;
-  float bias = bias_of(d, p->b, p->h, p->i, j), absolute;
-  float product = dot(q, k, d->dim, &absolute);
+  float bias = naive_bias(p, j), absolute;
+  float product = naive_dot(q, k, d->dim, &absolute);
   if (d->form.kind == ATTEND_POLY) {
-    float e = expf(bias);
-    *size =
-        power(fabsf(d->form.a) * absolute + fabsf(d->form.c), d->form.degree) *
-        e;
-    return power(d->form.a * product + d->form.c, d->form.degree) * e;
+    float e = expf(bias), base = fabsf(d->form.a) * absolute;
+    *size = naive_power(base + fabsf(d->form.c), d->form.degree) * e;
+    return naive_power(d->form.a * product + d->form.c, d->form.degree) * e;
   }
   float score = d->scale * product;
   *size = fabsf(d->scale) * absolute + fabsf(bias);
@@ -104,38 +99,27 @@ static float similarity(const pass *p, const float *q, const float *k, int j,
     *size = fabsf(score) + fabsf(bias);
   }
   score += bias;
-  bool soft = d->form.kind == ATTEND_ARGMAX && !is_hard(d);
+  bool soft = d->form.kind == ATTEND_ARGMAX && !naive_is_hard(d);
   if (soft) *size /= d->form.temperature;
   return soft ? score / d->form.temperature : score;
-}
-
-static const float *query_of(const pass *p, const float *of, int width) {
-  const attend_desc *d = p->d;
-  size_t row =
-      ((size_t)p->b * (size_t)d->heads + (size_t)p->h) * (size_t)d->q_len +
-      (size_t)p->i;
-  return of + row * (size_t)width;
-}
-
-static size_t key_at(const pass *p, int j, int width) {
-  const attend_desc *d = p->d;
-  size_t row =
-      ((size_t)p->b * (size_t)d->kv_heads + (size_t)p->g) * (size_t)d->kv_len +
-      (size_t)j;
-  return row * (size_t)width;
 }
 
 /* ---- forward ------------------------------------------------------------------ */
 
 static void see(pass *p) {
   const attend_desc *d = p->d;
-  const float *q = query_of(p, p->q, d->dim);
+  const float *q = p->q + naive_query_at(p, d->dim);
   p->n_seen = 0;
-  for (int j = 0; j < d->kv_len; j++) {
-    if (!attend_visible(d, p->b, p->i, j)) continue;
-    int s = p->n_seen++;
-    p->seen[s] = j;
-    p->score[s] = similarity(p, q, p->k + key_at(p, j, d->dim), j, &p->size[s]);
+  for (int j = 0; j < d->kv_len; j++)
+    if (attend_visible(d, p->b, p->i, j)) p->seen[p->n_seen++] = j;
+  if (p->features) {
+    naive_features_see(p);
+    return;
+  }
+  for (int s = 0; s < p->n_seen; s++) {
+    int j = p->seen[s];
+    const float *k = p->k + naive_key_at(p, j, d->dim);
+    p->score[s] = similarity(p, q, k, j, &p->size[s]);
   }
 }
 
@@ -155,32 +139,42 @@ static void choose(pass *p, float best) {
   }
 }
 
+/* Of similarities that are no logarithms: lse, and the size of the numbers it
+ * was made from. */
+static float weigh_direct(pass *p, float *lse_size) {
+  float sum = 0, size = 0;
+  for (int s = 0; s < p->n_seen; s++) {
+    p->weight[s] = p->score[s];
+    sum += p->weight[s];
+    size += p->size[s];
+  }
+  p->denominator = sum;
+  p->condition = (double)size / fabs((double)sum);
+  *lse_size = p->is_signed ? size * expf(p->shift) : 1 + p->args;
+  if (p->is_signed) return sum * expf(p->shift);
+  return p->n_seen ? p->shift + logf(sum) : -INFINITY;
+}
+
 /* Weights not yet divided; returns lse as the library defines it, and the
  * size of the numbers it was made from. */
-static float weigh(pass *p, float *lse_size) {
+float naive_weigh(pass *p, float *lse_size) {
   const attend_desc *d = p->d;
+  see(p);
+  if (p->direct) return weigh_direct(p, lse_size);
   float best = largest(p->score, p->n_seen), sum = 0;
   *lse_size = 0;
   for (int s = 0; s < p->n_seen; s++)
     if (p->size[s] > *lse_size) *lse_size = p->size[s];
-  if (is_hard(d)) choose(p, best);
+  if (naive_is_hard(d)) choose(p, best);
   float best2 = best * 1.442695041f;
   p->below = exp2f(best2 - ceilf(best2));
   for (int s = 0; s < p->n_seen; s++) {
-    if (d->form.kind == ATTEND_POLY)
-      p->weight[s] = p->score[s];
-    else if (!is_hard(d))
-      p->weight[s] = expf(p->score[s] - best);
+    if (!naive_is_hard(d)) p->weight[s] = expf(p->score[s] - best);
     sum += p->weight[s];
   }
   p->denominator = sum;
-  if (d->form.kind == ATTEND_POLY) {
-    *lse_size = 0;
-    for (int s = 0; s < p->n_seen; s++) *lse_size += p->size[s];
-    return sum;
-  }
   if (!p->n_seen) return -INFINITY;
-  if (is_hard(d)) return best;
+  if (naive_is_hard(d)) return best;
   *lse_size += 1; /* what is relative in a sum is absolute in its logarithm */
   return best + logf(sum);
 }
@@ -192,14 +186,13 @@ static float stored(attend_dtype dtype, float x) {
   return x;
 }
 
-/* What weight s counts for in sizes. A power's rounding is relative to the
- * power of absolute values. An exponential turns the rounding of a score, half
- * an eps of its size, into as much of the weight: more than 4 eps beyond 8. */
-static double weight_size(const pass *p, int s) {
+/* The rounding of a sum of products is relative to the sum of absolute values.
+ * An exponential turns the rounding of a score, half an eps of its size, into
+ * as much of the weight: more than 4 eps beyond 8. */
+double naive_weight_size(const pass *p, int s) {
   double weight = fabs((double)p->weight[s]), size = (double)p->size[s];
-  if (p->d->form.kind == ATTEND_POLY)
-    return size / fabs((double)p->denominator);
-  return is_hard(p->d) || size < 8 ? weight : weight * size / 8;
+  if (p->direct) return size / fabs((double)p->denominator);
+  return naive_is_hard(p->d) || size < 8 ? weight : weight * size / 8;
 }
 
 static void add_values(pass *p) {
@@ -208,7 +201,7 @@ static void add_values(pass *p) {
       0; /* the sum of what met the values: what rounding took cancels */
   for (int x = 0; x < d->dim_v; x++) p->o[x] = 0, p->o_size[x] = 0;
   for (int s = 0; s < p->n_seen; s++) {
-    const float *v = p->v + key_at(p, p->seen[s], d->dim_v);
+    const float *v = p->v + naive_key_at(p, p->seen[s], d->dim_v);
     float w = p->weight[s];
     if (p->cut) w = stored(ATTEND_BF16, w * p->below);
     for (int x = 0; x < d->dim_v; x++) p->o[x] += w * v[x];
@@ -219,118 +212,12 @@ static void add_values(pass *p) {
     p->weight[s] = sees ? p->weight[s] / p->denominator : 0;
   for (int x = 0; x < d->dim_v; x++)
     p->o[x] = sees ? stored(d->dtype, p->o[x] / divisor) : 0;
-  bool poly = d->form.kind == ATTEND_POLY;
   for (int s = 0; sees && s < p->n_seen; s++) {
-    const float *v = p->v + key_at(p, p->seen[s], d->dim_v);
-    double w = weight_size(p, s);
+    const float *v = p->v + naive_key_at(p, p->seen[s], d->dim_v);
+    double w = naive_weight_size(p, s);
     for (int x = 0; x < d->dim_v; x++)
       p->o_size[x] +=
-          w * (fabs((double)v[x]) + (poly ? fabs((double)p->o[x]) : 0));
-  }
-}
-
-/* ---- backward ----------------------------------------------------------------- */
-
-typedef struct { /* running sums in float, and their sizes */
-  float *sum[OUTPUTS];
-  double *size[OUTPUTS];
-} gradients;
-
-static void add_row(gradients *g, int out, size_t at, float factor, double size,
-                    const float *row, int width) {
-  float *sum = g->sum[out] + at;
-  double *absolute = g->size[out] + at;
-  for (int x = 0; x < width; x++) {
-    sum[x] += factor * row[x];
-    absolute[x] += size * fabs((double)row[x]);
-  }
-}
-
-static void through_bias(const pass *p, gradients *g, int j, float ds,
-                         double size) {
-  const attend_desc *d = p->d;
-  int64_t ahead = j - position(d, p->i);
-  size_t at = 0;
-  float factor = 1;
-  switch (d->bias.kind) {
-    case ATTEND_NO_BIAS:
-      return;
-    case ATTEND_ALIBI:
-      at = (size_t)p->h;
-      factor = -fabsf((float)ahead);
-      break;
-    case ATTEND_BUCKETS:
-      at = (size_t)(attend_bucket(&d->bias, ahead) * d->heads + p->h);
-      break;
-    case ATTEND_DENSE:
-      at = (size_t)dense_at(d, p->b, p->h, p->i, j);
-      break;
-  }
-  g->sum[OUT_DBIAS][at] += ds * factor;
-  g->size[OUT_DBIAS][at] += size * fabs((double)factor);
-}
-
-static void through_gaussian(const pass *p, gradients *g, size_t q_at,
-                             size_t k_at, float ds, double size) {
-  const attend_desc *d = p->d;
-  float inverse = 1 / (d->form.sigma * d->form.sigma);
-  for (int x = 0; x < d->dim; x++) {
-    float gap = p->k[k_at + (size_t)x] - p->q[q_at + (size_t)x];
-    float pull = ds * gap * inverse;
-    double absolute = size * fabs((double)(gap * inverse));
-    g->sum[OUT_DQ][q_at + (size_t)x] += pull;
-    g->sum[OUT_DK][k_at + (size_t)x] -= pull;
-    g->size[OUT_DQ][q_at + (size_t)x] += absolute;
-    g->size[OUT_DK][k_at + (size_t)x] += absolute;
-  }
-}
-
-/* The factor between a score's derivative and that of q.k. */
-static float slope(const pass *p, int s, const float *q, const float *k) {
-  const attend_desc *d = p->d;
-  float ignored, temperature = d->form.temperature;
-  if (d->form.kind == ATTEND_SOFTMAX) return d->scale;
-  if (d->form.kind == ATTEND_ARGMAX) return d->scale / temperature;
-  float base = d->form.a * dot(q, k, d->dim, &ignored) + d->form.c;
-  float bias = bias_of(d, p->b, p->h, p->i, p->seen[s]);
-  return expf(bias) * (float)d->form.degree * d->form.a *
-         power(base, d->form.degree - 1) / p->denominator;
-}
-
-static void through_key(const pass *p, gradients *g, int s, float gap,
-                        double gap_size) {
-  const attend_desc *d = p->d;
-  int j = p->seen[s];
-  size_t q_at = (size_t)(query_of(p, p->q, d->dim) - p->q);
-  size_t k_at = key_at(p, j, d->dim);
-  float ds = p->weight[s] * gap;
-  double size = weight_size(p, s) * gap_size;
-  if (d->form.kind == ATTEND_GAUSSIAN) {
-    through_gaussian(p, g, q_at, k_at, ds, size);
-  } else {
-    bool poly = d->form.kind == ATTEND_POLY;
-    float f = slope(p, s, p->q + q_at, p->k + k_at);
-    float factor = poly ? f * gap : f * ds;
-    double absolute = fabs((double)f) * (poly ? gap_size : size);
-    add_row(g, OUT_DQ, q_at, factor, absolute, p->k + k_at, d->dim);
-    add_row(g, OUT_DK, k_at, factor, absolute, p->q + q_at, d->dim);
-  }
-  float t = d->form.kind == ATTEND_ARGMAX ? d->form.temperature : 1;
-  through_bias(p, g, j, ds / t, size / (double)t);
-}
-
-static void backward_row(pass *p, gradients *g) {
-  const attend_desc *d = p->d;
-  const float *d_o = query_of(p, p->d_o, d->dim_v);
-  float delta_size, size;
-  float delta = dot(d_o, p->o, d->dim_v, &delta_size);
-  if (!p->n_seen || p->denominator == 0) return;
-  for (int s = 0; s < p->n_seen; s++) {
-    size_t at = key_at(p, p->seen[s], d->dim_v);
-    add_row(g, OUT_DV, at, p->weight[s], weight_size(p, s), d_o, d->dim_v);
-    if (is_hard(d)) continue;
-    float dp = dot(d_o, p->v + at, d->dim_v, &size);
-    through_key(p, g, s, dp - delta, (double)size + (double)delta_size);
+          w * (fabs((double)v[x]) + (p->is_signed ? fabs((double)p->o[x]) : 0));
   }
 }
 
@@ -347,10 +234,10 @@ static float *widened(attend_view view, const attend_desc *d, int heads,
   return all;
 }
 
-static pass open_pass(const inputs *in) {
+pass naive_open(const inputs *in) {
   const attend_desc *d = in->desc;
   size_t keys = (size_t)d->kv_len, width = (size_t)d->dim_v;
-  pass p = {.d = d, .cut = in->cut_weights};
+  pass p = {.d = d, .cut = in->cut_weights, .undecided = in->undecided};
   p.q = widened(in->q, d, d->heads, d->q_len, d->dim);
   p.k = widened(in->k, d, d->kv_heads, d->kv_len, d->dim);
   p.v = widened(in->v, d, d->kv_heads, d->kv_len, d->dim_v);
@@ -358,19 +245,24 @@ static pass open_pass(const inputs *in) {
   p.score = need(keys, sizeof(float));
   p.weight = need(keys, sizeof(float));
   p.size = need(keys, sizeof(float));
+  p.factor = need(keys, sizeof(float));
   p.seen = need(keys, sizeof(int));
   p.o = need(width, sizeof(float));
   p.o_size = need(width, sizeof(double));
+  p.features = naive_features_open(&p);
+  p.is_signed = attend_form_signed(&d->form);
+  p.direct = p.is_signed || p.features;
   return p;
 }
 
-static void close_pass(pass *p) {
-  void *blocks[] = {p->q,      p->k,    p->v,    p->d_o, p->score,
-                    p->weight, p->size, p->seen, p->o,   p->o_size};
+void naive_close(pass *p) {
+  void *blocks[] = {p->q,    p->k,      p->v,    p->d_o, p->score, p->weight,
+                    p->size, p->factor, p->seen, p->o,   p->o_size};
   for (size_t n = 0; n < sizeof blocks / sizeof *blocks; n++) free(blocks[n]);
+  naive_features_close(p->features);
 }
 
-static void move_to(pass *p, int b, int h, int i) {
+void naive_move(pass *p, int b, int h, int i) {
   p->b = b;
   p->h = h;
   p->g = h / (p->d->heads / p->d->kv_heads);
@@ -384,16 +276,16 @@ static void keep_largest(double *most, double x) {
 static void run_row(pass *p, gradients *g, outputs *out, double *magnitude) {
   const attend_desc *d = p->d;
   float lse_size;
-  size_t row = (size_t)(query_of(p, p->q, 1) - p->q);
-  see(p);
-  out->at[OUT_LSE][row] = weigh(p, &lse_size);
+  size_t row = naive_query_at(p, 1);
+  bool counts = !p->undecided || !p->undecided[row];
+  out->at[OUT_LSE][row] = naive_weigh(p, &lse_size);
   add_values(p);
   keep_largest(&magnitude[OUT_LSE], lse_size);
   for (int x = 0; x < d->dim_v; x++) {
     out->at[OUT_O][row * (size_t)d->dim_v + (size_t)x] = p->o[x];
-    keep_largest(&magnitude[OUT_O], p->o_size[x]);
+    if (counts) keep_largest(&magnitude[OUT_O], p->o_size[x]);
   }
-  if (p->d_o) backward_row(p, g);
+  if (p->d_o) naive_backward_row(p, g);
 }
 
 static void store_gradients(const attend_desc *d, const gradients *g,
@@ -408,7 +300,7 @@ static void store_gradients(const attend_desc *d, const gradients *g,
 
 void run_naive(const inputs *in, outputs *out, double magnitude[OUTPUTS]) {
   const attend_desc *d = in->desc;
-  pass p = open_pass(in);
+  pass p = naive_open(in);
   gradients g;
   for (int x = 0; x < OUTPUTS; x++) {
     magnitude[x] = 0;
@@ -418,72 +310,14 @@ void run_naive(const inputs *in, outputs *out, double magnitude[OUTPUTS]) {
   for (int b = 0; b < d->batch; b++)
     for (int h = 0; h < d->heads; h++)
       for (int i = 0; i < d->q_len; i++) {
-        move_to(&p, b, h, i);
+        naive_move(&p, b, h, i);
         run_row(&p, &g, out, magnitude);
       }
+  if (p.d_o && p.features) naive_features_keys(&p, &g);
   if (p.d_o) store_gradients(d, &g, out, magnitude);
   for (int x = 0; x < OUTPUTS; x++) {
     free(g.sum[x]);
     free(g.size[x]);
   }
-  close_pass(&p);
-}
-
-/* ---- ties --------------------------------------------------------------------- */
-
-static double exact_score(const pass *p, int j, double *size) {
-  const attend_desc *d = p->d;
-  const float *q = query_of(p, p->q, d->dim);
-  const float *k = p->k + key_at(p, j, d->dim);
-  double sum = 0, bias = bias_of(d, p->b, p->h, p->i, j);
-  *size = fabs(bias);
-  for (int x = 0; x < d->dim; x++) {
-    sum += (double)q[x] * (double)k[x];
-    *size += fabs((double)d->scale * (double)q[x] * (double)k[x]);
-  }
-  return (double)d->scale * sum + bias;
-}
-
-/* Equal keys with equal biases tie in any arithmetic. */
-static bool same_key(const pass *p, int i, int j) {
-  const attend_desc *d = p->d;
-  const float *a = p->k + key_at(p, i, d->dim);
-  const float *b = p->k + key_at(p, j, d->dim);
-  for (int x = 0; x < d->dim; x++)
-    if (a[x] != b[x]) return false;
-  return bias_of(d, p->b, p->h, p->i, i) == bias_of(d, p->b, p->h, p->i, j);
-}
-
-static bool is_undecided(const pass *p) {
-  const attend_desc *d = p->d;
-  double best = -INFINITY, most = 0, size;
-  int winner = -1;
-  for (int j = 0; j < d->kv_len; j++) {
-    if (!attend_visible(d, p->b, p->i, j)) continue;
-    double score = exact_score(p, j, &size);
-    if (score > best) best = score, winner = j;
-    keep_largest(&most, size);
-  }
-  for (int j = 0; j < d->kv_len; j++)
-    if (j != winner && attend_visible(d, p->b, p->i, j) &&
-        best - exact_score(p, j, &size) <= 0x1p-19 * most &&
-        !same_key(p, winner, j))
-      return true;
-  return false;
-}
-
-size_t mark_undecided(const inputs *in, unsigned char *rows) {
-  const attend_desc *d = in->desc;
-  size_t count = 0, row = 0;
-  if (!is_hard(d)) return 0;
-  pass p = open_pass(in);
-  for (int b = 0; b < d->batch; b++)
-    for (int h = 0; h < d->heads; h++)
-      for (int i = 0; i < d->q_len; i++, row++) {
-        move_to(&p, b, h, i);
-        rows[row] = is_undecided(&p);
-        count += rows[row];
-      }
-  close_pass(&p);
-  return count;
+  naive_close(&p);
 }

@@ -34,6 +34,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case 'r':
       o->repeat = (int)options_number(state, "--repeat", arg, 1, 1000000);
       return 0;
+    case 'e':
+      o->engine = arg;
+      return 0;
     case 's':
       o->seed = (uint64_t)options_number(state, "--seed", arg, 0, INT64_MAX);
       return 0;
@@ -54,6 +57,10 @@ static const struct argp_option run_list[] = {
     {0}};
 static const struct argp_option seed_list[] = {
     {"seed", 's', "N", 0, "Seed of the random numbers (default: 0)", 1}, {0}};
+static const struct argp_option engine_list[] = {
+    {"engine", 'e', "NAME", 0, "Use this engine (default: the plan chooses)",
+     1},
+    {0}};
 static const struct argp_option repeat_list[] = {
     {"repeat", 'r', "N", 0,
      "Time N runs of each problem (default: about a second's worth, at least "
@@ -64,6 +71,7 @@ static const struct argp_option repeat_list[] = {
 const struct argp options_json = {.options = json_list, .parser = parse};
 const struct argp options_run = {.options = run_list, .parser = parse};
 const struct argp options_seed = {.options = seed_list, .parser = parse};
+const struct argp options_engine = {.options = engine_list, .parser = parse};
 const struct argp options_repeat = {.options = repeat_list, .parser = parse};
 
 void options_share(struct argp_state *state, int count) {

@@ -15,11 +15,12 @@ typedef struct {
   bool json;
   int repeat; /* 0: the verb decides */
   uint64_t seed;
+  const char *engine; /* NULL: the plan chooses */
 } options;
 
 /* Children for an argp whose input starts with `options`. */
 extern const struct argp options_json, options_run, options_seed,
-    options_repeat;
+    options_repeat, options_engine;
 
 /* Hands the input on to `count` children: call it at ARGP_KEY_INIT. */
 void options_share(struct argp_state *state, int count);

@@ -43,6 +43,8 @@ typedef struct {
   const attend_desc *desc;  /* complete */
   attend_view q, k, v, d_o; /* d_o.data NULL: forward only */
   bool cut_weights;         /* to bf16, before they meet the values */
+  const unsigned char
+      *undecided; /* [B,H,T] rows without a magnitude, or NULL */
 } inputs;
 
 /* Whether a context's engine does that: softmax in bf16 on AMX. A naive run in
@@ -60,8 +62,9 @@ attend_status run_definition(attend_context *ctx, const inputs *in,
 void run_naive(const inputs *in, outputs *out, double magnitude[OUTPUTS]);
 
 /* For a hard argmax: marks rows [B,H,T] whose best two keys are closer than
- * float can tell and not equal, so that either is a right answer. Returns how
- * many. */
+ * float can tell and not equal, so that either is a right answer. For signed
+ * similarities: rows whose denominator lost ten times more of what it was
+ * summed from than the median row's. Returns how many. */
 size_t mark_undecided(const inputs *in, unsigned char *rows);
 
 /* ---- the verdict ------------------------------------------------------------- */

@@ -4,7 +4,9 @@
  *
  * A hard argmax needs care to be judged: half of its keys are made equal to
  * their neighbours, so that ties happen; and rows whose best keys differ by
- * less than float can tell are left out, since either choice is right.
+ * less than float can tell are left out, since either choice is right. So are
+ * rows whose signed similarities cancel more than most: there the naive run errs
+ * so much that every other row would pass.
  */
 #include "trial.h"
 
@@ -71,6 +73,7 @@ static void announce(const attend_desc *d, bool backward) {
 static void run_yardstick(trial *t, bool cuts) {
   inputs in = inputs_of(t);
   in.cut_weights = t->naive_cuts = cuts;
+  in.undecided = t->undecided;
   run_naive(&in, &t->naive, t->magnitude);
   forget_undecided(t, &t->naive);
 }

@@ -63,6 +63,10 @@ if(ATTEND_BUILD_EXAMPLES)
     attend_program(example_${name})
     set_target_properties(example_${name} PROPERTIES
       OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY examples)
-    attend_test(example_${name} example example_${name})
+    set(arguments)
+    if(name MATCHES million AND (CMAKE_CROSSCOMPILING OR ATTEND_SANITIZE))
+      set(arguments 50000) # slow builds: the lesson is the same
+    endif()
+    attend_test(example_${name} example example_${name} ${arguments})
   endforeach()
 endif()

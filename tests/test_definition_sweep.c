@@ -28,6 +28,29 @@ static double crooked(const double *q, const double *k, int dim, double *dq,
   return sim;
 }
 
+/* A phi whose floats are exact on the grid that `fill` and the differences
+ * use, and whose corners lie beside it; keys and queries differ. */
+static float corner(int key) { return key ? -0x1p-9f : 0x1p-9f; }
+
+static void bent(const float *x, int dim, int key, float *features, int count,
+                 void *user) {
+  (void)user;
+  for (int c = 0; c < count; c++) {
+    float at = x[c % dim] - corner(key), lift = key ? 0.5f : 0.25f;
+    features[c] = c < dim ? fabsf(at) + lift : at * 0.25f;
+  }
+}
+
+static void bent_back(const float *x, int dim, int key, const float *dfeatures,
+                      int count, float *dx, void *user) {
+  (void)user;
+  for (int i = 0; i < dim; i++) dx[i] = 0;
+  for (int c = 0; c < count; c++) {
+    float at = x[c % dim] - corner(key), side = at > 0 ? 1.0f : -1.0f;
+    dx[c % dim] += (c < dim ? side : 0.25f) * dfeatures[c];
+  }
+}
+
 enum { B = 2, H = 4, G = 2, T = 3, S = 5, D = 3, M = 2, BUCKET_COUNT = 4 };
 enum {
   Q_COUNT = B * H * T * D,
@@ -58,10 +81,23 @@ static attend_form forms(int n) {
       {.kind = ATTEND_POLY, .degree = 1, .c = 9},
       {.kind = ATTEND_GAUSSIAN},
       {.kind = ATTEND_CUSTOM, .sim = crooked, .user = &lift},
+      {.kind = ATTEND_ELU},
+      {.kind = ATTEND_FAVOR, .features = 5, .draw = ATTEND_IID, .seed = 3},
+      {.kind = ATTEND_FAVOR, .features = 8, .pairs = 1, .redraw = 2},
+      {.kind = ATTEND_FOURIER, .features = 12, .sigma = 4},
+      {.kind = ATTEND_GAUSSIAN, .features = 4},
+      {.kind = ATTEND_GAUSSIAN,
+       .features = 16,
+       .map = ATTEND_TRIGONOMETRIC,
+       .sigma = 4},
+      {.kind = ATTEND_CUSTOM,
+       .phi = bent,
+       .phi_back = bent_back,
+       .features = 5},
   };
   return n < (int)(sizeof all / sizeof *all) ? all[n] : (attend_form){0};
 }
-enum { FORM_COUNT = 9 };
+enum { FORM_COUNT = 16 };
 
 static attend_mask masks(int n) {
   const attend_mask all[] = {
@@ -252,7 +288,7 @@ TEST(masked_nan_changes_nothing) {
 TEST(dead_rows_are_zero) {
   for (int form = 0; form < FORM_COUNT; form++) {
     attend_desc d = prepare(form, 5, 4); /* entry 1 has no key */
-    int direct = d.form.kind == ATTEND_POLY || d.form.kind == ATTEND_CUSTOM;
+    int direct = attend_form_signed(&d.form);
     for (int n = Q_COUNT / 2; n < Q_COUNT; n++) data.q[n] = NAN;
     for (int n = O_COUNT / 2; n < O_COUNT; n++) data.d_o[n] = NAN;
     forward(&d);

@@ -1,6 +1,7 @@
 /* Descriptions: defaults, refusals, and the rules they state. */
 #include "attend/attend.h"
 #include "attention/desc.h"
+#include "attention/features.h"
 #include "check.h"
 
 static attend_context *context(void) {
@@ -32,6 +33,83 @@ TEST(defaults) {
   d.form.kind = ATTEND_GAUSSIAN;
   CHECK_EQ(attend_desc_complete(context(), &d), ATTEND_OK);
   CHECK(d.form.sigma == 2);
+  CHECK_EQ(d.form.features, 0);
+  for (int kind = ATTEND_FOURIER; kind <= ATTEND_FAVOR; kind++) {
+    d = small();
+    d.form.kind = (attend_form_kind)kind;
+    CHECK_EQ(attend_desc_complete(context(), &d), ATTEND_OK);
+    CHECK_EQ(d.form.features, 256);
+    CHECK(d.form.sigma == 0 && d.scale == 0.25f);
+  }
+}
+
+TEST(sigma_names_the_scale) {
+  for (int kind = ATTEND_FOURIER; kind <= ATTEND_FAVOR; kind++)
+    for (int twice = 0; twice < 2; twice++) {
+      attend_desc d = small();
+      d.form.kind = (attend_form_kind)kind;
+      d.form.sigma = 4;
+      if (twice) d.scale = 0.0625f;
+      for (int n = 0; n < 2; n++) {
+        CHECK_EQ(attend_desc_complete(context(), &d), ATTEND_OK);
+        CHECK(d.scale == 0.0625f && d.form.sigma == 4);
+      }
+    }
+}
+
+/* The number takes the error's place. */
+TEST(an_error_chooses_features_once) {
+  attend_desc d = small(), again;
+  d.form.kind = ATTEND_FAVOR;
+  d.form.error = 0.5f;
+  d.form.spread = 0.3f;
+  d.form.pairs = 1;
+  CHECK_EQ(attend_desc_complete(context(), &d), ATTEND_OK);
+  CHECK(d.form.features > 0 && d.form.features % 2 == 0);
+  CHECK(d.form.error == 0 && d.form.spread == 0);
+  memcpy(&again, &d, sizeof d);
+  CHECK_EQ(attend_desc_complete(context(), &again), ATTEND_OK);
+  CHECK(!memcmp(&again, &d, sizeof d));
+}
+
+TEST(forms_know_their_features) {
+  attend_form f = {.kind = ATTEND_POLY};
+  CHECK_EQ(attend_form_features(&f, 16), 17 * 18 / 2);
+  f.degree = 1;
+  CHECK_EQ(attend_form_features(&f, 5), 6);
+  f.degree = 4;
+  CHECK_EQ(attend_form_features(&f, 64), 814385); /* 68 over 4 */
+  f.degree = 33;
+  CHECK_EQ(attend_form_features(&f, 33), 7219428434016265740); /* 66 over 33 */
+  CHECK_EQ(attend_form_features(&f, 34), INT64_MAX);
+  f.degree = INT32_MAX;
+  CHECK_EQ(attend_form_features(&f, INT32_MAX), INT64_MAX);
+  CHECK_EQ(attend_form_features(&(attend_form){.kind = ATTEND_ELU}, 7), 7);
+  CHECK_EQ(attend_form_features(&(attend_form){0}, 7), 0);
+  f = (attend_form){.kind = ATTEND_FAVOR, .features = 10};
+  CHECK_EQ(attend_form_features(&f, 7), 10);
+  CHECK_EQ(form_directions(&f), 10);
+  f.pairs = 1;
+  CHECK_EQ(form_directions(&f), 5);
+  f = (attend_form){.kind = ATTEND_GAUSSIAN};
+  CHECK_EQ(attend_form_features(&f, 7), 0);
+  f.features = 10;
+  CHECK_EQ(form_directions(&f), 10);
+  f.map = ATTEND_TRIGONOMETRIC;
+  CHECK_EQ(attend_form_features(&f, 7), 10);
+  CHECK_EQ(form_directions(&f), 5);
+}
+
+TEST(forms_know_their_sign) {
+  static const int is_signed[] = {0, 0, 1, 0, 0, 1, 0, 1};
+  for (int kind = ATTEND_SOFTMAX; kind <= ATTEND_CUSTOM; kind++) {
+    attend_form f = {.kind = (attend_form_kind)kind};
+    CHECK_EQ(attend_form_signed(&f), is_signed[kind]);
+  }
+  attend_form f = {.kind = ATTEND_GAUSSIAN, .map = ATTEND_TRIGONOMETRIC};
+  CHECK(!attend_form_signed(&f));
+  f.features = 4;
+  CHECK(attend_form_signed(&f));
 }
 
 TEST(completing_twice_changes_nothing) {
@@ -76,6 +154,8 @@ TEST(sizes_are_checked) {
 TEST(choices_are_checked) {
   REFUSED("form 9 does not exist", d.form.kind = (attend_form_kind)9);
   REFUSED("ties 2 does not exist", d.form.ties = (attend_ties)2);
+  REFUSED("draw 2 does not exist", d.form.draw = (attend_draw)2);
+  REFUSED("map 2 does not exist", d.form.map = (attend_map)2);
   REFUSED("causal 4 does not exist", d.mask.causal = (attend_causal)4);
   REFUSED("bias 4 does not exist", d.bias.kind = (attend_bias_kind)4);
   REFUSED("dtype 3 does not exist", d.dtype = (attend_dtype)3);
@@ -93,7 +173,58 @@ TEST(forms_are_checked) {
   REFUSED("finite numbers", d.form.kind = ATTEND_POLY, d.form.c = NAN);
   REFUSED("sigma is -1", d.form.kind = ATTEND_GAUSSIAN, d.form.sigma = -1);
   REFUSED("sigma is nan", d.form.kind = ATTEND_GAUSSIAN, d.form.sigma = NAN);
+}
+
+static double any_sim(const double *q, const double *k, int dim, double *dq,
+                      double *dk, void *user) {
+  (void)q, (void)k, (void)dim, (void)dq, (void)dk, (void)user;
+  return 1;
+}
+static void any_phi(const float *x, int dim, int key, float *features,
+                    int count, void *user) {
+  (void)x, (void)dim, (void)key, (void)features, (void)count, (void)user;
+}
+
+TEST(custom_is_checked) {
   REFUSED("set form.sim", d.form.kind = ATTEND_CUSTOM);
+  REFUSED("both sim and phi", d.form.kind = ATTEND_CUSTOM, d.form.sim = any_sim,
+          d.form.phi = any_phi, d.form.features = 3);
+  REFUSED("phi fills 0 features", d.form.kind = ATTEND_CUSTOM,
+          d.form.phi = any_phi);
+  REFUSED("set form.phi_back", d.form.kind = ATTEND_CUSTOM,
+          d.form.phi = any_phi, d.form.features = 3,
+          d.purpose = ATTEND_FOR_BACKWARD);
+  attend_desc d = small();
+  d.form = (attend_form){.kind = ATTEND_CUSTOM, .phi = any_phi, .features = 3};
+  CHECK_EQ(attend_desc_complete(context(), &d), ATTEND_OK);
+}
+
+TEST(features_are_checked) {
+  REFUSED("features is -1", d.form.kind = ATTEND_FAVOR, d.form.features = -1);
+  REFUSED("features is 1048577", d.form.kind = ATTEND_FAVOR,
+          d.form.features = (1 << 20) + 1);
+  REFUSED("7 features cannot go in pairs, as sin and cos",
+          d.form.kind = ATTEND_FOURIER, d.form.features = 7);
+  REFUSED("7 features cannot go in pairs, as exp", d.form.kind = ATTEND_FAVOR,
+          d.form.pairs = 1, d.form.features = 7);
+  REFUSED("7 features cannot go", d.form.kind = ATTEND_GAUSSIAN,
+          d.form.map = ATTEND_TRIGONOMETRIC, d.form.features = 7);
+  REFUSED("pairs belong to favor", d.form.kind = ATTEND_GAUSSIAN,
+          d.form.pairs = 1);
+  REFUSED("scale 0.5 and sigma 4 disagree", d.form.kind = ATTEND_FAVOR,
+          d.scale = 0.5f, d.form.sigma = 4);
+  REFUSED("sigma is -2", d.form.kind = ATTEND_FAVOR, d.form.sigma = -2);
+  REFUSED("scale is -1: random features", d.form.kind = ATTEND_FOURIER,
+          d.scale = -1);
+  REFUSED("scale is inf", d.form.kind = ATTEND_FAVOR, d.form.sigma = 1e-30f);
+  REFUSED("disagree", d.form.kind = ATTEND_FAVOR, d.form.sigma = 1e30f);
+  REFUSED("error 0.1 and 8 features", d.form.kind = ATTEND_FAVOR,
+          d.form.error = 0.1f, d.form.features = 8);
+  REFUSED("error is -1", d.form.kind = ATTEND_FAVOR, d.form.error = -1);
+  REFUSED("error 0.5 belongs to", d.form.error = 0.5f);
+  REFUSED("spread 2 says", d.form.kind = ATTEND_FAVOR, d.form.spread = 2);
+  REFUSED("spread is -2", d.form.kind = ATTEND_FAVOR, d.form.error = 1,
+          d.form.spread = -2);
 }
 
 TEST(masks_and_biases_are_checked) {

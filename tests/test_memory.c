@@ -104,12 +104,15 @@ TEST(plans_and_tensors) {
   const char *const problems[] = {
       "softmax:b2h4g2n20x70d16",     "softmax:b2h4g2n20d16:lengths:bf16:bwd",
       "softmax:h2n20d8:buckets:bwd", "argmax:b2h2n20x70d16:f16:bwd",
-      "poly:h2n10x12d4:bwd",         "gaussian:h2n10x12d4:padleft"};
-  for (int p = 0; p < 6; p++) {
+      "poly:h2n10x12d4:bwd",         "gaussian:h2n10x12d4:padleft",
+      "favor(m=9):h2n10x12d4:bwd",   "fourier(m=8):h2n10d4:causal:window=3:bwd",
+      "elu:h2n10x12d4:alibi:bwd",    "gaussian(m=5):h2n10x12d4:dense:bwd"};
+  for (size_t p = 0; p < sizeof problems / sizeof *problems; p++) {
     CHECK(fail_each(act_tensors, problems[p], problems[p]) >= 1);
     CHECK(fail_each(act_plan, problems[p], problems[p]) >= 2);
   }
   CHECK(fail_each(act_definition, "softmax:h2n10x12d4:bwd", "definition") >= 3);
+  CHECK(fail_each(act_definition, "favor(m=9):h2n10x12d4:bwd", "favor") >= 6);
 }
 
 /* ---- states ------------------------------------------------------------------------ */

@@ -60,7 +60,7 @@ static glance look_at(attend_context *ctx, const attend_tensors *t) {
               room_for(rows, 4), room_for(heads * S, 4),
               room_for(rows * TOP, 4)};
   attend_look look = {some_rows,    3,         g.weights, TOP, g.top_index,
-                      g.top_weight, g.entropy, g.mass};
+                      g.top_weight, g.entropy, g.mass,    NULL};
   attend_plan *plan = make_plan(ctx, &t->desc);
   attend_status status = attend_observe(plan, t->q, t->k, t->lse, &look);
   CHECK(!status || !strcmp(attend_plan_engine(plan), "definition"));

@@ -64,6 +64,21 @@ TEST(print_is_canonical) {
       {"argmax(ties=average,t=2):n4d4", "argmax(ties=average,t=2):b1h1n4d4"},
       {"gaussian(sigma=2):n4d16", "gaussian:b1h1n4d16"},
       {"gaussian(sigma=3):n4d16", "gaussian(sigma=3):b1h1n4d16"},
+      {"gaussian(m=8):n4d16", "gaussian(m=8):b1h1n4d16"},
+      {"gaussian(map=fourier,m=8,sigma=3,draw=iid,redraw=1,seed=2):n4d16",
+       "gaussian(sigma=3,m=8,seed=2,redraw=1,draw=iid,map=fourier):b1h1n4d16"},
+      {"gaussian(map=favor,draw=orthogonal,seed=0):n4d16",
+       "gaussian:b1h1n4d16"},
+      {"elu:n4d4", "elu:b1h1n4d4"},
+      {"favor(m=256,kind=plain):n4d4", "favor:b1h1n4d4"},
+      {"favor(kind=pair,m=32):n4d4:scale=0.5",
+       "favor(m=32,kind=pair):b1h1n4d4"},
+      {"favor(m=33):n4d4:scale=2", "favor(m=33):b1h1n4d4:scale=2"},
+      {"favor(sigma=2):n4d4:scale=0.25", "favor(sigma=2):b1h1n4d4"},
+      {"favor(sigma=0.7,seed=18446744073709551615):n4d4",
+       "favor(sigma=0.7,seed=18446744073709551615):b1h1n4d4"},
+      {"fourier(redraw=7,m=10):n4d4:bwd",
+       "fourier(m=10,redraw=7):b1h1n4d4:bwd"},
       {"softmax:n9d4:decode:bottom", "softmax:b1h1n9d4:decode"},
       {"softmax:n9d4:scale=0.5", "softmax:b1h1n9d4"},
       {"softmax:n9d4:bwd:bthd:f16:scale=0.333333343:dense:lengths:window=3:top",
@@ -85,19 +100,33 @@ TEST(print_is_canonical) {
   }
 }
 
+TEST(an_error_is_printed_as_features) {
+  attend_problem p = parsed("favor(error=0.5,spread=0.3):n4d4");
+  char text[128];
+  attend_problem_print(&p, text, sizeof text);
+  CHECK_SAYS(text, "favor(m=");
+  attend_problem again = parsed(text);
+  CHECK(!memcmp(&p, &again, sizeof p));
+}
+
 /* Every mix of one word from each list comes back equal. */
 TEST(round_trips) {
-  static const char *const lists[][5] = {
+  enum { FORMS = 10 };
+  static const char *const lists[][FORMS] = {
       {"softmax", "argmax(ties=average,t=0.1)", "poly(p=5,a=-0.3,c=1e-7)",
-       "gaussian(sigma=0.7)", "argmax"},
+       "gaussian(sigma=0.7)", "argmax", "elu",
+       "favor(m=31,seed=5,redraw=6,draw=iid,sigma=1.1)",
+       "favor(m=30,kind=pair)", "fourier(m=30,seed=123456789012345678)",
+       "gaussian(sigma=0.3,m=64,map=fourier,seed=1)"},
       {":b3h4g2n7d5v6", ":b1h1n7d5", ":n7d7v5", ":h6g3n7d1v9", ":b2n7d64"},
       {"", ":causal", ":top", ":bottom", ":window=3"},
       {"", ":lengths", ":padleft", ":padright:bwd", ":decode"},
       {"", ":alibi", ":buckets:bf16", ":buckets1:bthd", ":dense:f16"}};
   int refused = 0;
-  for (int n = 0; n < 5 * 5 * 5 * 5 * 5; n++) {
+  for (int n = 0; n < FORMS * 5 * 5 * 5 * 5; n++) {
     char text[160] = "", print[160];
-    for (int part = 0, rest = n; part < 5; part++, rest /= 5)
+    strcat(text, lists[0][n % FORMS]);
+    for (int part = 1, rest = n / FORMS; part < 5; part++, rest /= 5)
       strcat(text, lists[part][rest % 5]);
     attend_problem p, again;
     if (attend_problem_parse(context(), text, &p)) {
@@ -109,7 +138,7 @@ TEST(round_trips) {
     again = parsed(print);
     if (memcmp(&p, &again, sizeof p)) CHECK_FAIL("%s != %s", text, print);
   }
-  CHECK_EQ(refused, 5 * 5 * 5); /* top with decode */
+  CHECK_EQ(refused, FORMS * 5 * 5); /* top with decode */
 }
 
 TEST(print_counts_like_snprintf) {
@@ -123,7 +152,8 @@ TEST(print_counts_like_snprintf) {
 TEST(refusals) {
   static const char *const cases[][2] = {
       {"", "is empty"},
-      {"softmx:n4d4", "choose softmax, argmax, poly, gaussian or sgemm"},
+      {"softmx:n4d4",
+       "choose softmax, argmax, poly, gaussian, elu, fourier, favor or sgemm"},
       {"custom:n4d4", "from C only"},
       {"softmax", "has no shape"},
       {"softmax:", "has no shape"},
@@ -164,6 +194,26 @@ TEST(refusals) {
       {"argmax(ties=last):n4d4", "choose ties=first or ties=average"},
       {"argmax(t=-1):n4d4", "temperature is -1"},
       {"gaussian(sigma=-1):n4d4", "sigma is -1"},
+      {"gaussian(kind=pair):n4d4",
+       "it has sigma, m, seed, redraw, draw and map"},
+      {"fourier(map=favor):n4d4",
+       "it has sigma, m, seed, redraw, draw, error and spread"},
+      {"elu(m=4):n4d4", "elu has no setting \"m\": it has none"},
+      {"elu:n4d4:scale=2", "elu has no scale"},
+      {"favor(m=0):n4d4", "the number of features m is \"0\""},
+      {"favor(m=-4):n4d4", "from 1 to 2147483647"},
+      {"favor(m=2000000):n4d4", "features is 2000000"},
+      {"favor(m=7,kind=pair):n4d4", "7 features cannot go in pairs"},
+      {"fourier(m=7):n4d4", "7 features cannot go in pairs"},
+      {"favor(kind=pairs):n4d4", "choose kind=plain or kind=pair"},
+      {"favor(draw=id):n4d4", "choose draw=orthogonal or draw=iid"},
+      {"gaussian(map=fast):n4d4", "choose map=favor or map=fourier"},
+      {"favor(seed=18446744073709551616):n4d4", "the number seed is"},
+      {"favor(redraw=-1):n4d4", "the number redraw is \"-1\""},
+      {"favor(sigma=2):n4d4:scale=1", "scale 1 and sigma 2 disagree"},
+      {"favor:n4d4:scale=-1", "scale is -1"},
+      {"favor(m=8,error=0.1):n4d4", "error 0.1 and 8 features"},
+      {"favor(spread=2):n4d4", "set form.error"},
       {"softmax:n4x8d4:decode", "write the number of keys held as n"},
       {"softmax:n0d4:decode", "choose n1 or more"},
       {"softmax:n4d4:decode:top", "leave out top"},

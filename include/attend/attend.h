@@ -9,6 +9,7 @@
 #include "attend/state.h"
 #include "attend/observe.h"
 #include "attend/definition.h"
+#include "attend/predict.h"
 #include "attend/problem.h"
 #include "attend/machine.h"
 

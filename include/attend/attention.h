@@ -19,7 +19,7 @@
  *
  * Promises:
  *  - A row that sees no key gives zeros, lse = -inf (0 where lse is the
- *    denominator itself: poly, custom) and zero gradients.
+ *    denominator itself: attend_form_signed) and zero gradients.
  *  - Masked keys and values are never read: NaN there changes nothing.
  *  - The same bits always: a query row's result depends on that row, the keys
  *    it sees and the description alone; not on the number of threads, the
@@ -44,7 +44,10 @@ typedef enum {
   ATTEND_ARGMAX,      /* 1 at the best key, else 0                           */
   ATTEND_POLY,        /* (a q.k + c)^degree                                  */
   ATTEND_GAUSSIAN,    /* exp(-|q-k|^2 / 2 sigma^2)                           */
-  ATTEND_CUSTOM       /* the caller's sim                                    */
+  ATTEND_ELU,         /* phi(q).phi(k), phi(x) = elu(x) + 1                  */
+  ATTEND_FOURIER,     /* softmax, by sines and cosines of random projections */
+  ATTEND_FAVOR,       /* softmax, by positive random features                */
+  ATTEND_CUSTOM       /* the caller's sim, or the caller's phi               */
 } attend_form_kind;
 
 typedef enum { ATTEND_TIES_FIRST = 0, ATTEND_TIES_AVERAGE } attend_ties;
@@ -54,14 +57,46 @@ typedef enum { ATTEND_TIES_FIRST = 0, ATTEND_TIES_AVERAGE } attend_ties;
 typedef double (*attend_sim)(const double *q, const double *k, int dim,
                              double *dq, double *dk, void *user);
 
+/* The caller's feature map: sim(q, k) = phi(q).phi(k), which is linear in
+ * length. Fills features[count] from x[dim]; key says which side x is. Rows are
+ * mapped by several threads at once. */
+typedef void (*attend_phi)(const float *x, int dim, int key, float *features,
+                           int count, void *user);
+/* Its derivative: dx[dim] = d(features)/dx . dfeatures[count]. */
+typedef void (*attend_phi_back)(const float *x, int dim, int key,
+                                const float *dfeatures, int count, float *dx,
+                                void *user);
+
+typedef enum { ATTEND_ORTHOGONAL = 0, ATTEND_IID } attend_draw;
+typedef enum { ATTEND_POSITIVE = 0, ATTEND_TRIGONOMETRIC } attend_map;
+
+/* Random features. The directions w are drawn from Philox by seed and redraw
+ * alone: the same matrix on any machine. favor takes exp(w.x - |x|^2/2), with
+ * pairs exp(w.x) and exp(-w.x) of half as many directions (lower variance);
+ * fourier takes sin and cos of w.x, half of its features each. */
 typedef struct {
   attend_form_kind kind;
   attend_ties ties;  /* argmax                                              */
   float temperature; /* argmax: 0 is hard; t > 0 is softmax of score / t    */
   int degree;        /* poly: 0 means 2                                     */
   float a, c;        /* poly: a 0 means 1; c is taken as it is              */
-  float sigma;       /* gaussian: 0 means dim^(1/4), softmax's own width    */
-  attend_sim sim;    /* custom                                              */
+  float sigma;       /* gaussian: 0 means dim^(1/4), softmax's own width;
+                        favor and fourier: another way to say scale 1/sigma^2 */
+  int features;      /* favor, fourier: 0 means 256. gaussian: 0 is exact,
+                        otherwise random features. custom: length of phi    */
+  uint64_t seed;     /* favor, fourier, gaussian                            */
+  uint64_t redraw;   /* which drawing of this seed                          */
+  attend_draw draw;  /* directions orthogonal in blocks of dim, or iid      */
+  int pairs;         /* favor: exp(w.x) and exp(-w.x) together              */
+  attend_map map;    /* gaussian with features: favor's or fourier's        */
+  float error;       /* favor, fourier: as many features as this relative
+                        error of the output needs; features must be 0. The
+                        choice takes its place: then error, spread are 0    */
+  float spread;      /* for error: root mean square of the elements of q
+                        and k; 0 means 1                                    */
+  attend_sim sim;    /* custom: one of sim                                  */
+  attend_phi phi;    /* and phi                                             */
+  attend_phi_back phi_back; /* for backward with phi                        */
   void *user;
 } attend_form;
 
@@ -130,6 +165,12 @@ typedef struct {
   const char *engine; /* NULL: the plan chooses                              */
 } attend_desc;
 
+/* Whether lse is the denominator itself, because similarities may be negative:
+ * poly, custom, fourier, and gaussian with trigonometric features. */
+ATTEND_API int attend_form_signed(const attend_form *form);
+/* The length C of the form's feature map at this width, 0 if it has none. */
+ATTEND_API int64_t attend_form_features(const attend_form *form, int dim);
+
 typedef struct attend_plan attend_plan;
 
 /* Fills in the defaults and checks everything that can be checked without the
@@ -153,8 +194,8 @@ ATTEND_API void attend_plan_set_padding(attend_plan *plan,
 /* ---- compute ---------------------------------------------------------------- */
 
 /* o [B,H,T,M]; lse [B,H,T], the log of the denominator, may be NULL. For hard
- * argmax lse is the best score. For poly and custom, whose similarity may be
- * negative, it is the denominator itself. */
+ * argmax lse is the best score. Where similarities may be negative
+ * (attend_form_signed) it is the denominator itself. */
 ATTEND_API attend_status attend_forward(attend_plan *plan,
                                         attend_view q, /* [B,H,T,D] */
                                         attend_view k, /* [B,G,S,D] */
@@ -176,6 +217,17 @@ ATTEND_API attend_status attend_backward(attend_plan *plan, attend_view q,
 ATTEND_API attend_status attend_merge(attend_plan *plan, attend_view o,
                                       float *lse, attend_view o2,
                                       const float *lse2);
+
+/* Rows of the last forward or extend whose denominator was lost: for signed
+ * similarities less than a thousandth of what it was summed from, so that the
+ * output is mostly rounding or nothing but noise; for all linear forms exactly
+ * 0 although keys were seen (the output is zeros then). A denominator that no
+ * f32 holds counts too: fourier's grows as exp(scale |q|^2 / 2). */
+ATTEND_API int64_t attend_plan_weak_rows(const attend_plan *plan);
+
+/* Draws the random directions of favor, fourier or gaussian anew: number
+ * `redraw` of the form's seed. Not while a state is in use. */
+ATTEND_API attend_status attend_plan_redraw(attend_plan *plan, uint64_t redraw);
 
 /* ---- what would run, and its cost ------------------------------------------ */
 

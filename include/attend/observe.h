@@ -1,7 +1,7 @@
 /* attend/observe.h - looking at attention without ever storing T x S weights.
  *
- * Weights are recomputed as exp(score - lse) for what was asked and nothing
- * else; forward's outputs have the same bits whether anyone looks or not.
+ * Weights are recomputed as exp(score - lse), for linear forms as phi(q).phi(k)
+ * over the denominator, for what was asked and nothing else; forward's outputs have the same bits whether anyone looks or not.
  */
 #ifndef ATTEND_OBSERVE_H
 #define ATTEND_OBSERVE_H
@@ -27,6 +27,10 @@ typedef struct { /* NULL or 0: not asked for */
   float *entropy; /* [B,H,T]                                  */
   /* The weight every key receives, summed over the queries of a head. */
   float *mass; /* [B,H,S]                                     */
+  /* How far a linear form's weights are from exact softmax's: half the sum of
+   * |difference| over a row's keys, 0 the same, 1 disjoint (more, if weights
+   * are negative). */
+  float *softmax_gap; /* [B,H,T]                              */
 } attend_look;
 
 /* q, k and lse as attend_forward took and gave them. */

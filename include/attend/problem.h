@@ -5,18 +5,22 @@
  *   argmax(ties=average):b1h4n512d64
  *   poly(p=2,a=1,c=1):b1h8n256d16
  *   softmax:b1h32g1n8192d64:decode
+ *   favor(m=256,seed=1):b1h12n16384d64:causal
  *   sgemm:m1024n1024k1024
  *
  * FORM[(name=value,...)]:SHAPE[:WORD]...
  * SETTINGS: argmax ties=first|average, t=TEMPERATURE; poly p=, a=, c=;
- * gaussian sigma=.
+ * favor, fourier and gaussian sigma=, m=FEATURES, seed=, redraw=,
+ * draw=orthogonal|iid; favor kind=plain|pair; gaussian map=favor|fourier
+ * (without m it is exact); favor and fourier error= in place of m, and with it
+ * spread=: the features that it takes are chosen and printed as m. elu has none.
  * SHAPE: b batch, h heads, g kv heads (default h), n query length, x key length
  * (default n), d width of q and k, v width of values (default d); b and h
  * default to 1. For :decode, n is the number of keys looked
  * at, the new one included.
  * WORDS: causal, top, bottom, window=W, lengths, padleft, padright, alibi,
- * buckets, buckets1 (one-sided), dense, scale=X, f32, f16, bf16, bthd, bwd,
- * decode.
+ * buckets, buckets1 (one-sided), dense, scale=X (softmax, argmax, favor and
+ * fourier), f32, f16, bf16, bthd, bwd, decode.
  */
 #ifndef ATTEND_PROBLEM_H
 #define ATTEND_PROBLEM_H

@@ -7,9 +7,15 @@
  *   attend_extend(plan, state, 1, q, k, v, o, NULL);     decode one
  *
  * Any way of cutting a sequence into calls gives the same bits, and the same
- * as attend_forward on the whole of it.
+ * as attend_forward on the whole of it with the same engine (poly has two: a
+ * state takes the linear one, a short attend_forward may not; the description's
+ * `engine` settles it).
  *
- * For softmax and argmax a state is a KV cache in pages of ATTEND_PAGE keys.
+ * For linear forms (elu, favor, fourier, poly, custom with phi) a state is the
+ * sums S and z over whole blocks of keys and the open block: it never grows, and
+ * a token costs the same at any length.
+ *
+ * For the others a state is a KV cache in pages of ATTEND_PAGE keys.
  * It grows a page at a time and never copies what it holds; a page that two
  * sequences or two states share is copied when one of them appends to it.
  */
@@ -65,15 +71,24 @@ ATTEND_API attend_status attend_state_look(attend_plan *plan,
 ATTEND_API int64_t attend_state_length(const attend_state *state, int sequence);
 ATTEND_API size_t attend_state_bytes(const attend_state *state);
 
-/* A second state that shares every page. */
+/* A second state that shares every page (a linear one is copied). */
 ATTEND_API attend_status attend_state_fork(const attend_state *state,
                                            attend_state **copy);
 /* Sequence b continues what parents[b] was: a step of beam search. */
 ATTEND_API attend_status attend_state_reorder(attend_state *state,
                                               const int32_t *parents /* [B] */);
-/* Forgets all keys of a sequence from position length on. */
+/* Forgets all keys of a sequence from position length on. A linear state can
+ * only forget inside its open block, or everything. */
 ATTEND_API attend_status attend_state_truncate(attend_state *state,
                                                int sequence, int64_t length);
+
+/* Saves a state to a file, and restores it for a plan of the same shape, form
+ * and (for a KV cache) layout of pages: decoding goes on with the same bits. The
+ * file appears whole or not at all. */
+ATTEND_API attend_status attend_state_save(const attend_state *state,
+                                           const char *path);
+ATTEND_API attend_status attend_state_load(attend_plan *plan, const char *path,
+                                           attend_state **state);
 
 #ifdef __cplusplus
 }

@@ -8,7 +8,9 @@
 #include <string.h>
 
 #include "attend/definition.h"
+#include "attention/definition_row.h"
 #include "attention/engine.h"
+#include "attention/features.h"
 
 static const char *applicable(const attend_desc *d) {
   (void)d;
@@ -36,6 +38,15 @@ typedef struct {
   size_t row_bytes;
 } room;
 
+/* A row, what backward takes beside it, and the directions while they are
+ * drawn; each piece is rounded up. */
+static size_t row_bytes(const attend_desc *d) {
+  size_t beside = (size_t)d->kv_len + 2 * (size_t)d->dim + 2 * (size_t)d->dim_v;
+  int dirs = form_directions(&d->form);
+  size_t drawing = dirs ? projection_scratch(&d->form, dirs, d->dim) : 0;
+  return definition_row_bytes(d) + beside * sizeof(double) + drawing + 1024;
+}
+
 static size_t room_cut(const attend_desc *d, arena a, room *r) {
   size_t f = sizeof(double);
   bool back = d->purpose & ATTEND_FOR_BACKWARD;
@@ -45,8 +56,7 @@ static size_t room_cut(const attend_desc *d, arena a, room *r) {
   r->dk = arena_cut(&a, back * count(d, d->kv_heads, d->kv_len, d->dim) * f);
   r->dv = arena_cut(&a, back * count(d, d->kv_heads, d->kv_len, d->dim_v) * f);
   r->dbias = arena_cut(&a, back * bias_count(d) * f);
-  r->row_bytes =
-      (4 * (size_t)d->kv_len + 8 * (size_t)(d->dim + d->dim_v)) * f + 1024;
+  r->row_bytes = row_bytes(d);
   r->rows = arena_cut(&a, r->row_bytes);
   return a.used;
 }

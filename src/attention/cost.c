@@ -1,49 +1,156 @@
 /* What a plan will cost: operations, bytes, and pairs that see each other.
  *
- * Place: attention/ - behind attend_plan_cost; the program's explain and bench
- * divide by it.
+ * Place: attention/ - behind attend_plan_cost; the plan compares two engines by
+ * it, the program's explain and bench divide by it.
+ *
+ * Masks are rules and keys are counted as if all were real, so sums over rows
+ * have closed forms: a problem of a million rows costs nothing to ask about.
+ *
+ * By pairs (softmax, argmax, kernel-direct), for each pair that is seen:
+ *   forward    q.k and a v                            2 (D + M)
+ *   backward   q.k again, dO.v, dq, dk, dv            2 (3 D + 2 M)
+ *
+ * By sums of C features from R random directions (linear), blocks of PANEL keys;
+ * a row that sees keys [0, hi) takes r of them in its own block, and "before"
+ * says that whole blocks lie before that:
+ *   forward    a key     map, fold into the sum       2 D R + 2 C (M + 1)
+ *              a row     map                          2 D R
+ *                        read the sum, if before      2 C (M + 1)
+ *                        in the block: a, a v         2 r (C + M)
+ *   backward   a key     map twice and back once      6 D R
+ *                        fold, dphi(k) = v T^T,
+ *                        dv = phi(k) T                6 C (M + 1)
+ *              a row     map twice and back once      6 D R
+ *                        dphi(q) = G S^T and the fold
+ *                        into T, if before            4 C (M + 1)
+ *                        in the block: dA twice and
+ *                        A^T G, 6 r M; A, dA phi(k)
+ *                        and dA^T phi(q), 6 r C       6 r (C + M)
+ * Backward sweeps over the blocks twice, up for dq and down for dk and dv, and
+ * keeps no features in between. Exponentials and the like are not counted, as
+ * for softmax.
  */
+#include "attention/cost.h"
+
 #include "attention/engine.h"
-#include "attention/walk.h"
 
-/* Counted row by row: the mask is a rule, so that is cheap. */
-static double visible_pairs(const attend_plan *p) {
-  attend_plan all = *p;
-  all.desc.mask.lengths = NULL;
-  call c = {.plan = &all, .n = p->desc.q_len};
-  double pairs = 0;
-  for (int64_t i = 0; i < c.n; i++) {
-    span s = call_sees(&c, 0, call_position(&c, 0) + i);
-    pairs += (double)(s.hi - s.lo);
-  }
-  return pairs * p->desc.batch * p->desc.heads;
+/* ---- sums over rows ---------------------------------------------------------------- */
+
+/* sum_{x=1..n} of x, and of the place of key x - 1 in its block, from 1 on. */
+static double up_to(int64_t n) { return (double)n * ((double)n + 1) / 2; }
+
+static double places_up_to(int64_t n) {
+  return (double)(n / PANEL) * up_to(PANEL) + up_to(n % PANEL);
 }
 
-/* Scores and weighted values; backward redoes the scores and adds dP, dQ, dK
- * and dV. */
-static double flops(const attend_desc *d, double pairs) {
-  double forward = pairs * 2 * (d->dim + d->dim_v);
-  if (!(d->purpose & ATTEND_FOR_BACKWARD)) return forward;
-  return forward + pairs * 2 * (3.0 * d->dim + 2.0 * d->dim_v);
+static int64_t clamp(int64_t x, int64_t most) {
+  return min64(max64(x, 0), most);
 }
 
-static double bytes(const attend_desc *d) {
+/* sum_{i < rows} of f(first + i kept in [0, top]), f(x) summed by total. */
+static double sum_kept(int64_t first, int64_t rows, int64_t top,
+                       double (*total)(int64_t)) {
+  int64_t from = clamp(first, top), to = clamp(first + rows, top);
+  double rising = from < to ? total(to - 1) - (from ? total(from - 1) : 0) : 0;
+  int64_t beyond = max64(0, first + rows - max64(first, top));
+  return rising + (double)beyond * (total(top) - (top ? total(top - 1) : 0));
+}
+
+/* The number of rows with first + i kept in [0, top] above `least` >= 0. */
+static int64_t rows_above(int64_t first, int64_t rows, int64_t top,
+                          int64_t least) {
+  if (top <= least) return 0;
+  return clamp(first + rows - 1 - least, rows);
+}
+
+/* Row i of a head sees keys up to where `first` + i, kept in [0, S], says. */
+typedef struct {
+  int64_t first;
+  int64_t rows; /* that share a rule: all, or one that stands for all */
+  double times; /* for how many each of them stands */
+} rule;
+
+static rule ends_of(const attend_desc *d) {
+  int64_t at = desc_position(d, 0);
+  double heads = (double)d->batch * d->heads;
+  if (d->mask.causal != ATTEND_NOT_CAUSAL)
+    return (rule){at + 1, d->q_len, heads};
+  if (d->mask.window) return (rule){at + d->mask.window, d->q_len, heads};
+  return (rule){d->kv_len, 1, heads * d->q_len};
+}
+
+static double visible_pairs(const attend_desc *d) {
+  rule r = ends_of(d);
+  double pairs = sum_kept(r.first, r.rows, d->kv_len, up_to);
+  if (d->mask.window)
+    pairs -= sum_kept(desc_position(d, 0) - d->mask.window + 1, r.rows,
+                      d->kv_len, up_to);
+  return pairs * r.times;
+}
+
+/* ---- operations -------------------------------------------------------------------- */
+
+static double flops_of_pairs(const attend_desc *d) {
+  double each = 2 * ((double)d->dim + d->dim_v);
+  if (d->purpose & ATTEND_FOR_BACKWARD)
+    each += 2 * (3.0 * d->dim + 2.0 * d->dim_v);
+  return each * visible_pairs(d);
+}
+
+/* A state holds what came before: the keys of a call are those it brings. */
+static double mapped_keys(const attend_desc *d) {
+  bool extends = d->purpose & ATTEND_FOR_EXTEND;
+  return (double)d->batch * d->kv_heads * (extends ? d->q_len : d->kv_len);
+}
+
+static double flops_of_sums(const attend_desc *d) {
+  bool back = d->purpose & ATTEND_FOR_BACKWARD;
+  double features = (double)attend_form_features(&d->form, d->dim);
+  double map = 2.0 * d->dim * form_directions(&d->form);
+  double sum = 2 * features * ((double)d->dim_v + 1);
+  double pair = 2 * (features + d->dim_v);
   double rows = (double)d->batch * d->heads * d->q_len;
-  double keys = (double)d->batch * d->kv_heads * d->kv_len;
+  rule r = ends_of(d);
+  double before = (double)rows_above(r.first, r.rows, d->kv_len, PANEL);
+  double inside = sum_kept(r.first, r.rows, d->kv_len, places_up_to);
+  return mapped_keys(d) * (map + sum) * (back ? 4 : 1) +
+         rows * map * (back ? 4 : 1) + r.times * before * sum * (back ? 3 : 1) +
+         r.times * inside * pair * (back ? 4 : 1);
+}
+
+double cost_flops(const attend_desc *d, bool linear) {
+  return linear ? flops_of_sums(d) : flops_of_pairs(d);
+}
+
+/* ---- bytes --------------------------------------------------------------------------- */
+
+/* The sums (S, z) of every kv head, in f32. */
+static double sums_bytes(const attend_desc *d) {
+  return (double)d->batch * d->kv_heads *
+         (double)attend_form_features(&d->form, d->dim) *
+         ((double)d->dim_v + 1) * sizeof(float);
+}
+
+static double bytes(const attend_desc *d, bool linear) {
+  double rows = (double)d->batch * d->heads * d->q_len;
+  double keys =
+      linear ? mapped_keys(d) : (double)d->batch * d->kv_heads * d->kv_len;
   double wide = (double)d->dim + d->dim_v;
   double size = (double)attend_dtype_size(d->dtype);
   double once = (rows + keys) * wide * size + rows * 4;
+  if (linear) once += sums_bytes(d);
   if (!(d->purpose & ATTEND_FOR_BACKWARD)) return once;
   /* backward reads q, k, v, o, do and lse, and writes dq, dk and dv */
   return once + (2 * (rows + keys) * wide + rows * d->dim_v) * size + rows * 4;
 }
 
 attend_status attend_plan_cost(const attend_plan *plan, attend_cost *cost) {
-  double pairs = visible_pairs(plan);
+  const attend_desc *d = &plan->desc;
+  bool linear = plan->engine == &engine_linear;
   *cost = (attend_cost){.engine = plan->engine->name,
-                        .flops = flops(&plan->desc, pairs),
-                        .bytes = bytes(&plan->desc),
-                        .visible = pairs,
+                        .flops = cost_flops(d, linear),
+                        .bytes = bytes(d, linear),
+                        .visible = visible_pairs(d),
                         .workspace_bytes = attend_plan_workspace(plan)};
   return ATTEND_OK;
 }

@@ -5,8 +5,8 @@
  * Place: attention/ - the specification that every engine is tested against.
  * Nothing here is fast and nothing should be.
  *
- * Two liberties. Where sim is an exponential (softmax, soft argmax, gaussian)
- * its logarithm is kept and the row's largest subtracted, so that nothing
+ * Two liberties. Where sim cannot be negative (softmax, argmax, gaussian, elu,
+ * favor) its logarithm is kept and the row's largest subtracted, so that nothing
  * overflows; a key whose exponential is exactly zero (a bias of -inf) and those
  * that lost a hard argmax are not seen, so their values are not read. And a
  * denominator of exactly 0 is a row that sees nothing.
@@ -75,19 +75,27 @@ static double squared_distance(const double *x, const double *y, int n) {
   return sum;
 }
 
-static bool sim_is_exponential(attend_form_kind kind) {
-  return kind == ATTEND_SOFTMAX || kind == ATTEND_ARGMAX ||
-         kind == ATTEND_GAUSSIAN;
+double definition_elu(double x) { return x > 0 ? x + 1 : exp(x); }
+
+static double elu_product(const double *x, const double *y, int n) {
+  double sum = 0;
+  for (int i = 0; i < n; i++)
+    sum += definition_elu(x[i]) * definition_elu(y[i]);
+  return sum;
 }
 
-/* Of the key read last: log sim where sim is an exponential, the score for a
- * hard argmax, sim itself otherwise. */
+/* Of the key read last: sim itself where it is signed, the score for a hard
+ * argmax, log sim otherwise. */
 static double similarity(const definition_row *row, int j) {
   const attend_form *f = &row->d.form;
   int dim = row->d.dim;
   const double *q = row->query, *k = row->key;
   double bias = definition_row_bias(row, j);
   double score = row->d.scale * definition_dot(q, k, dim) + bias;
+  if (definition_has_features(f)) {
+    double sim = definition_features_sim(row, j);
+    return attend_form_signed(f) ? sim * exp(bias) : sim + bias;
+  }
   switch (f->kind) {
     case ATTEND_SOFTMAX:
       return score;
@@ -100,6 +108,10 @@ static double similarity(const definition_row *row, int j) {
       return -squared_distance(q, k, dim) /
                  (2 * (double)f->sigma * (double)f->sigma) +
              bias;
+    case ATTEND_ELU:
+      return log(elu_product(q, k, dim)) + bias;
+    case ATTEND_FOURIER:
+    case ATTEND_FAVOR: /* by features, always */
     case ATTEND_CUSTOM:
       break;
   }
@@ -133,7 +145,7 @@ static void choose_best(const definition_row *row, double best) {
   }
 }
 
-/* In place: scores become exponentials, with the largest at 1. */
+/* In place: logarithms become what they are of, with the largest at 1. */
 static void exponentiate(const definition_row *row, double most) {
   for (int s = 0; s < row->n_seen; s++)
     row->weight[s] = exp(row->weight[s] - most);
@@ -150,7 +162,7 @@ static void forget_zeros(definition_row *row) {
 }
 
 /* From log sim, or from scores, to what a later sum divides by: sets lse. */
-static void weigh_exponential(definition_row *row) {
+static void weigh_logarithms(definition_row *row) {
   const attend_form *f = &row->d.form;
   bool hard = f->kind == ATTEND_ARGMAX && f->temperature == 0;
   double best = largest(row->weight, row->n_seen);
@@ -168,10 +180,10 @@ static void weigh_exponential(definition_row *row) {
 }
 
 static void normalise(definition_row *row) {
-  bool exponential = sim_is_exponential(row->d.form.kind);
-  if (exponential) weigh_exponential(row);
+  bool is_signed = attend_form_signed(&row->d.form);
+  if (!is_signed) weigh_logarithms(row);
   row->denominator = sum_of(row->weight, row->n_seen);
-  if (!exponential) row->lse = row->denominator;
+  if (is_signed) row->lse = row->denominator;
   if (row->denominator == 0 && !isnan(row->lse)) row->n_seen = 0;
   for (int s = 0; s < row->n_seen; s++) row->weight[s] /= row->denominator;
 }
@@ -182,6 +194,7 @@ void definition_row_weigh(definition_row *row, int b, int h, int i) {
   row->i = i;
   row->n_seen = 0;
   definition_read(&row->q, row->d.dtype, b, h, i, row->d.dim, row->query);
+  definition_features_query(row);
   for (int j = 0; j < row->d.kv_len; j++) {
     if (!attend_visible(&row->d, b, i, j)) continue;
     definition_row_read_key(row, j);
@@ -191,27 +204,45 @@ void definition_row_weigh(definition_row *row, int b, int h, int i) {
   normalise(row);
 }
 
+static size_t row_cut(const attend_desc *d, arena a, definition_row *row) {
+  size_t keys = (size_t)d->kv_len, dim = (size_t)d->dim;
+  row->query = arena_cut(&a, dim * sizeof(double));
+  row->key = arena_cut(&a, dim * sizeof(double));
+  row->weight = arena_cut(&a, keys * sizeof(double));
+  row->seen = arena_cut(&a, keys * sizeof(int));
+  definition_features_cut(d, &a, &row->features);
+  return a.used;
+}
+
+size_t definition_row_bytes(const attend_desc *complete) {
+  definition_row row;
+  return row_cut(complete, (arena){NULL, 0}, &row);
+}
+
+static attend_status check_row(attend_context *ctx, attend_desc *d,
+                               attend_view q, attend_view k) {
+  d->purpose &= ~(unsigned)ATTEND_FOR_EXTEND; /* kv_len is meant here */
+  ATTEND_TRY(attend_desc_complete(ctx, d));
+  ATTEND_TRY(desc_check_pointers(ctx, d));
+  ATTEND_TRY(definition_check_data(ctx, q.data, "q", d->q_len));
+  return definition_check_data(ctx, k.data, "k", d->kv_len);
+}
+
 attend_status definition_row_open(attend_context *ctx, const attend_desc *desc,
                                   attend_view q, attend_view k,
                                   definition_row *row) {
   *row = (definition_row){.d = *desc};
   attend_desc *d = &row->d;
-  d->purpose &= ~(unsigned)ATTEND_FOR_EXTEND; /* kv_len is meant here */
-  ATTEND_TRY(attend_desc_complete(ctx, d));
-  ATTEND_TRY(desc_check_pointers(ctx, d));
-  ATTEND_TRY(definition_check_data(ctx, q.data, "q", d->q_len));
-  ATTEND_TRY(definition_check_data(ctx, k.data, "k", d->kv_len));
+  ATTEND_TRY(check_row(ctx, d, q, k));
   row->q = view_complete(q, d->heads, d->q_len, d->dim);
   row->k = view_complete(k, d->kv_heads, d->kv_len, d->dim);
   d->bias.dense = view_complete(d->bias.dense, d->heads, d->q_len, d->kv_len);
-  size_t keys = (size_t)d->kv_len, dim = (size_t)d->dim;
-  size_t bytes = (keys + 2 * dim) * sizeof(double) + keys * sizeof(int);
-  ATTEND_TRY(take(ctx, bytes, "one row of the definition", &row->block));
-  row->query = row->block;
-  row->key = row->query + dim;
-  row->weight = row->key + dim;
-  row->seen = (int *)(row->weight + keys);
-  return ATTEND_OK;
+  ATTEND_TRY(take(ctx, definition_row_bytes(d), "one row of the definition",
+                  &row->block));
+  row_cut(d, (arena){row->block, 0}, row);
+  attend_status status = definition_features_open(ctx, row);
+  if (status != ATTEND_OK) definition_row_close(ctx, row);
+  return status;
 }
 
 void definition_row_close(const attend_context *ctx, definition_row *row) {

@@ -4,7 +4,7 @@
  *
  * With p_j = sim_j / sum sim and dp_j = dO . v_j, out's dependence on any
  * similarity is dsim_j = (dp_j - delta) / sum sim, delta = sum_j p_j dp_j.
- * Where sim is an exponential this becomes d(log sim_j) = p_j (dp_j - delta).
+ * Where sim's logarithm is kept this becomes d(log sim_j) = p_j (dp_j - delta).
  * A hard argmax passes nothing through its choice.
  */
 #include <math.h>
@@ -16,7 +16,7 @@ typedef struct {
   definition_row row;
   attend_view v, d_o;
   double *value, *d_out;        /* [M], rows read last                     */
-  double *dsim_q, *dsim_k;      /* [D], derivatives of a custom similarity */
+  double *dsim_q, *dsim_k;      /* [D], derivatives of sim or of log sim   */
   double *dp;                   /* [S], dp[s] belongs to key row.seen[s]   */
   double *dq, *dk, *dv, *dbias; /* the whole results                  */
   void *block;
@@ -54,6 +54,28 @@ static void through_custom(backward_pass *p, double gap, double bias,
   add(dk, g, p->dsim_k, row->d.dim);
 }
 
+static void through_features(backward_pass *p, int j, double g, double *dq,
+                             double *dk) {
+  const definition_row *row = &p->row;
+  definition_features_slope(row, j, p->dsim_q, p->dsim_k);
+  add(dq, g, p->dsim_q, row->d.dim);
+  add(dk, g, p->dsim_k, row->d.dim);
+}
+
+static double elu_slope(double x) { return x > 0 ? 1 : exp(x); }
+
+static void through_elu(backward_pass *p, double dlog, double *dq, double *dk) {
+  const definition_row *row = &p->row;
+  const double *q = row->query, *k = row->key;
+  double sim = 0;
+  for (int x = 0; x < row->d.dim; x++)
+    sim += definition_elu(q[x]) * definition_elu(k[x]);
+  for (int x = 0; x < row->d.dim; x++) {
+    dq[x] += dlog / sim * elu_slope(q[x]) * definition_elu(k[x]);
+    dk[x] += dlog / sim * elu_slope(k[x]) * definition_elu(q[x]);
+  }
+}
+
 static void through_gaussian(backward_pass *p, double dlog, double *dq,
                              double *dk) {
   const definition_row *row = &p->row;
@@ -85,20 +107,16 @@ static void through_bias(backward_pass *p, int j, double dbias) {
              (size_t)j] += dbias;
 }
 
-/* Key seen[s], whose similarity pulls the output by gap = dp - delta. */
-static void through_key(backward_pass *p, int s, double gap) {
-  const definition_row *row = &p->row;
-  const attend_desc *d = &row->d;
-  int j = row->seen[s];
-  double dlog = row->weight[s] * gap;
-  if (d->form.kind == ATTEND_ARGMAX) dlog /= d->form.temperature;
-  double bias = definition_row_bias(row, j);
-  double *dq =
-      p->dq + row_at(row->b, d->heads, row->h, d->q_len, row->i, d->dim);
-  double *dk = p->dk + row_at(row->b, d->kv_heads, definition_row_kv_head(row),
-                              d->kv_len, j, d->dim);
-  definition_row_read_key(row, j);
-  switch (d->form.kind) {
+static void through_similarity(backward_pass *p, int j, double gap, double dlog,
+                               double *dq, double *dk) {
+  const attend_form *f = &p->row.d.form;
+  double bias = definition_row_bias(&p->row, j);
+  if (definition_has_features(f)) {
+    double dsim = gap / p->row.denominator * exp(bias);
+    through_features(p, j, attend_form_signed(f) ? dsim : dlog, dq, dk);
+    return;
+  }
+  switch (f->kind) {
     case ATTEND_SOFTMAX:
     case ATTEND_ARGMAX:
       through_score(p, dlog, dq, dk);
@@ -106,13 +124,34 @@ static void through_key(backward_pass *p, int s, double gap) {
     case ATTEND_GAUSSIAN:
       through_gaussian(p, dlog, dq, dk);
       break;
+    case ATTEND_ELU:
+      through_elu(p, dlog, dq, dk);
+      break;
     case ATTEND_POLY:
       through_poly(p, gap, bias, dq, dk);
       break;
     case ATTEND_CUSTOM:
       through_custom(p, gap, bias, dq, dk);
       break;
+    case ATTEND_FOURIER:
+    case ATTEND_FAVOR: /* by features, always */
+      break;
   }
+}
+
+/* Key seen[s], whose similarity pulls the output by gap = dp - delta. */
+static void through_key(backward_pass *p, int s, double gap) {
+  const definition_row *row = &p->row;
+  const attend_desc *d = &row->d;
+  int j = row->seen[s];
+  double dlog = row->weight[s] * gap;
+  if (d->form.kind == ATTEND_ARGMAX) dlog /= d->form.temperature;
+  double *dq =
+      p->dq + row_at(row->b, d->heads, row->h, d->q_len, row->i, d->dim);
+  double *dk = p->dk + row_at(row->b, d->kv_heads, definition_row_kv_head(row),
+                              d->kv_len, j, d->dim);
+  definition_row_read_key(row, j);
+  through_similarity(p, j, gap, dlog, dq, dk);
   if (p->dbias) through_bias(p, j, dlog);
 }
 
@@ -210,7 +249,9 @@ attend_status attend_definition_backward(attend_context *ctx,
                                          double *dk, double *dv,
                                          double *dbias) {
   backward_pass p = {.dq = dq, .dk = dk, .dv = dv, .dbias = dbias};
-  ATTEND_TRY(definition_row_open(ctx, desc, q, k, &p.row));
+  attend_desc meant = *desc;
+  meant.purpose |= ATTEND_FOR_BACKWARD; /* a phi must have its derivative */
+  ATTEND_TRY(definition_row_open(ctx, &meant, q, k, &p.row));
   const attend_desc *d = &p.row.d;
   p.v = view_complete(v, d->kv_heads, d->kv_len, d->dim_v);
   p.d_o = view_complete(d_o, d->heads, d->q_len, d->dim_v);

@@ -8,18 +8,33 @@
 #include <math.h>
 
 #include "attend/definition.h"
+#include "attention/predict.h"
 
 enum { BUCKETS = 32, MAX_DISTANCE = 128 }; /* T5's */
 enum { WIDEST = 1 << 29 };                 /* two of them, padded, are an int */
-enum { FURTHEST = 1 << 24 }; /* a table by distance is spread out */
+enum { FURTHEST = 1 << 24 };      /* a table by distance is spread out */
+enum { MOST_FEATURES = 1 << 20 }; /* a state holds one row of M for each */
 
 /* ---- defaults ----------------------------------------------------------- */
 
+/* favor and fourier stand in for softmax. */
+static bool is_approximate(const attend_form *form) {
+  return form->kind == ATTEND_FAVOR || form->kind == ATTEND_FOURIER;
+}
+
+/* What sigma says the scale is, for the forms in which it is another name. */
+static float scale_of(const attend_form *form) {
+  if (!is_approximate(form) || form->sigma == 0) return 0;
+  return (float)(1 / ((double)form->sigma * (double)form->sigma));
+}
+
 static void form_defaults(attend_form *form, int dim) {
   if (form->kind == ATTEND_POLY) {
-    if (form->degree == 0) form->degree = 2;
+    if (form->degree == 0) form->degree = FORM_DEGREE;
     if (form->a == 0) form->a = 1;
   }
+  if (is_approximate(form) && form->features == 0 && form->error == 0)
+    form->features = FORM_FEATURES;
   if (form->kind == ATTEND_GAUSSIAN && form->sigma == 0 && dim > 0)
     form->sigma = (float)pow(dim, 0.25);
 }
@@ -35,6 +50,7 @@ void desc_defaults(attend_desc *d) {
   if (d->heads == 0) d->heads = 1;
   if (d->kv_heads == 0) d->kv_heads = d->heads;
   if (d->dim_v == 0) d->dim_v = d->dim;
+  if (d->scale == 0) d->scale = scale_of(&d->form);
   if (d->scale == 0 && d->dim > 0) d->scale = (float)(1 / sqrt(d->dim));
   form_defaults(&d->form, d->dim);
   bias_defaults(&d->bias);
@@ -103,9 +119,13 @@ static attend_status check_choices(attend_context *ctx, const attend_desc *d) {
     const char *choices;
   } choices[] = {
       {"form", d->form.kind, ATTEND_CUSTOM,
-       "ATTEND_SOFTMAX, _ARGMAX, _POLY, _GAUSSIAN or _CUSTOM"},
+       "ATTEND_SOFTMAX, _ARGMAX, _POLY, _GAUSSIAN, _ELU, _FOURIER, _FAVOR or "
+       "_CUSTOM"},
       {"ties", d->form.ties, ATTEND_TIES_AVERAGE,
        "ATTEND_TIES_FIRST or _AVERAGE"},
+      {"draw", d->form.draw, ATTEND_IID, "ATTEND_ORTHOGONAL or _IID"},
+      {"map", d->form.map, ATTEND_TRIGONOMETRIC,
+       "ATTEND_POSITIVE or _TRIGONOMETRIC"},
       {"causal", d->mask.causal, ATTEND_CAUSAL_BOTTOM,
        "ATTEND_NOT_CAUSAL, _CAUSAL, _CAUSAL_TOP or _CAUSAL_BOTTOM"},
       {"bias", d->bias.kind, ATTEND_DENSE,
@@ -141,9 +161,98 @@ static attend_status check_form(attend_context *ctx, const attend_form *f) {
       ctx, f->kind != ATTEND_GAUSSIAN || (f->sigma > 0 && isfinite(f->sigma)),
       "sigma is %g: choose a positive number, or 0 for dim^(1/4)",
       (double)f->sigma);
-  ATTEND_CHECK(ctx, f->kind != ATTEND_CUSTOM || f->sim,
+  return ATTEND_OK;
+}
+
+static attend_status check_custom(attend_context *ctx, const attend_desc *d) {
+  const attend_form *f = &d->form;
+  if (f->kind != ATTEND_CUSTOM) return ATTEND_OK;
+  ATTEND_CHECK(ctx, f->sim || f->phi,
                "form custom has no similarity: set form.sim to a function of a "
-               "query and a key");
+               "query and a key, or form.phi to a feature map");
+  ATTEND_CHECK(ctx, !f->sim || !f->phi,
+               "form custom has both sim and phi: set one of them");
+  ATTEND_CHECK(ctx, !f->phi || f->features >= 1,
+               "phi fills %d features: set form.features to 1 or more",
+               f->features);
+  ATTEND_CHECK(ctx,
+               !f->phi || f->phi_back || !(d->purpose & ATTEND_FOR_BACKWARD),
+               "phi has no derivative for a backward pass: set form.phi_back");
+  return ATTEND_OK;
+}
+
+static attend_status check_scale(attend_context *ctx, const attend_desc *d) {
+  const attend_form *f = &d->form;
+  ATTEND_CHECK(ctx, isfinite(d->scale),
+               "scale is %g: choose a finite number, or 0 for 1/sqrt(dim)",
+               (double)d->scale);
+  if (!is_approximate(f)) return ATTEND_OK;
+  ATTEND_CHECK(ctx, f->sigma >= 0 && isfinite(f->sigma),
+               "sigma is %g: choose a positive number, or leave it 0 and "
+               "choose a scale",
+               (double)f->sigma);
+  ATTEND_CHECK(ctx, d->scale > 0,
+               "scale is %g: random features take its square root; choose a "
+               "positive number, or form softmax",
+               (double)d->scale);
+  ATTEND_CHECK(ctx, f->sigma == 0 || d->scale == scale_of(f),
+               "scale %g and sigma %g disagree: scale is 1/sigma^2, so set one "
+               "of them",
+               (double)d->scale, (double)f->sigma);
+  return ATTEND_OK;
+}
+
+static attend_status check_error(attend_context *ctx, const attend_form *f) {
+  ATTEND_CHECK(ctx, f->error == 0 || is_approximate(f),
+               "error %g belongs to favor and fourier: leave it 0",
+               (double)f->error);
+  ATTEND_CHECK(ctx, f->error >= 0 && isfinite(f->error),
+               "error is %g: choose a positive number, or 0 and a number of "
+               "features",
+               (double)f->error);
+  ATTEND_CHECK(ctx, f->error == 0 || f->features == 0,
+               "error %g and %d features: set one of them, and the other "
+               "follows",
+               (double)f->error, f->features);
+  ATTEND_CHECK(ctx, f->spread == 0 || f->error > 0,
+               "spread %g says what an error is to hold for: set form.error, "
+               "or leave spread 0",
+               (double)f->spread);
+  ATTEND_CHECK(ctx, f->spread >= 0 && isfinite(f->spread),
+               "spread is %g: choose a positive number, or 0 for 1",
+               (double)f->spread);
+  return ATTEND_OK;
+}
+
+/* Sines go with cosines, and exp(w.x) with exp(-w.x). */
+static bool needs_even(const attend_form *f) {
+  bool waves = f->kind == ATTEND_GAUSSIAN && f->map == ATTEND_TRIGONOMETRIC;
+  return f->kind == ATTEND_FOURIER || f->pairs || waves;
+}
+
+static attend_status check_features(attend_context *ctx, const attend_form *f) {
+  ATTEND_CHECK(ctx, f->features >= 0 && f->features <= MOST_FEATURES,
+               "features is %d: choose a number from 1 to %d, or 0 for the "
+               "default",
+               f->features, MOST_FEATURES);
+  ATTEND_CHECK(ctx, !f->pairs || f->kind == ATTEND_FAVOR,
+               "pairs belong to favor: choose form favor, or leave pairs 0");
+  ATTEND_CHECK(ctx, !needs_even(f) || f->features % 2 == 0,
+               "%d features cannot go in pairs, as %s: choose an even number",
+               f->features,
+               f->pairs ? "exp(w.x) and exp(-w.x) do" : "sin and cos do");
+  return check_error(ctx, f);
+}
+
+/* As many features as the error needs. The choice takes the error's place, so
+ * that completing again changes nothing. */
+static attend_status choose_features(attend_context *ctx, attend_desc *d) {
+  attend_form *f = &d->form;
+  if (f->error == 0) return ATTEND_OK;
+  int features;
+  ATTEND_TRY(predict_features(ctx, f, d->dim, d->scale, &features));
+  f->features = features;
+  f->error = f->spread = 0;
   return ATTEND_OK;
 }
 
@@ -188,10 +297,11 @@ attend_status attend_desc_complete(attend_context *ctx, attend_desc *desc) {
   ATTEND_TRY(check_choices(ctx, desc));
   ATTEND_TRY(check_sizes(ctx, desc));
   ATTEND_TRY(check_extent(ctx, desc));
-  ATTEND_CHECK(ctx, isfinite(desc->scale),
-               "scale is %g: choose a finite number, or 0 for 1/sqrt(dim)",
-               (double)desc->scale);
+  ATTEND_TRY(check_scale(ctx, desc));
   ATTEND_TRY(check_form(ctx, &desc->form));
+  ATTEND_TRY(check_features(ctx, &desc->form));
+  ATTEND_TRY(check_custom(ctx, desc));
+  ATTEND_TRY(choose_features(ctx, desc));
   ATTEND_TRY(check_mask(ctx, desc));
   return check_bias(ctx, &desc->bias);
 }

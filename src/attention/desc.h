@@ -8,6 +8,12 @@
 #include "attend/attention.h"
 #include "base/base.h"
 
+/* What 0 means. */
+enum { FORM_DEGREE = 2, FORM_FEATURES = 256 };
+
+/* Whether the form reads desc.scale. */
+bool form_has_scale(attend_form_kind kind);
+
 /* The defaults alone, without a check; doing it twice changes nothing. */
 void desc_defaults(attend_desc *desc);
 

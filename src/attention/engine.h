@@ -8,6 +8,7 @@
 
 #include "attend/observe.h"
 #include "attention/desc.h"
+#include "attention/features.h"
 #include "kernels/kernels.h"
 
 typedef struct attend_engine attend_engine;
@@ -24,6 +25,9 @@ struct attend_plan {
   int tile;        /* rows that share loaded keys */
   float score_to2; /* q.k -> log2 of the weight: scale log2(e) / temperature */
   float bias_to2;  /* bias -> the same */
+  bool by_gaps;    /* gaussian: from q - k, not from q.k; see direct.c */
+  feature_map map; /* of linear forms */
+  int64_t weak_rows; /* of the last call: see attend_plan_weak_rows */
   size_t slot_bytes; /* of shared: partial results when keys are split */
   size_t thread_bytes, shared_bytes; /* the workspace: threads, then shared */
   unsigned char *workspace;
@@ -55,7 +59,8 @@ struct attend_engine {
   attend_status (*observe)(call *c);
 };
 
-extern const attend_engine engine_softmax, engine_argmax, engine_definition;
+extern const attend_engine engine_softmax, engine_argmax, engine_direct,
+    engine_linear, engine_definition;
 
 /* Where element (slot, i) of a panel lies, in elements: see block_kernels. */
 static inline size_t panel_key_at(int pair, int width, int slot, int i) {

@@ -39,8 +39,7 @@ static shares share_of(const attend_form *f, double a, double b) {
   if (f->kind == ATTEND_ARGMAX && f->temperature == 0)
     return isnan(a) || isnan(b) ? (shares){NAN, NAN, NAN}
                                 : share_hard(a, b, f->ties);
-  if (f->kind == ATTEND_POLY || f->kind == ATTEND_CUSTOM)
-    return share_signed(a, b);
+  if (attend_form_signed(f)) return share_signed(a, b);
   return isnan(a) || isnan(b) ? (shares){NAN, NAN, NAN} : share_soft(a, b);
 }
 

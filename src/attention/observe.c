@@ -1,14 +1,15 @@
 /* Looking: weights recomputed from q, k and lse, for what was asked alone.
  *
- * Place: attention/ - serves the softmax and argmax engines, on views and on
- * states. Whole rows are done row by row; statistics walk all tiles once, by
- * stack where the mass of keys is asked for, since it sums over the rows of a
- * head in their order.
+ * Place: attention/ - serves all engines: the tiled ones on views and on states,
+ * and linear_observe.c for its tiles. Whole rows are done row by row; statistics
+ * walk all tiles once, by stack where the mass of keys is asked for, since it
+ * sums over the rows of a head in their order.
  */
 #include <math.h>
 #include <omp.h>
 #include <string.h>
 
+#include "attention/looker.h"
 #include "attention/softmax.h"
 #include "attention/tile.h"
 
@@ -31,10 +32,7 @@ static int64_t call_width(const call *c) {
 /* s <- log2 of the weight. */
 static void soften(const call *c, tile g, int j0, int j1, float *s) {
   for (int r = 0; r < g.rows; r++, s += BLOCK) {
-    float lse = c->lse_in[row_index(c, g, r)];
-    float lse2 = lse == -INFINITY
-                     ? INFINITY
-                     : (float)((double)lse * 1.44269504088896340736);
+    float lse2 = row_lse2(c, g, r);
     for (int j = j0; j < j1; j++) {
       float x = s[j] - lse2; /* lse is rounded: no weight is above 1 */
       s[j] = x > 0.0f ? 0.0f : x;
@@ -59,6 +57,27 @@ static void harden(const call *c, tile g, int j0, int j1, float *s, float *l,
   }
 }
 
+/* s <- the weight, from poly's powers. A denominator of 0 is a row that sees
+ * nothing. */
+static void divide(const call *c, tile g, const block *k, int j0, int j1,
+                   float *s) {
+  for (int r = 0; r < g.rows; r++) {
+    float den = c->lse_in[row_index(c, g, r)], *row = s + r * BLOCK;
+    for (int j = j0; j < j1; j++)
+      row[j] = den == 0.0f ? -INFINITY : row[j] / den;
+  }
+  if (!group_sees(c, g, k, j0, j1)) group_mask(c, g, k, j0, j1, -INFINITY, s);
+}
+
+/* From ranks to weights; x and p may be the same. */
+static void weights_of(const call *c, const float *x, size_t n, float *p) {
+  if (!ranks_are_weights(c->plan)) {
+    c->plan->kn->exp2_all(x, n, p);
+    return;
+  }
+  for (size_t i = 0; i < n; i++) p[i] = x[i] == -INFINITY ? 0.0f : x[i];
+}
+
 static void count_best(const call *c, tile g, int j0, int j1, const float *s,
                        float *l) {
   for (int r = 0; r < g.rows; r++, s += BLOCK) {
@@ -68,11 +87,6 @@ static void count_best(const call *c, tile g, int j0, int j1, const float *s,
 }
 
 /* ---- what is written ---------------------------------------------------------------- */
-
-typedef struct {
-  int slot; /* of the row in look->rows, or -1: statistics */
-  int64_t width;
-} sink;
 
 static void row_weights(const call *c, tile g, int r, int slot, int64_t width,
                         int64_t start, int j0, int j1, const float *p) {
@@ -84,8 +98,8 @@ static void row_weights(const call *c, tile g, int r, int slot, int64_t width,
   for (int j = j0; j < j1 && start + j < width; j++) out[start + j] = p[j];
 }
 
-/* Keeps the list sorted by x, the log2 of the weight; a later equal goes
- * behind. The list holds x until row_finish turns it into weights. */
+/* Keeps the list sorted by rank; a later equal goes behind. The list holds
+ * ranks until row_finish turns them into weights. */
 static void row_top(const call *c, size_t row, int64_t start, int j0, int j1,
                     const float *x) {
   int top = c->look->top;
@@ -104,12 +118,14 @@ static void row_top(const call *c, size_t row, int64_t start, int j0, int j1,
   }
 }
 
-/* -sum p ln p, on top of what earlier blocks gave. */
-static void row_entropy(float *sum, int j0, int j1, const float *x,
-                        const float *p) {
+/* -sum p ln p over p > 0, on top of what earlier blocks gave. */
+static void row_entropy(const call *c, float *sum, int j0, int j1,
+                        const float *x, const float *p) {
   double more = 0;
+  bool logs = !ranks_are_weights(c->plan);
   for (int j = j0; j < j1; j++)
-    if (p[j] > 0.0f) more -= (double)p[j] * (double)x[j];
+    if (p[j] > 0.0f)
+      more -= (double)p[j] * (logs ? (double)x[j] : log2((double)p[j]));
   *sum = (float)((double)*sum + more * 0.69314718055994530942);
 }
 
@@ -121,18 +137,18 @@ static void row_mass(const call *c, tile g, int r, int64_t width, int64_t start,
   for (int j = j0; j < j1 && start + j < width; j++) out[j] += p[j];
 }
 
-static void row_write(const call *c, tile g, int r, sink to, int64_t start,
-                      int j0, int j1, const float *x) {
+void look_write(const call *c, tile g, int r, sink to, int64_t start, int j0,
+                int j1, const float *x) {
   const attend_look *look = c->look;
   float p[BLOCK];
-  c->plan->kn->exp2_all(x + j0, (size_t)(j1 - j0), p + j0);
+  weights_of(c, x + j0, (size_t)(j1 - j0), p + j0);
   if (to.slot >= 0) {
     row_weights(c, g, r, to.slot, to.width, start, j0, j1, p);
     return;
   }
   size_t row = row_index(c, g, r);
   if (look->top) row_top(c, row, start, j0, j1, x);
-  if (look->entropy) row_entropy(look->entropy + row, j0, j1, x, p);
+  if (look->entropy) row_entropy(c, look->entropy + row, j0, j1, x, p);
   if (look->mass) row_mass(c, g, r, to.width, start, j0, j1, p);
 }
 
@@ -143,12 +159,13 @@ static void row_begin(const call *c, size_t row) {
     look->top_weight[row * (size_t)look->top + (size_t)i] = -INFINITY;
   }
   if (look->entropy) look->entropy[row] = 0.0f;
+  if (look->softmax_gap) look->softmax_gap[row] = 0.0f;
 }
 
 static void row_finish(const call *c, size_t row) {
   size_t top = (size_t)c->look->top;
   float *best = c->look->top_weight + row * top;
-  if (top) c->plan->kn->exp2_all(best, top, best);
+  if (top) weights_of(c, best, top, best);
 }
 
 /* ---- the walk ------------------------------------------------------------------------- */
@@ -163,34 +180,56 @@ static void group_look(const visit *v, void *with) {
   scratch *w = v->w;
   if (hard(v->c))
     harden(v->c, v->g, v->j0, v->j1, w->s, w->l + v->at, w->m + v->at);
+  else if (is_poly(v->c->plan))
+    divide(v->c, v->g, &w->keys, v->j0, v->j1, w->s);
   else
     soften(v->c, v->g, v->j0, v->j1, w->s);
   for (int r = 0; r < v->g.rows; r++)
-    row_write(v->c, v->g, r, *to, w->keys.start, v->j0, v->j1,
-              w->s + r * BLOCK);
+    look_write(v->c, v->g, r, *to, w->keys.start, v->j0, v->j1,
+               w->s + r * BLOCK);
 }
 
-static void look_tile(const call *c, tile t, sink to, scratch *w) {
+static void tiled_look_tile(const call *c, tile t, sink to, scratch *w) {
   tile_begin(c, t, w);
   for (int i = 0; i < t.rows; i++) w->l[i] = w->m[i] = 0.0f;
   if (hard(c)) tile_visit(c, t, w, group_count, NULL);
+  tile_visit(c, t, w, group_look, &to);
+}
+
+/* A thread's own. */
+typedef union {
+  scratch tiled;
+  linear_scratch linear;
+} room;
+
+static void room_open(const attend_plan *p, int thread, room *w) {
+  if (p->engine == &engine_linear)
+    linear_cut(p, plan_thread_arena(p, thread), &w->linear);
+  else
+    scratch_open(p, thread, &w->tiled);
+}
+
+static void look_tile(const call *c, tile t, sink to, room *w) {
   if (to.slot < 0)
     for (int i = 0; i < t.rows; i++) row_begin(c, row_index(c, t, i));
-  tile_visit(c, t, w, group_look, &to);
+  if (c->plan->engine == &engine_linear)
+    linear_look_tile(c, t, to, &w->linear);
+  else
+    tiled_look_tile(c, t, to, &w->tiled);
   if (to.slot < 0)
     for (int i = 0; i < t.rows; i++) row_finish(c, row_index(c, t, i));
 }
 
 /* Rows [row, row + rows) of a stack, in tiles that fit the workspace. */
 static void look_rows(const call *c, int b, int g, int row, int rows, sink to,
-                      scratch *w) {
+                      room *w) {
   for (int i = 0; i < rows; i += c->plan->tile) {
     int n = (int)min64(c->plan->tile, rows - i);
     look_tile(c, (tile){b, g, row + i, n}, to, w);
   }
 }
 
-static void look_stack(const call *c, int stack, int64_t width, scratch *w) {
+static void look_stack(const call *c, int stack, int64_t width, room *w) {
   const attend_plan *p = c->plan;
   int b = stack / p->desc.kv_heads, g = stack % p->desc.kv_heads;
   for (int i = 0; i < c->look->n_rows; i++)
@@ -212,6 +251,11 @@ static attend_status check(const call *c) {
   ATTEND_CHECK(ctx, !look->top || (look->top_index && look->top_weight),
                "the heaviest keys were asked for, but top_index or top_weight "
                "is NULL");
+  ATTEND_CHECK(ctx,
+               !look->softmax_gap || c->plan->engine == &engine_linear ||
+                   c->plan->desc.form.kind == ATTEND_SOFTMAX,
+               "the gap to softmax is known for softmax (0) and on the linear "
+               "engine: leave softmax_gap NULL, or choose that engine");
   for (int i = 0; i < look->n_rows; i++)
     ATTEND_CHECK(ctx, look->rows[i] >= 0 && look->rows[i] < c->n,
                  "row %d was asked for, but queries are numbered 0 to %d",
@@ -225,7 +269,8 @@ attend_status observe_tiled(call *c) {
   const attend_look *look = c->look;
   int64_t width = call_width(c), heads = (int64_t)p->desc.batch * p->desc.heads;
   int stacks = p->desc.batch * p->desc.kv_heads;
-  bool by_tile = (look->top || look->entropy) && !look->mass;
+  bool by_tile =
+      (look->top || look->entropy || look->softmax_gap) && !look->mass;
   bias_prepare(c);
   if (look->n_rows)
     memset(look->weights, 0,
@@ -234,8 +279,8 @@ attend_status observe_tiled(call *c) {
     memset(look->mass, 0, (size_t)(heads * width) * sizeof(float));
 #pragma omp parallel num_threads(p->threads)
   {
-    scratch w;
-    scratch_open(p, omp_get_thread_num(), &w);
+    room w;
+    room_open(p, omp_get_thread_num(), &w);
 #pragma omp for schedule(dynamic, 1)
     for (int i = 0; i < stacks; i++) look_stack(c, i, width, &w);
     if (by_tile) {

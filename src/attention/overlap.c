@@ -25,8 +25,7 @@ static stage stage_of(const call *c, tile t, int at, const scratch *w) {
   s.live = block_part(seen, k->start, &s.j0, &s.j1);
   s.full = s.live && s.g.rows == c->on->rows && s.j0 == 0 &&
            s.j1 == c->on->keys && call_factor(c) == c->plan->score_to2 &&
-           c->plan->desc.bias.kind == ATTEND_NO_BIAS &&
-           group_sees(c, s.g, k, s.j0, s.j1);
+           !call_adds(c) && group_sees(c, s.g, k, s.j0, s.j1);
   return s;
 }
 

@@ -6,9 +6,11 @@
 #include <math.h>
 #include <string.h>
 
+#include "attention/cost.h"
 #include "attention/engine.h"
 
 static const attend_engine *const engines[] = {&engine_softmax, &engine_argmax,
+                                               &engine_direct, &engine_linear,
                                                &engine_definition};
 enum { ENGINES = sizeof engines / sizeof *engines };
 
@@ -22,11 +24,23 @@ int attend_engine_ask(const attend_plan *plan, int index, const char **name,
 
 /* ---- making one ------------------------------------------------------------------ */
 
+/* poly has two: pairs of queries and keys, or sums of features. A state that
+ * does not grow is worth a few operations. */
+static bool linear_is_cheaper(const attend_desc *d) {
+  if (engine_linear.applicable(d)) return false;
+  if (d->purpose & ATTEND_FOR_EXTEND)
+    return attend_form_features(&d->form, d->dim) <= 1 << 14;
+  return cost_flops(d, true) < cost_flops(d, false);
+}
+
 static attend_status choose(attend_plan *p) {
   const char *wanted = p->desc.engine;
   for (int i = 0; i < ENGINES; i++) {
     const char *refusal = engines[i]->applicable(&p->desc);
     if (wanted && strcmp(wanted, engines[i]->name)) continue;
+    if (!wanted && !refusal && engines[i] == &engine_direct &&
+        linear_is_cheaper(&p->desc))
+      continue;
     if (refusal && wanted)
       return fail(p->ctx, ATTEND_UNSUPPORTED,
                   "engine %s does not apply: %s; leave the engine out and the "
@@ -48,11 +62,15 @@ static void derive(attend_plan *p) {
   p->group = d->heads / d->kv_heads;
   p->ldk = (int)round_up((size_t)d->dim, LANES);
   p->ldv = (int)round_up((size_t)d->dim_v, LANES);
-  double unit = d->form.kind == ATTEND_SOFTMAX || d->form.temperature > 0
-                    ? 1.44269504088896340736
-                    : 1.0;
+  bool exponential = d->form.kind == ATTEND_SOFTMAX ||
+                     d->form.kind == ATTEND_GAUSSIAN || d->form.temperature > 0;
+  double unit = exponential ? 1.44269504088896340736 : 1.0;
+  double scale = (double)d->scale;
+  if (d->form.kind == ATTEND_GAUSSIAN)
+    scale = 1 / ((double)d->form.sigma * (double)d->form.sigma);
+  if (d->form.kind == ATTEND_POLY) scale = 1; /* it has a of its own */
   if (d->form.temperature > 0) unit /= (double)d->form.temperature;
-  p->score_to2 = (float)((double)d->scale * unit);
+  p->score_to2 = (float)(scale * unit);
   p->bias_to2 = (float)unit;
 }
 
@@ -79,12 +97,18 @@ static attend_status make(attend_plan *p) {
       "several calls",
       p->desc.q_len, p->desc.heads / p->desc.kv_heads);
   derive(p);
+  ATTEND_CHECK(p->ctx,
+               p->desc.form.kind != ATTEND_GAUSSIAN || isfinite(p->score_to2),
+               "sigma %g makes scores that no f32 holds: choose a larger one",
+               (double)p->desc.form.sigma);
   ATTEND_CHECK(p->ctx, isfinite(p->score_to2) && isfinite(p->bias_to2),
                "scale %g and temperature %g make scores that no f32 holds: "
                "choose a smaller scale or a higher temperature",
                (double)p->desc.scale, (double)p->desc.form.temperature);
   ATTEND_TRY(choose(p));
   ATTEND_TRY(check_purpose(p));
+  if (p->engine == &engine_linear)
+    ATTEND_TRY(features_make(p->ctx, &p->desc, &p->map));
   p->engine->size(p);
   return take(p->ctx, attend_plan_workspace(p), "a plan's workspace",
               &p->workspace);
@@ -101,14 +125,27 @@ attend_status attend_plan_create(attend_context *ctx, const attend_desc *desc,
   if (status == ATTEND_OK)
     *plan = p;
   else
-    give(ctx, p);
+    attend_plan_free(p);
   return status;
 }
 
 void attend_plan_free(attend_plan *plan) {
   if (!plan) return;
   give(plan->ctx, plan->workspace);
+  features_free(plan->ctx, &plan->map);
   give(plan->ctx, plan);
+}
+
+int64_t attend_plan_weak_rows(const attend_plan *plan) {
+  return plan->weak_rows;
+}
+
+attend_status attend_plan_redraw(attend_plan *p, uint64_t redraw) {
+  ATTEND_CHECK(p->ctx, p->map.dirs > 0,
+               "this plan has no random directions to draw anew: choose favor, "
+               "fourier, or gaussian with features");
+  p->desc.form.redraw = redraw;
+  return features_draw(p->ctx, &p->desc, &p->map);
 }
 
 const attend_desc *attend_plan_desc(const attend_plan *plan) {

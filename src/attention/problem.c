@@ -16,31 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const problem_forms[] = {"softmax", "argmax", "poly", "gaussian",
-                                     "sgemm"};
-enum { FORMS = sizeof problem_forms / sizeof *problem_forms };
-
-const problem_word problem_words[] = {
-    {"causal", WORD_CAUSAL, ATTEND_CAUSAL},
-    {"top", WORD_CAUSAL, ATTEND_CAUSAL_TOP},
-    {"bottom", WORD_CAUSAL, ATTEND_CAUSAL_BOTTOM},
-    {"window=", WORD_WINDOW, 0},
-    {"lengths", WORD_PAD, ATTEND_PAD_LENGTHS},
-    {"padleft", WORD_PAD, ATTEND_PAD_LEFT},
-    {"padright", WORD_PAD, ATTEND_PAD_RIGHT},
-    {"alibi", WORD_BIAS, ATTEND_ALIBI},
-    {"buckets", WORD_BIAS, ATTEND_BUCKETS},
-    {"buckets1", WORD_BIAS, ATTEND_BUCKETS | PROBLEM_ONE_SIDED},
-    {"dense", WORD_BIAS, ATTEND_DENSE},
-    {"scale=", WORD_SCALE, 0},
-    {"f32", WORD_DTYPE, ATTEND_F32},
-    {"f16", WORD_DTYPE, ATTEND_F16},
-    {"bf16", WORD_DTYPE, ATTEND_BF16},
-    {"bthd", WORD_LAYOUT, 1},
-    {"bwd", WORD_OP, ATTEND_OP_BACKWARD},
-    {"decode", WORD_OP, ATTEND_OP_DECODE},
-    {NULL, WORD_OP, 0},
-};
+enum { FORMS = PROBLEM_SGEMM + 1 };
 
 typedef struct {
   const char *at;
@@ -93,16 +69,24 @@ static void next_word(reader *r) {
   r->number++;
 }
 
-/* Digits only; the value must fit an int. */
-static bool read_int(span s, int *value) {
-  int64_t sum = 0;
+/* Digits only. */
+static bool read_whole(span s, uint64_t most, uint64_t *value) {
+  uint64_t sum = 0;
   for (size_t n = 0; n < s.length; n++) {
     if (s.at[n] < '0' || s.at[n] > '9') return false;
-    sum = sum * 10 + (s.at[n] - '0');
-    if (sum > INT_MAX) return false;
+    uint64_t digit = (uint64_t)(s.at[n] - '0');
+    if (sum > (most - digit) / 10) return false;
+    sum = sum * 10 + digit;
   }
-  *value = (int)sum;
+  *value = sum;
   return s.length > 0;
+}
+
+static bool read_int(span s, int *value) {
+  uint64_t whole;
+  if (!read_whole(s, INT_MAX, &whole)) return false;
+  *value = (int)whole;
+  return true;
 }
 
 static bool read_float(span s, float *value) {
@@ -117,26 +101,9 @@ static bool read_float(span s, float *value) {
 
 /* ---- FORM(name=value,...) ----------------------------------------------- */
 
-static attend_status read_ties(reader *r, span value) {
-  bool average = span_is(value, "average");
-  if (!average && !span_is(value, "first"))
-    return wrong(r, "ties are \"%.*s\": choose ties=first or ties=average",
-                 shown(value), value.at);
-  r->problem.desc.form.ties = average ? ATTEND_TIES_AVERAGE : ATTEND_TIES_FIRST;
-  return ATTEND_OK;
-}
-
-static attend_status read_degree(reader *r, span value) {
-  int *degree = &r->problem.desc.form.degree;
-  if (read_int(value, degree) && *degree >= 1) return ATTEND_OK;
-  return wrong(r,
-               "the degree p is \"%.*s\": choose a whole number from 1 to %d",
-               shown(value), value.at, INT_MAX);
-}
-
 /* In a description 0 means the default; a string leaves the setting out. */
-static attend_status read_setting(reader *r, const char *name, span value,
-                                  bool may_be_zero, float *out) {
+static attend_status read_number(reader *r, const char *name, span value,
+                                 bool may_be_zero, float *out) {
   if (!read_float(value, out))
     return wrong(r, "%s is \"%.*s\": choose a number such as %s=0.5", name,
                  shown(value), value.at, name);
@@ -148,23 +115,65 @@ static attend_status read_setting(reader *r, const char *name, span value,
   return ATTEND_OK;
 }
 
+static attend_status read_count(reader *r, const problem_setting *s, span value,
+                                int *out) {
+  if (read_int(value, out) && *out >= 1) return ATTEND_OK;
+  return wrong(r, "%s %s is \"%.*s\": choose a whole number from 1 to %d",
+               s->meaning, s->name, shown(value), value.at, INT_MAX);
+}
+
+static attend_status read_seed(reader *r, const problem_setting *s, span value,
+                               uint64_t *out) {
+  if (read_whole(value, UINT64_MAX, out)) return ATTEND_OK;
+  return wrong(r, "%s %s is \"%.*s\": choose a whole number from 0 to %llu",
+               s->meaning, s->name, shown(value), value.at, ULLONG_MAX);
+}
+
+static attend_status read_choice(reader *r, const problem_setting *s,
+                                 span value, int *out) {
+  for (int n = 0; n < 2; n++)
+    if (span_is(value, s->words[n])) {
+      *out = n;
+      return ATTEND_OK;
+    }
+  return wrong(r, "%s is \"%.*s\": choose %s=%s or %s=%s", s->name,
+               shown(value), value.at, s->name, s->words[0], s->name,
+               s->words[1]);
+}
+
+/* "p, a and c" */
+static void list_settings(attend_form_kind kind, char *list, size_t size) {
+  const problem_setting *last = NULL;
+  size_t used = 0;
+  for (const problem_setting *s = problem_settings; s->name; s++)
+    if (s->forms >> kind & 1) last = s;
+  snprintf(list, size, "none");
+  for (const problem_setting *s = problem_settings; s->name; s++)
+    if (s->forms >> kind & 1)
+      used += (size_t)snprintf(list + used, size - used, "%s%s",
+                               used == 0 ? "" : (s == last ? " and " : ", "),
+                               s->name);
+}
+
 static attend_status read_form_setting(reader *r, span name, span value) {
   attend_form *f = &r->problem.desc.form;
-  static const char *const known[] = {"none", "ties and t", "p, a and c",
-                                      "sigma"};
-  if (f->kind == ATTEND_ARGMAX) {
-    if (span_is(name, "ties")) return read_ties(r, value);
-    if (span_is(name, "t"))
-      return read_setting(r, "t", value, true, &f->temperature);
-  } else if (f->kind == ATTEND_POLY) {
-    if (span_is(name, "p")) return read_degree(r, value);
-    if (span_is(name, "a")) return read_setting(r, "a", value, false, &f->a);
-    if (span_is(name, "c")) return read_setting(r, "c", value, true, &f->c);
-  } else if (f->kind == ATTEND_GAUSSIAN && span_is(name, "sigma")) {
-    return read_setting(r, "sigma", value, false, &f->sigma);
-  }
+  const problem_setting *s = problem_settings;
+  while (s->name && !(s->forms >> f->kind & 1 && span_is(name, s->name))) s++;
+  void *at = (char *)f + s->at;
+  if (s->name) switch (s->type) {
+      case SETTING_COUNT:
+        return read_count(r, s, value, at);
+      case SETTING_FLOAT:
+        return read_number(r, s->name, value, s->may_be_zero, at);
+      case SETTING_SEED:
+        return read_seed(r, s, value, at);
+      case SETTING_CHOICE:
+        return read_choice(r, s, value, at);
+    }
+  char list[128];
+  list_settings(f->kind, list, sizeof list);
   return wrong(r, "%s has no setting \"%.*s\": it has %s",
-               problem_forms[f->kind], shown(name), name.at, known[f->kind]);
+               problem_forms[f->kind], shown(name), name.at, list);
 }
 
 static bool occurs_before(const char *list, span name) {
@@ -209,7 +218,7 @@ static attend_status read_form(reader *r) {
   if (kind == FORMS)
     return wrong(r,
                  "\"%.*s\" is no form: choose softmax, argmax, poly, "
-                 "gaussian or sgemm%s",
+                 "gaussian, elu, fourier, favor or sgemm%s",
                  shown(name), name.at,
                  span_is(name, "custom")
                      ? "; custom needs a function and works from C only"
@@ -331,12 +340,12 @@ static attend_status read_window(reader *r, span value) {
 
 static attend_status read_scale(reader *r, span value) {
   attend_desc *d = &r->problem.desc;
-  if (d->form.kind != ATTEND_SOFTMAX && d->form.kind != ATTEND_ARGMAX)
+  if (!form_has_scale(d->form.kind))
     return wrong(r,
-                 "%s has no scale: leave it out, or choose softmax or "
-                 "argmax",
+                 "%s has no scale: leave it out, or choose softmax, argmax, "
+                 "fourier or favor",
                  problem_forms[d->form.kind]);
-  return read_setting(r, "scale", value, false, &d->scale);
+  return read_number(r, "scale", value, false, &d->scale);
 }
 
 static attend_status apply_word(reader *r, const problem_word *w, span value) {

@@ -1,7 +1,7 @@
 /* The vocabulary of problem strings, shared by the reader and the printer.
  *
- * Place: attention/ - problem.c reads, problem_print.c writes,
- * problem_tensors.c makes what a problem needs.
+ * Place: attention/ - its tables are problem_words.c; problem.c reads,
+ * problem_print.c writes, problem_tensors.c makes what a problem needs.
  */
 #ifndef ATTENTION_PROBLEM_H
 #define ATTENTION_PROBLEM_H
@@ -30,8 +30,27 @@ typedef struct {
   int value; /* of the enum that the group sets */
 } problem_word;
 
+/* What a form's parentheses may set. */
+typedef enum {
+  SETTING_COUNT, /* int, 1 or more                  */
+  SETTING_FLOAT,
+  SETTING_SEED,  /* uint64_t                         */
+  SETTING_CHOICE /* an enum or int, 0 or 1, by words */
+} problem_setting_type;
+
+typedef struct {
+  const char *name;
+  unsigned forms; /* bit n: the form of kind n has it */
+  problem_setting_type type;
+  size_t at; /* in attend_form */
+  const char *meaning;
+  const char *words[2]; /* of a choice */
+  bool may_be_zero;     /* for a float 0 is a value, not the default */
+} problem_setting;
+
 /* In the order in which they are printed; the last name is NULL. */
 extern const problem_word problem_words[];
+extern const problem_setting problem_settings[];
 extern const char *const problem_forms[]; /* by attend_form_kind, then sgemm */
 enum { PROBLEM_SGEMM = ATTEND_CUSTOM };   /* no string can hold a function   */
 

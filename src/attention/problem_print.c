@@ -3,6 +3,7 @@
  *
  * Place: attention/ - the reader is problem.c.
  */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,29 +36,47 @@ static void put_float(writer *w, const char *name, float value) {
   put(w, "%s%s", name, digits);
 }
 
-/* The parenthesis opens before the first setting that is not a default. */
-static const char *setting(int *count, const char *first, const char *later) {
-  return (*count)++ ? later : first;
+static void put_setting(writer *w, const problem_setting *s, const void *at) {
+  int number;
+  float real;
+  uint64_t seed;
+  switch (s->type) {
+    case SETTING_COUNT:
+      memcpy(&number, at, sizeof number);
+      put(w, "%s=%d", s->name, number);
+      break;
+    case SETTING_FLOAT:
+      memcpy(&real, at, sizeof real);
+      put(w, "%s", s->name);
+      put_float(w, "=", real);
+      break;
+    case SETTING_SEED:
+      memcpy(&seed, at, sizeof seed);
+      put(w, "%s=%" PRIu64, s->name, seed);
+      break;
+    case SETTING_CHOICE:
+      memcpy(&number, at, sizeof number);
+      put(w, "%s=%s", s->name, s->words[number != 0]);
+      break;
+  }
 }
 
+/* The parenthesis opens before the first setting that is not a default. */
 static void put_form(writer *w, const attend_form *f, int dim) {
-  int n = 0;
+  bool open = false;
   attend_desc usual = {.form.kind = f->kind, .dim = dim};
   desc_defaults(&usual);
   put(w, "%s", f->kind == ATTEND_CUSTOM ? "custom" : problem_forms[f->kind]);
-  if (f->kind == ATTEND_ARGMAX && f->ties == ATTEND_TIES_AVERAGE)
-    put(w, "%s", setting(&n, "(ties=average", ""));
-  if (f->kind == ATTEND_ARGMAX && f->temperature != 0)
-    put_float(w, setting(&n, "(t=", ",t="), f->temperature);
-  if (f->kind == ATTEND_POLY && f->degree != usual.form.degree)
-    put(w, "%s%d", setting(&n, "(p=", ""), f->degree);
-  if (f->kind == ATTEND_POLY && f->a != usual.form.a)
-    put_float(w, setting(&n, "(a=", ",a="), f->a);
-  if (f->kind == ATTEND_POLY && f->c != 0)
-    put_float(w, setting(&n, "(c=", ",c="), f->c);
-  if (f->kind == ATTEND_GAUSSIAN && f->sigma != usual.form.sigma)
-    put_float(w, setting(&n, "(sigma=", ""), f->sigma);
-  if (n) put(w, ")");
+  for (const problem_setting *s = problem_settings; s->name; s++) {
+    const char *at = (const char *)f + s->at;
+    size_t size = s->type == SETTING_SEED ? sizeof(uint64_t) : sizeof(int);
+    if (!(s->forms >> f->kind & 1)) continue;
+    if (!memcmp(at, (const char *)&usual.form + s->at, size)) continue;
+    put(w, "%s", open ? "," : "(");
+    put_setting(w, s, at);
+    open = true;
+  }
+  if (open) put(w, ")");
 }
 
 static void put_shape(writer *w, const attend_problem *p,
@@ -99,7 +118,9 @@ static void put_words(writer *w, const attend_problem *p,
                       const attend_desc *d) {
   attend_desc usual = {.dim = d->dim};
   desc_defaults(&usual);
-  bool scaled = d->form.kind == ATTEND_SOFTMAX || d->form.kind == ATTEND_ARGMAX;
+  bool renamed = d->form.kind != ATTEND_SOFTMAX &&
+                 d->form.kind != ATTEND_ARGMAX && d->form.sigma != 0;
+  bool scaled = form_has_scale(d->form.kind) && !renamed; /* sigma said it */
   for (const problem_word *word = problem_words; word->name; word++) {
     if (word->group == WORD_WINDOW) {
       if (d->mask.window) put(w, ":%s%d", word->name, d->mask.window);

@@ -80,15 +80,65 @@ void bias_add(const call *c, tile t, int64_t start, int j0, int j1, float *s) {
             (t.row + r) / c->plan->group, start, j0, j1, s + r * BLOCK);
 }
 
+/* ---- norms -------------------------------------------------------------------- */
+
+void block_norms(const call *c, span seen, block *k) {
+  const attend_plan *p = c->plan;
+  if (!takes_norms(p)) return;
+  int width = (int)round_up((size_t)p->desc.dim, (size_t)c->on->step);
+  int64_t lo = max64(seen.lo - k->start, 0) / PANEL;
+  int64_t hi = min64(seen.hi - k->start, c->on->keys);
+  for (int64_t i = lo; i * PANEL < hi; i++)
+    p->kn->key_squares(c->on->pair, (int)min64(hi - i * PANEL, PANEL), width,
+                       k->k[i], -0.5f * p->score_to2, k->norm + i * PANEL);
+}
+
+double query_norm(const call *c, tile t, int r) {
+  const attend_desc *d = &c->plan->desc;
+  if (!takes_norms(c->plan)) return 0;
+  const char *row = row_address(c, &c->q, t.b, t.g, t.row + r);
+  ptrdiff_t col = c->q.stride[3] * (ptrdiff_t)attend_dtype_size(d->dtype);
+  double sum = 0;
+  for (int i = 0; i < d->dim; i++) {
+    float x;
+    attend_convert_to_f32(d->dtype, row + i * col, 1, &x);
+    sum += (double)x * (double)x;
+  }
+  return sum / (2 * (double)d->form.sigma * (double)d->form.sigma);
+}
+
+float row_lse2(const call *c, tile t, int r) {
+  float lse = c->lse_in[row_index(c, t, r)];
+  if (lse == -INFINITY) return INFINITY;
+  return (float)(((double)lse + query_norm(c, t, r)) * 1.44269504088896340736);
+}
+
 /* ---- scores and masks --------------------------------------------------------- */
+
+bool call_adds(const call *c) {
+  return c->plan->desc.bias.kind != ATTEND_NO_BIAS || takes_norms(c->plan);
+}
 
 /* The factor can wait for the exponential if it is positive and nothing is
  * added before: then queries are never rounded, and ties stay ties. The
  * exponential divides by it, so it must not be tiny. */
 float call_factor(const call *c) {
-  bool waits = c->raw && c->plan->score_to2 > 1e-30f &&
-               c->plan->desc.bias.kind == ATTEND_NO_BIAS;
+  bool waits = c->raw && c->plan->score_to2 > 1e-30f && !call_adds(c);
   return waits ? c->plan->score_to2 : 1.0f;
+}
+
+/* The factor, where it does not wait; norms come with it, so that what cancels
+ * is rounded once. */
+static void scale_scores(const call *c, tile t, const block *k, int j0, int j1,
+                         float *s) {
+  const attend_plan *p = c->plan;
+  size_t n = (size_t)(j1 - j0);
+  if (call_factor(c) == p->score_to2 && !takes_norms(p)) return;
+  for (int r = 0; r < t.rows; r++, s += BLOCK)
+    if (takes_norms(p))
+      p->kn->scale_add(s + j0, n, p->score_to2, k->norm + j0, s + j0);
+    else
+      p->kn->scale_all(s + j0, n, p->score_to2, s + j0);
 }
 
 void group_scores(const call *c, tile t, const void *q, const block *k, int j0,
@@ -97,13 +147,14 @@ void group_scores(const call *c, tile t, const void *q, const block *k, int j0,
   for (int j = j0; j < j1;) {
     int i = j / PANEL, at = i * PANEL;
     int end = at + PANEL < j1 ? at + PANEL : j1;
-    c->on->scores(t.rows, p->desc.dim, q, k->k[i], j - at, end - at, s + at);
+    if (p->by_gaps) /* groups are packed as rows of f32 */
+      p->kn->distances(t.rows, p->desc.dim, q, p->ldk, k->k[i], j - at,
+                       end - at, s + at);
+    else
+      c->on->scores(t.rows, p->desc.dim, q, k->k[i], j - at, end - at, s + at);
     j = end;
   }
-  if (call_factor(c) != p->score_to2)
-    for (int r = 0; r < t.rows; r++)
-      p->kn->scale_all(s + r * BLOCK + j0, (size_t)(j1 - j0), p->score_to2,
-                       s + r * BLOCK + j0);
+  scale_scores(c, t, k, j0, j1, s);
   bias_add(c, t, k->start, j0, j1, s);
 }
 

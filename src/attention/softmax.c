@@ -1,7 +1,7 @@
 /* Softmax attention, tiled over keys: memory linear in length.
  *
  * Place: attention/ - the plan's first choice for softmax, and for argmax with
- * a temperature.
+ * a temperature. direct.c takes poly and gaussian the same way.
  *
  * A tile of rows walks the blocks of keys that it sees. On each block a group
  * of rows computes scores, turns them into weights relative to the block's
@@ -51,7 +51,7 @@ static size_t slot_bytes(attend_plan *p, int n) {
   return all < most ? all : most;
 }
 
-static void size(attend_plan *p) {
+void softmax_size(attend_plan *p) {
   scratch w;
   p->tile = tile_rows(p);
   p->thread_bytes = scratch_cut(p, (arena){NULL, 0}, &w);
@@ -73,9 +73,13 @@ static void group_block(const call *c, tile g, int at, scratch *w) {
   int j0, j1;
   if (!tile_scores(c, g, at, &j0, &j1, w)) return;
   bool calm = tile_calm(c, g, at, j0, j1, w);
-  c->on->softmax(&(struct block_soft){g.rows, j0, j1, call_factor(c), calm,
-                                      w->s, w->p, w->m + at, w->l + 2 * at,
-                                      w->alpha, w->beta});
+  if (is_poly(p))
+    p->kn->join_sums(g.rows, j0, j1, w->s, w->m + at, w->l + 2 * at, w->alpha,
+                     w->beta);
+  else
+    c->on->softmax(&(struct block_soft){g.rows, j0, j1, call_factor(c), calm,
+                                        w->s, w->p, w->m + at, w->l + 2 * at,
+                                        w->alpha, w->beta});
   group_weigh(c, g, &w->keys, j0, j1, w->p, p->ldv, w->alpha, w->beta,
               w->o + (size_t)at * p->ldv);
 }
@@ -86,7 +90,8 @@ static void tile_block(const call *c, tile t, int64_t start, span seen,
   int keys = c->on->keys;
   int64_t next = start + keys, last = min64(seen.hi, next + keys);
   if (!seen_block_load(c, t, start / keys, seen, &w->keys)) return;
-  if (t.rows >= CALM_ROWS) block_longest(c, seen, &w->keys);
+  if (t.rows >= CALM_ROWS && !is_gaussian(c->plan) && !is_poly(c->plan))
+    block_longest(c, seen, &w->keys);
   if (c->on->overlap) {
     overlap_block(c, t, w);
     return;
@@ -100,9 +105,21 @@ static void tile_block(const call *c, tile t, int64_t start, span seen,
   }
 }
 
-static float log_sum(float m, float l) {
-  if (l == 0.0f) return -INFINITY;
-  return (float)((double)m * 0.69314718055994530942 + log((double)l));
+/* Of row i of a tile; poly's is the denominator itself. A row that saw nothing
+ * may be anything, so its query is not asked. */
+static float row_lse(const call *c, tile t, int i, float m, const float l[2]) {
+  if (is_poly(c->plan)) return l[0];
+  if (l[1] == 0.0f) return -INFINITY;
+  double sum = (double)m * 0.69314718055994530942 + log((double)l[1]);
+  return (float)(sum - query_norm(c, t, i));
+}
+
+/* See attend_plan_weak_rows: poly has the sizes of its weights in l[1]. */
+static void count_weak(const call *c, int rows, const float *l) {
+  int64_t weak = 0;
+  for (int i = 0; is_poly(c->plan) && i < rows; i++)
+    weak += fabsf(l[2 * i]) < 1e-3f * l[2 * i + 1];
+  if (weak) __atomic_add_fetch(&c->plan->weak_rows, weak, __ATOMIC_RELAXED);
 }
 
 static void tile_end(const call *c, tile t, const float *o, const float *m,
@@ -114,8 +131,9 @@ static void tile_end(const call *c, tile t, const float *o, const float *m,
     out.data = row_address(c, &c->o, t.b, t.g, row);
     p->kn->store_rows(o + (size_t)i * p->ldv, p->ldv, 1, p->desc.dim_v,
                       l + 2 * i, out);
-    if (c->lse) c->lse[row_index(c, t, i)] = log_sum(m[i], l[2 * i + 1]);
+    if (c->lse) c->lse[row_index(c, t, i)] = row_lse(c, t, i, m[i], l + 2 * i);
   }
+  count_weak(c, t.rows, l);
 }
 
 /* ---- forward ------------------------------------------------------------------- */
@@ -235,9 +253,10 @@ static void forward_split(const call *c, const split *s) {
   }
 }
 
-static attend_status forward(call *c) {
+attend_status softmax_forward(call *c) {
   split s;
   c->raw = true;
+  c->plan->weak_rows = 0;
   bias_prepare(c);
   if (split_make(c, &s))
     forward_split(c, &s);
@@ -249,8 +268,8 @@ static attend_status forward(call *c) {
 const attend_engine engine_softmax = {
     .name = "softmax-tiled",
     .applicable = applicable,
-    .size = size,
-    .forward = forward,
+    .size = softmax_size,
+    .forward = softmax_forward,
     .backward = softmax_backward,
     .observe = observe_tiled,
 };

@@ -4,7 +4,7 @@
  * engine look, with keys read from pages. Memory is taken first, then written:
  * a call that fails leaves every sequence as long as it was.
  */
-#include "attention/state.h"
+#include "attention/linear_state.h"
 
 #include <math.h>
 #include <string.h>
@@ -40,8 +40,7 @@ static attend_status table_reserve(attend_state *s, sequence *q, int64_t room) {
   return ATTEND_OK;
 }
 
-static attend_status sequence_reserve(attend_state *s, sequence *q,
-                                      int64_t keys) {
+attend_status sequence_reserve(attend_state *s, sequence *q, int64_t keys) {
   int64_t wanted = pages_for(keys);
   ATTEND_TRY(table_reserve(s, q, wanted));
   while (q->pages < wanted) {
@@ -90,7 +89,7 @@ static attend_status sequence_share(attend_state *s, const sequence *from,
 /* ---- making, forking ------------------------------------------------------------ */
 
 static attend_status state_make(attend_context *ctx, const attend_desc *desc,
-                                attend_state **out) {
+                                int features_ld, attend_state **out) {
   attend_state *s;
   const struct block_kernels *on = ctx->kernels->block[desc->dtype];
   size_t batch = (size_t)desc->batch, element = attend_dtype_size(desc->dtype);
@@ -108,8 +107,13 @@ static attend_status state_make(attend_context *ctx, const attend_desc *desc,
       s->keys_bytes + round_up(PANEL * (size_t)s->ldv * element, 64);
   s->sequence = (sequence *)(s + 1);
   s->before = (int64_t *)(s->sequence + batch);
-  *out = s;
-  return ATTEND_OK;
+  s->features_ld = features_ld;
+  attend_status status = features_ld ? linear_state_make(s) : ATTEND_OK;
+  if (status == ATTEND_OK)
+    *out = s;
+  else
+    give(ctx, s);
+  return status;
 }
 
 attend_status attend_state_create(attend_plan *plan, attend_state **state) {
@@ -117,18 +121,20 @@ attend_status attend_state_create(attend_plan *plan, attend_state **state) {
   ATTEND_CHECK(plan->ctx, plan->desc.purpose & ATTEND_FOR_EXTEND,
                "this plan was not made for states: set ATTEND_FOR_EXTEND in "
                "the description's purpose");
-  return state_make(plan->ctx, &plan->desc, state);
+  bool linear = plan->engine == &engine_linear;
+  return state_make(plan->ctx, &plan->desc, linear ? plan->map.ld : 0, state);
 }
 
 void attend_state_free(attend_state *s) {
   if (!s) return;
   for (int b = 0; b < s->batch; b++) sequence_drop(s, &s->sequence[b]);
+  give(s->ctx, s->linear);
   give(s->ctx, s);
 }
 
 attend_status attend_state_reserve(attend_state *s, int keys) {
   ATTEND_CHECK(s->ctx, keys >= 0, "%d keys cannot be reserved", keys);
-  for (int b = 0; b < s->batch; b++)
+  for (int b = 0; b < s->batch && !s->linear; b++)
     ATTEND_TRY(sequence_reserve(s, &s->sequence[b], keys));
   return ATTEND_OK;
 }
@@ -137,8 +143,12 @@ attend_status attend_state_fork(const attend_state *state,
                                 attend_state **copy) {
   attend_state *s;
   *copy = NULL;
-  ATTEND_TRY(state_make(state->ctx, &state->desc, &s));
+  ATTEND_TRY(state_make(state->ctx, &state->desc, state->features_ld, &s));
   for (int b = 0; b < s->batch; b++) {
+    if (s->linear) {
+      linear_state_copy(state, b, s, b);
+      continue;
+    }
     attend_status status =
         sequence_share(s, &state->sequence[b], &s->sequence[b]);
     if (status != ATTEND_OK) {
@@ -162,7 +172,22 @@ static attend_status share_parents(attend_state *s, const int32_t *parents,
   return ATTEND_OK;
 }
 
+/* A linear state has nothing to share: it is copied. */
+static attend_status reorder_linear(attend_state *s, const int32_t *parents) {
+  attend_state *old;
+  for (int b = 0; b < s->batch; b++)
+    ATTEND_CHECK(s->ctx, parents[b] >= 0 && parents[b] < s->batch,
+                 "parent %d of sequence %d is not a sequence: choose 0 to %d",
+                 (int)parents[b], b, s->batch - 1);
+  ATTEND_TRY(attend_state_fork(s, &old));
+  for (int b = 0; b < s->batch; b++)
+    if (parents[b] != b) linear_state_copy(old, parents[b], s, b);
+  attend_state_free(old);
+  return ATTEND_OK;
+}
+
 attend_status attend_state_reorder(attend_state *s, const int32_t *parents) {
+  if (s->linear) return reorder_linear(s, parents);
   sequence *next;
   ATTEND_TRY(take_zeroed(s->ctx, (size_t)s->batch * sizeof *next,
                          "the reordered sequences", &next));
@@ -185,6 +210,7 @@ attend_status attend_state_truncate(attend_state *s, int b, int64_t length) {
   ATTEND_CHECK(s->ctx, length >= 0 && length <= s->sequence[b].length,
                "sequence %d has %lld keys and cannot be cut to %lld", b,
                (long long)s->sequence[b].length, (long long)length);
+  if (s->linear) return linear_state_truncate(s, b, length);
   s->sequence[b].length = length;
   return ATTEND_OK;
 }
@@ -195,6 +221,9 @@ int64_t attend_state_length(const attend_state *s, int b) {
 
 size_t attend_state_bytes(const attend_state *s) {
   size_t pages = 0;
+  if (s->linear)
+    return (size_t)(s->batch * s->desc.kv_heads) * s->stack_floats *
+           sizeof(float);
   for (int b = 0; b < s->batch; b++) pages += (size_t)s->sequence[b].pages;
   return pages * page_bytes(s);
 }
@@ -285,6 +314,14 @@ static int new_keys(const attend_plan *p, int b, int n) {
   return p->desc.mask.lengths ? p->desc.mask.lengths[b] : n;
 }
 
+static bool same_map(const attend_form *a, const attend_form *b) {
+  return a->kind == b->kind && a->degree == b->degree && a->a == b->a &&
+         a->c == b->c && a->sigma == b->sigma && a->features == b->features &&
+         a->seed == b->seed && a->redraw == b->redraw && a->draw == b->draw &&
+         a->pairs == b->pairs && a->map == b->map && a->phi == b->phi &&
+         a->user == b->user;
+}
+
 static attend_status check_call(const attend_plan *p, const attend_state *s,
                                 int n) {
   const attend_desc *a = &p->desc, *b = &s->desc;
@@ -299,6 +336,13 @@ static attend_status check_call(const attend_plan *p, const attend_state *s,
                    a->dtype == b->dtype,
                "the state was made for another shape: use a plan with the same "
                "batch, kv heads, widths and dtype");
+  ATTEND_CHECK(p->ctx,
+               (p->engine == &engine_linear) == (s->linear != NULL) &&
+                   (!s->linear ||
+                    (s->features_ld == p->map.ld &&
+                     same_map(&a->form, &b->form) && a->scale == b->scale)),
+               "the state was made for another form or other features: use a "
+               "plan with the same form, features, seed and redraw");
   ATTEND_CHECK(p->ctx, n >= 0, "%d rows in one call: choose 0 or more", n);
   for (int i = 0; a->mask.lengths && i < a->batch; i++)
     ATTEND_CHECK(p->ctx, a->mask.lengths[i] >= 0 && a->mask.lengths[i] <= n,
@@ -311,12 +355,27 @@ static attend_status check_call(const attend_plan *p, const attend_state *s,
   return ATTEND_OK;
 }
 
+/* New keys for a linear state: queries stand where they go. */
+static call linear_call(attend_plan *p, attend_state *s, int n, attend_view k,
+                        attend_view v) {
+  call c = {.plan = p, .on = p->fast, .state = s, .before = s->before, .n = n};
+  c.k = view_complete(k, p->desc.kv_heads, n, p->desc.dim);
+  c.v = view_complete(v, p->desc.kv_heads, n, p->desc.dim_v);
+  for (int b = 0; b < s->batch; b++) s->before[b] = s->sequence[b].length;
+  return c;
+}
+
 attend_status attend_state_append(attend_plan *p, attend_state *s, int n,
                                   attend_view k, attend_view v) {
   ATTEND_TRY(check_call(p, s, n));
   ATTEND_CHECK(p->ctx, n == 0 || (k.data && v.data),
                "k or v is NULL: give the new keys and values");
   const attend_desc *d = &p->desc;
+  if (s->linear) {
+    call c = linear_call(p, s, n, k, v);
+    linear_extend(&c, s, false);
+    return ATTEND_OK;
+  }
   for (int b = 0; b < s->batch; b++) {
     sequence *q = &s->sequence[b];
     int64_t keys = q->length + new_keys(p, b, n);
@@ -358,7 +417,7 @@ static attend_status look(attend_plan *p, attend_state *s, int n, attend_view q,
   call c = look_call(p, s, n, q);
   c.o = view_complete(o, p->desc.heads, n, p->desc.dim_v);
   c.lse = lse;
-  return p->engine->forward(&c);
+  return s->linear ? linear_look(&c, s) : p->engine->forward(&c);
 }
 
 static void stand_last(const attend_plan *p, attend_state *s, int n) {
@@ -380,6 +439,17 @@ attend_status attend_extend(attend_plan *p, attend_state *s, int n,
   ATTEND_CHECK(p->ctx, n == 0 || (q.data && o.data),
                "q or o is NULL: give the queries and room for the outputs");
   ATTEND_TRY(check_rows(p, n));
+  if (s->linear) {
+    ATTEND_TRY(check_call(p, s, n));
+    ATTEND_CHECK(p->ctx, n == 0 || (k.data && v.data),
+                 "k or v is NULL: give the new keys and values");
+    call c = linear_call(p, s, n, k, v);
+    c.q = view_complete(q, p->desc.heads, n, p->desc.dim);
+    c.o = view_complete(o, p->desc.heads, n, p->desc.dim_v);
+    c.lse = lse;
+    linear_extend(&c, s, true);
+    return ATTEND_OK;
+  }
   ATTEND_TRY(attend_state_append(p, s, n, k, v));
   stand_last(p, s, n);
   return look(p, s, n, q, o, lse);
@@ -389,6 +459,9 @@ attend_status attend_state_observe(attend_plan *p, attend_state *s, int n,
                                    attend_view q, const float *lse,
                                    const attend_look *what) {
   ATTEND_TRY(check_call(p, s, n));
+  ATTEND_CHECK(p->ctx, !s->linear,
+               "a linear state holds sums and no keys to look at: keep the "
+               "keys and use attend_observe");
   ATTEND_CHECK(p->ctx, n == 0 || (q.data && lse),
                "q or lse is NULL: give what attend_extend took and wrote");
   ATTEND_TRY(check_rows(p, n));

@@ -9,6 +9,8 @@
 
 #include "attention/engine.h"
 
+typedef struct linear_stack linear_stack;
+
 typedef struct {
   int refs;    /* sequences that hold it, in any state */
   bool padded; /* some of its keys are padding: real says which */
@@ -30,9 +32,15 @@ struct attend_state {
   int pair;                      /* as in struct block_kernels */
   size_t keys_bytes, head_bytes; /* of one head in a page */
   int batch;
-  sequence *sequence; /* [batch] */
-  int64_t *before;    /* [batch], scratch of extend */
+  sequence *sequence;          /* [batch] */
+  int64_t *before;             /* [batch], scratch of extend */
+  struct linear_stack *linear; /* [batch][G] of a linear form, else NULL */
+  int features_ld;             /* and its feature_map.ld */
+  size_t stack_floats;         /* of one stack's data */
 };
+
+/* Pages for this many keys (state.c). */
+attend_status sequence_reserve(attend_state *s, sequence *q, int64_t keys);
 
 static inline void *page_keys(const attend_state *s, const page *p, int g) {
   return (void *)(p->data + s->head_bytes * (size_t)g);

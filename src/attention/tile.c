@@ -42,13 +42,13 @@ void scratch_open(const attend_plan *p, int thread, scratch *w) {
 }
 
 /* Rows of a tile share loaded keys, so more rows mean fewer bytes from far
- * away: a tile takes three eighths of the near cache for q and o. Where there
+ * away: a tile takes half of the near cache for q and o. Where there
  * would be too few tiles for the threads, they are smaller. No result depends
  * on it. */
 int tile_rows(const attend_plan *p) {
   int64_t group = p->fast->rows, wide = p->ldk + p->ldv;
-  int64_t rows = (int64_t)p->ctx->near_bytes * 3 / 8 / (4 * wide);
-  rows = max64(96, min64(rows, 768));
+  int64_t rows = (int64_t)p->ctx->near_bytes / 2 / (4 * wide);
+  rows = max64(96, min64(rows, 1024));
   int64_t stack = (int64_t)p->desc.q_len * p->group;
   int64_t stacks = (int64_t)p->desc.batch * p->desc.kv_heads;
   int64_t shares = (4 * p->threads + stacks - 1) / stacks;
@@ -76,7 +76,7 @@ void tile_begin(const call *c, tile t, scratch *w) {
 bool tile_calm(const call *c, tile g, int at, int j0, int j1,
                const scratch *w) {
   const attend_plan *p = c->plan;
-  if (p->desc.bias.kind != ATTEND_NO_BIAS || call_factor(c) != p->score_to2)
+  if (call_adds(c) || p->by_gaps || call_factor(c) != p->score_to2)
     return false;
   float product = w->longest[at / c->on->rows] * w->keys.longest;
   float most = CALM / p->score_to2;
@@ -95,8 +95,11 @@ bool tile_scores(const call *c, tile g, int at, int *j0, int *j1, scratch *w) {
   seen.hi = min64(seen.hi, k->start + c->on->keys);
   if (!block_part(seen, k->start, j0, j1)) return false;
   group_scores(c, g, tile_queries(c, at, w), k, *j0, *j1, w->s);
+  const attend_form *f = &c->plan->desc.form;
+  bool poly = is_poly(c->plan);
+  if (poly) c->plan->kn->power(g.rows, *j0, *j1, f->a, f->c, f->degree, w->s);
   if (!group_sees(c, g, k, *j0, *j1))
-    group_mask(c, g, k, *j0, *j1, -INFINITY, w->s);
+    group_mask(c, g, k, *j0, *j1, poly ? 0.0f : -INFINITY, w->s);
   return true;
 }
 

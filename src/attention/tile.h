@@ -1,6 +1,7 @@
 /* A tile of rows at work: its queries, its running result, one block of keys.
  *
- * Place: attention/ - what softmax, argmax and observe have in common.
+ * Place: attention/ - what softmax, argmax, the direct forms and observe have
+ * in common.
  */
 #ifndef ATTENTION_TILE_H
 #define ATTENTION_TILE_H
@@ -31,7 +32,8 @@ void tile_clear(const attend_plan *p, int rows, scratch *w); /* nothing seen */
 void *tile_queries(const call *c, int at, const scratch *w);
 
 /* Scores of the group that starts at row `at` of its tile on the loaded block,
- * -inf where a row does not see. False if the group sees none of it. */
+ * -inf where a row does not see; for poly their powers, 0 where it does not.
+ * False if the group sees none of it. */
 bool tile_scores(const call *c, tile g, int at, int *j0, int *j1, scratch *w);
 
 /* Are the group's scores on all of [j0, j1) seen, and small for certain? */
@@ -67,7 +69,9 @@ static inline bool seen_block_load(const call *c, tile t, int64_t i, span seen,
                                    block *out) {
   int64_t start = i * c->on->keys;
   seen.hi = min64(seen.hi, start + c->on->keys);
-  return block_load(c, t.b, t.g, start, seen, out);
+  if (!block_load(c, t.b, t.g, start, seen, out)) return false;
+  block_norms(c, seen, out);
+  return true;
 }
 
 #endif

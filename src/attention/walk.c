@@ -147,8 +147,26 @@ static void load_panel(const call *c, int b, int g, int i, int n, block *out) {
   if (!finite) out->wild |= 1u << i;
 }
 
-/* Pages of a state hold the layouts of c->on already; where those are f32 and
- * the pages are shorter, they are widened. */
+/* From pairs of bf16 to lanes and rows of f32; see struct block_kernels. */
+static void split_panel(const call *c, const void *k, const void *v, int n,
+                        float *lanes, float *rows) {
+  const attend_plan *p = c->plan;
+  const uint16_t *key = k, *value = v;
+  int width = c->state->width, d = p->desc.dim;
+  float none[LANES];
+  for (int j = 0; j < n; j += LANES)
+    for (int i = 0; i < width; i += 2, key += 2 * LANES) {
+      if (i >= d) continue;
+      p->kn->split_pairs(key, LANES, lanes, i + 1 < d ? lanes + LANES : none);
+      lanes += i + 1 < d ? 2 * LANES : LANES;
+    }
+  size_t ld = (size_t)p->ldv;
+  for (size_t j = 0; j < round_up((size_t)n, LANES); j += 2, value += 2 * ld)
+    p->kn->split_pairs(value, ld, rows + j * ld, rows + (j + 1) * ld);
+}
+
+/* Pages of a state hold the layouts of p->kn->block[dtype], which are c->on's
+ * but for forms that want f32; shorter pages are widened where c->on is f32. */
 static void page_panel(const call *c, int g, const page *from, int i, int n,
                        block *out) {
   const attend_plan *p = c->plan;
@@ -160,8 +178,12 @@ static void page_panel(const call *c, int g, const page *from, int i, int n,
   void *lanes = out->k_lanes + (size_t)i * panel_key_bytes(p, c->on);
   void *rows = out->v_rows + (size_t)i * panel_value_bytes(p, c->on);
   size_t keys = round_up((size_t)n, LANES);
-  p->kn->widen(p->desc.dtype, out->k[i], keys * (size_t)p->desc.dim, lanes);
-  p->kn->widen(p->desc.dtype, out->rows[i], keys * (size_t)p->ldv, rows);
+  if (s->pair == 2) {
+    split_panel(c, out->k[i], out->rows[i], n, lanes, rows);
+  } else {
+    p->kn->widen(p->desc.dtype, out->k[i], keys * (size_t)p->desc.dim, lanes);
+    p->kn->widen(p->desc.dtype, out->rows[i], keys * (size_t)p->ldv, rows);
+  }
   out->k[i] = lanes;
   out->rows[i] = rows;
 }

@@ -28,6 +28,7 @@ typedef struct {
   const void *rows[PANELS]; /* values; in backward, keys by rows */
   unsigned wild;            /* bit i: panel i's rows hold NaN or infinity */
   float longest;            /* the largest |k|^2, or infinity: not asked for */
+  float norm[BLOCK];        /* what |k|^2 adds, where scores take norms */
   uint8_t valid[BLOCK];     /* seen by someone, and not padding */
   int n_hidden;             /* padding among the keys that are in sight, */
   uint8_t hidden[BLOCK];    /* and where it is */
@@ -77,6 +78,8 @@ bool block_load(const call *c, int b, int g, int64_t start, span seen,
 
 /* Finds `longest` of the keys that are seen: worth it for many rows. */
 void block_longest(const call *c, span seen, block *k);
+/* Fills `norm` of the keys that are seen, where scores take norms. */
+void block_norms(const call *c, span seen, block *k);
 
 /* Asks for keys [first, first + n) of k and v to be brought near. A tile does
  * so for its next block while it works on this one. */
@@ -92,12 +95,32 @@ void *row_address(const call *c, const attend_view *view, int b, int g,
 
 /* ---- scores ----------------------------------------------------------------- */
 
+static inline bool is_poly(const attend_plan *p) {
+  return p->desc.form.kind == ATTEND_POLY;
+}
+static inline bool is_gaussian(const attend_plan *p) {
+  return p->desc.form.kind == ATTEND_GAUSSIAN;
+}
+/* Gaussian's -|q - k|^2 / 2 as q.k - |k|^2 / 2 - |q|^2 / 2. */
+static inline bool takes_norms(const attend_plan *p) {
+  return is_gaussian(p) && !p->by_gaps;
+}
+
+/* Is anything added to the product before the exponential? */
+bool call_adds(const call *c);
+/* Where scores take norms: |q|^2 / 2 sigma^2 of row r of a tile, which cancels
+ * in every weight but belongs to lse. 0 elsewhere. */
+double query_norm(const call *c, tile t, int r);
+/* What weights are relative to: lse_in without that norm, in log2 units;
+ * infinity for a row that saw nothing. */
+float row_lse2(const call *c, tile t, int r);
+
 /* ALiBi, buckets or dense, onto s[rows][BLOCK], times bias_to2. */
 void bias_prepare(const call *c); /* once per call */
 void bias_add(const call *c, tile t, int64_t start, int j0, int j1, float *s);
 
-/* s * call_factor = score in log2 units, no mask yet: group t of packed queries
- * q. The factor is 1 unless the call takes raw scores. */
+/* s * call_factor = score in log2 units, for poly q.k; no mask yet: group t of
+ * packed queries q. The factor is 1 unless the call takes raw scores. */
 float call_factor(const call *c);
 void group_scores(const call *c, tile t, const void *q, const block *k, int j0,
                   int j1, float *s);

@@ -108,6 +108,78 @@ typedef struct {
   /* The largest of s[j0, j1). */                                                \
   K(float, row_max, (int j0, int j1, const float *s))                            \
   K(void, exp2_all, (const float *x, size_t n, float *y))                        \
+  /* Poly (power.c). s <- (a s + c)^degree on [j0, j1), degree >= 1. */          \
+  K(void, power,                                                                 \
+    (int rows, int j0, int j1, float a, float c, int degree, float *s))          \
+  /* (m, l) takes in the sums of s and |s| over [j0, j1), as softmax's with   \
+   * the maximum 0. */  \
+  K(void, join_sums,                                                             \
+    (int rows, int j0, int j1, const float *s, float *m, float *l,               \
+     float *alpha, float *beta))                                                 \
+  /* In backward: s <- p = (a s + c)^degree / den, dp <- (dp - delta) degree  \
+   * (a s + c)^(degree - 1) / den; zeros where den is 0. */  \
+  K(void, power_grad,                                                            \
+    (int rows, int j0, int j1, float a, float c, int degree, float *s,           \
+     float *dp, const float *den, const float *delta))                           \
+  /* Gaussian. As scores, but s[r][j] = -|q_r - k_j|^2 / 2. */                   \
+  K(void, distances,                                                             \
+    (int rows, int width, const float *q, int ld, const float *k, int j0,        \
+     int j1, float *s))                                                          \
+  /* o += sum_t p[t step] (x_t - y) for t < n, x rows of ld floats. */           \
+  K(void, weigh_gaps,                                                            \
+    (int n, const float *p, int step, const float *x, int ld, const float *y,    \
+     float *o))                                                                  \
+  /* out[j] = factor |k_j|^2 of n keys, padded to a multiple of 16, \
+   * in a panel's layout (see struct block_kernels). */            \
+  K(void, key_squares,                                                           \
+    (int pair, int n, int width, const void *k, float factor, float *out))       \
+  /* y = factor x + add, n a multiple of 16. */                                  \
+  K(void, scale_add,                                                             \
+    (const float *x, size_t n, float factor, const float *add, float *y))        \
+  /* out[j] += sum_r a[r][j] for j in [j0, j1), r < n; a has ld BLOCK. */        \
+  K(void, column_sums, (int n, int j0, int j1, const float *a, float *out))      \
+  /* n pairs of bf16, side by side, to f32: the first ones, the second ones. */  \
+  K(void, split_pairs,                                                           \
+    (const void *src, size_t n, float *first, float *second))                    \
+  /* Small products (matmul.c): c[rows][n] = a[rows][depth] b[depth][n], or    \
+   * added to c; n whole lanes. dst[cols][rows] = src[rows][cols], whole lanes. */ \
+  K(void, matmul,                                                                \
+    (int rows, int n, int depth, const float *a, int lda, const float *b,        \
+     int ldb, float *c, int ldc, bool add))                                      \
+  K(void, transpose,                                                             \
+    (int rows, int cols, const float *src, int ld, float *dst, int ld_dst))      \
+  /* Feature maps and their derivatives: maps.c says what each does. */          \
+  K(void, map_elu, (const float *x, size_t n, float *y))                         \
+  K(void, map_elu_back,                                                          \
+    (const float *phi, const float *dphi, size_t n, float *dx))                  \
+  K(void, map_exp,                                                               \
+    (int rows, int dirs, int ld, bool pairs, const float *less, float *x,        \
+     float *y, float *shift))                                                    \
+  K(void, map_exp_back,                                                          \
+    (int rows, int ld, bool pairs, const float *phi, const float *dphi,          \
+     float *e, float *sum))                                                      \
+  K(void, map_turn,                                                              \
+    (int rows, int dirs, int ld, const float *factor, const float *x,            \
+     float *y))                                                                  \
+  K(void, map_turn_back,                                                         \
+    (int rows, int ld, const float *phi, const float *dphi, float *e,            \
+     float *sum))                                                                \
+  K(void, map_poly,                                                              \
+    (int rows, int dim, int degree, const int32_t *start, const float *x,        \
+     int ldx, float *y, int ld))                                                 \
+  K(void, map_poly_back,                                                         \
+    (int rows, int dim, int degree, const int32_t *start, const float *x,        \
+     int ldx, const float *phi, float *dphi, int ld, float *dx))                 \
+  K(void, scale_columns, (int rows, int n, const float *f, float *x, int ld))    \
+  K(void, pair_rows,                                                             \
+    (int rows, int n, const float *shift, const float *top,                      \
+     const int32_t *seen, float *a, int ld, float *sum, float *size))            \
+  K(void, dot_rows,                                                              \
+    (int rows, int n, const float *a, int ld, const float *b, float *out,        \
+     float *size))                                                               \
+  K(void, sum_rows, (int rows, int n, const float *a, int ld, float *out))       \
+  K(void, scale_rows, (int rows, int n, const float *f, float *x, int ld))       \
+  K(void, join_all, (size_t n, float a, float b, const float *x, float *y))      \
   /* Ceilings: multiply-adds in registers (returns how many were done), and   \
    * a sum that reads n floats. */  \
   K(double, spin_fma, (long rounds))                                             \

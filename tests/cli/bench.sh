@@ -16,6 +16,31 @@ is_json 1
 fields isa threads flops_one flops_all read_one read_all
 [[ -s $XDG_CACHE_HOME/attend/machine.json ]] || fail "the ceilings are not kept"
 
+run 0 bench --repeat 1 --threads 1 --engine linear "poly(c=1):h2n64d8"
+says ' linear +'
+grep -q 'linear is predicted to take' "$work/err" || fail "no warning"
+run 0 bench --repeat 1 --engine kernel-direct "poly(c=1):h2n64d8"
+says ' kernel-direct +'
+[[ ! -s $work/err ]] || fail "a needless line: $(cat "$work/err")"
+complains 1 'engine linear does not apply' bench --engine linear softmax:n8d8
+
+# Where exact and linear cross: no length and no time is asserted.
+run 0 bench crossover "elu:h2" --dim 16 --limit 1 --threads 1
+says '^elu:b1h2g2d16v16$'
+says '^operation +isa +threads +predicted n +measured n +times at n +exact'
+for operation in forward 'forward\+backward' decode; do
+  says "^$operation +[a-z0-9]+ +1 +[0-9]+ "
+done
+run 0 bench crossover "favor(m=16):d8:bf16" --limit 1 --threads 1 --json
+is_json 3
+fields form operation isa threads predicted_n measured_n n exact_engine exact_s \
+  linear_s
+says '"form": "favor\(m=16\):b1h1g1d8v8"'
+complains 2 'no feature map' bench crossover softmax
+complains 2 'leave out x, bwd and decode' bench crossover elu:h2:decode
+complains 2 'no window' bench crossover elu:h2:window=9
+complains 2 'elo' bench crossover elo
+
 got=0
 "$ATTEND" bench --repeat 1 sgemm:m32n32k32 >"$work/out" 2>"$work/err" || got=$?
 if ((got == 0)); then

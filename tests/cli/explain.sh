@@ -32,6 +32,49 @@ run 0 explain --json softmax:b1h8g2n4096d64:decode
 is_json 3
 fields kv_heads cache_bytes
 
+# A form with a feature map: both ways, where they cross, and the error.
+run 0 explain "favor(m=256):b1h12n4096d64:causal"
+says '^way +engine +FLOPs +at least +bound +memory +grows as$'
+says '^exact +softmax-tiled .* O\(T S \(D \+ M\)\)$'
+says '^linear +linear .* O\(T C \(D \+ M\)\)$'
+says '^  crossover +linear is predicted to be faster from n = [0-9]+ on$'
+says '^  error +0\.5 or more expected for normal q and k of rms 1; 0\.1 would'
+[[ ! -s $work/err ]] || fail "warned above the crossover: $(cat "$work/err")"
+run 0 explain "favor(m=256):b1h12n64d64:causal"
+[[ $(wc -l <"$work/err") == 1 ]] || fail "not one warning: $(cat "$work/err")"
+grep -Eq 'linear is predicted to take .* softmax-tiled .* from n = [0-9]+ on' \
+  "$work/err" || fail "the warning: $(cat "$work/err")"
+run 0 explain "favor(error=0.1,spread=0.35):b1h12n4096d64:causal"
+says '^favor\(m=[0-9]+\):'
+says '^  error +0\.[01][0-9]* expected for normal q and k of rms 0\.35; '
+run 0 explain "poly:n64d16" --engine linear
+says '^  engine +linear '
+says '^exact +kernel-direct .* O\(T S'
+says '^linear +linear .* O\(T C M\)$'
+grep -q 'linear is predicted to take' "$work/err" || fail "poly: no warning"
+run 0 explain "favor:n64d16:causal:window=8"
+says '^linear +refused +- '
+says '^  crossover +never predicted'
+run 0 explain "favor:b1h4g1n4096d64:decode"
+says '^linear +linear .* O\(C \(D \+ M\)\)$'
+
+run 0 explain --json "favor:n4096d16:causal" "poly:n4096d8" softmax:n64d16 \
+  sgemm:m8n8k8 "favor:n99d8:decode"
+is_json 5
+fields exact_engine exact_flops exact_s exact_memory_bytes exact_growth \
+  linear_flops linear_s linear_memory_bytes linear_growth crossover_n \
+  expected_error spread features_for_tenth
+[[ $(grep -c '"crossover_n": [0-9]' "$work/out") == 3 ]] || fail "crossovers"
+[[ $(grep -c '"expected_error": [0-9]' "$work/out") == 2 ]] || fail "errors"
+[[ $(grep -c '"exact_engine": null' "$work/out") == 2 ]] || fail "no ways"
+says '"exact_flops": 537001984, ' # 4096 * 4097 / 2 * 2 * 32
+
+complains 1 'engine softmax-tiled does not apply' explain --engine softmax-tiled \
+  elu:n64d16
+complains 1 'no engine is called "nosuch"' explain --engine nosuch elu:n64d16
+complains 2 'an error of 0.05 would take about .* or use softmax' \
+  explain "favor(error=0.05):n64d64"
+
 # A cache that is damaged or cannot be written is no error.
 echo '[{"isa": ' >"$XDG_CACHE_HOME/attend/machine.json"
 run 0 explain softmax:n64d16

@@ -20,6 +20,11 @@ run 2 verify --all softmax:n4d4
 run 2 explain
 run 2 bench
 run 2 bench --out x softmax:n4d4
+run 2 bench crossover
+run 2 bench crossover elu favor
+run 2 bench crossover elu --engine linear
+run 2 bench --dim 8 softmax:n4d4
+run 2 verify --all --engine linear
 run 2 bench --repeat 0 softmax:n4d4
 grep -q -- '--repeat takes a number from 1' "$work/err" || fail "--repeat 0"
 run 2 verify --threads two softmax:n4d4

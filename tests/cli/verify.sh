@@ -12,6 +12,12 @@ fields problem engine isa threads max_error bound ok o lse dq dk dv dbias
 [[ $(grep -c '"ok": true' "$work/out") == 4 ]] || fail "a row is not ok"
 says '"problem": "softmax:b2h4g2n65d24:causal:bwd"'
 
+run 0 verify --engine linear "poly:n20d4:bwd" "favor(m=16):n70d8:causal:bwd"
+[[ $(grep -c ' linear .* ok$' "$work/out") == 2 ]] || fail "not by linear"
+run 0 verify --engine definition softmax:n20d4
+says ' definition .* ok$'
+complains 1 'engine linear does not apply' verify --engine linear softmax:n4d4
+
 light=()
 if [[ -n ${ATTEND_TEST_LIGHT:-} ]]; then light=(--light); fi
 run 0 verify --all "${light[@]}"

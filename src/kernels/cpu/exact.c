@@ -49,40 +49,55 @@ static int tile_rows(int rows, int r) {
 
 /* ---- scores --------------------------------------------------------------- */
 
-INLINE void score_tile(const int R, const int U, int width, const float *q,
-                       int ld, const float *k, float *s) {
+/* q.k, or if apart -|q - k|^2 / 2. */
+INLINE void score_tile(const bool apart, const int R, const int U, int width,
+                       const float *q, int ld, const float *k, float *s) {
   const float *row[GROUP];
   UNROLL for (int r = 0; r < R; r++) row[r] = q + (size_t)r * (size_t)ld;
   vf acc[COLS];
   UNROLL for (int i = 0; i < R * U * NV; i++) acc[i] = v_zero();
-  _Pragma("GCC unroll 4") for (int d = 0; d < width; d++, k += LANES) {
+  BY_FOUR for (int d = 0; d < width; d++, k += LANES) {
     vf b[4 * NV];
     UNROLL for (int u = 0; u < U; u++) UNROLL for (int i = 0; i < NV; i++)
         b[u * NV + i] = v_load(k + (size_t)u * width * LANES + i * VW);
     UNROLL for (int r = 0; r < R; r++) {
       vf a = v_set1(row[r][d]);
-      UNROLL for (int i = 0; i < U * NV; i++) acc[r * U * NV + i] =
-          v_fma(a, b[i], acc[r * U * NV + i]);
+      UNROLL for (int i = 0; i < U * NV; i++) {
+        vf gap = apart ? v_sub(a, b[i]) : a;
+        acc[r * U * NV + i] =
+            v_fma(gap, apart ? gap : b[i], acc[r * U * NV + i]);
+      }
     }
   }
-  UNROLL for (int r = 0; r < R; r++) UNROLL for (int i = 0; i < U * NV; i++)
-      v_store(s + r * BLOCK + i * VW, acc[r * U * NV + i]);
+  UNROLL for (int r = 0; r < R; r++) UNROLL for (int i = 0; i < U * NV; i++) {
+    vf x = acc[r * U * NV + i];
+    v_store(s + r * BLOCK + i * VW, apart ? v_mul(x, v_set1(-0.5f)) : x);
+  }
 }
 
-INLINE void score_rows(const int R, int width, const float *q, int ld,
-                       const float *k, int j0, int j1, float *s) {
+INLINE void score_rows(const bool apart, const int R, int width, const float *q,
+                       int ld, const float *k, int j0, int j1, float *s) {
   const int U = UNITS(R);
   int j = j0;
   for (; j + U * LANES <= j1; j += U * LANES)
-    score_tile(R, U, width, q, ld, k + (size_t)j * width, s + j);
+    score_tile(apart, R, U, width, q, ld, k + (size_t)j * width, s + j);
   for (; U > 1 && j < j1; j += LANES)
-    score_tile(R, 1, width, q, ld, k + (size_t)j * width, s + j);
+    score_tile(apart, R, 1, width, q, ld, k + (size_t)j * width, s + j);
 }
 
 void KERNEL(scores)(int rows, int width, const float *q, int ld, const float *k,
                     int j0, int j1, float *s) {
   for (int r = 0; r < rows; r += ROWS, q += ROWS * ld, s += ROWS * BLOCK) {
-#define CALL(R) score_rows(R, width, q, ld, k, j0, j1, s)
+#define CALL(R) score_rows(false, R, width, q, ld, k, j0, j1, s)
+    FOR_ROWS(tile_rows(rows, r), CALL)
+#undef CALL
+  }
+}
+
+void KERNEL(distances)(int rows, int width, const float *q, int ld,
+                       const float *k, int j0, int j1, float *s) {
+  for (int r = 0; r < rows; r += ROWS, q += ROWS * ld, s += ROWS * BLOCK) {
+#define CALL(R) score_rows(true, R, width, q, ld, k, j0, j1, s)
     FOR_ROWS(tile_rows(rows, r), CALL)
 #undef CALL
   }
@@ -164,23 +179,29 @@ void KERNEL(join_rows)(int rows, int ld, const float *m2, const float *l2,
 
 /* ---- weighted values ------------------------------------------------------ */
 
+/* acc += p v over n keys of a panel. */
+INLINE void weigh_panel(const int R, const int U, int n, const float *p,
+                        const float *v, int ld, vf *acc) {
+  BY_FOUR for (int j = 0; j < n; j++, v += ld) {
+    vf b[4 * NV];
+    UNROLL for (int i = 0; i < U * NV; i++) b[i] = v_load(v + i * VW);
+    UNROLL for (int r = 0; r < R; r++) {
+      vf a = v_set1(p[r * BLOCK + j]);
+      UNROLL for (int i = 0; i < U * NV; i++) acc[r * U * NV + i] =
+          v_fma(a, b[i], acc[r * U * NV + i]);
+    }
+  }
+}
+
 INLINE void weigh_tile(const int R, const int U, int j0, int j1, const float *p,
                        const float *const *v, int ld, const float *alpha,
                        const float *beta, float *o) {
   vf acc[COLS];
   UNROLL for (int i = 0; i < R * U * NV; i++) acc[i] = v_zero();
   for (int j = j0; j < j1;) {
-    const float *row = v[j / PANEL] + (size_t)(j % PANEL) * ld;
-    int end = (j / PANEL + 1) * PANEL < j1 ? (j / PANEL + 1) * PANEL : j1;
-    _Pragma("GCC unroll 4") for (; j < end; j++, row += ld) {
-      vf b[4 * NV];
-      UNROLL for (int i = 0; i < U * NV; i++) b[i] = v_load(row + i * VW);
-      UNROLL for (int r = 0; r < R; r++) {
-        vf a = v_set1(p[r * BLOCK + j]);
-        UNROLL for (int i = 0; i < U * NV; i++) acc[r * U * NV + i] =
-            v_fma(a, b[i], acc[r * U * NV + i]);
-      }
-    }
+    int at = j % PANEL, n = j1 - j < PANEL - at ? j1 - j : PANEL - at;
+    weigh_panel(R, U, n, p + j, v[j / PANEL] + (size_t)at * ld, ld, acc);
+    j += n;
   }
   UNROLL for (int r = 0; r < R; r++) {
     vf x = v_set1(alpha[r]), y = v_set1(beta[r]);

@@ -65,7 +65,7 @@ static void pack_some(const source *src, const uint8_t *valid, int n,
       load_row(src->dtype, row_at(src, i, column), src->col, width, dst);
       from = width;
     }
-    memset(dst + from, 0, (size_t)(ld - from) * sizeof *dst);
+    if (from < ld) memset(dst + from, 0, (size_t)(ld - from) * sizeof *dst);
   }
 }
 
@@ -74,16 +74,23 @@ void KERNEL(pack_rows)(source src, const uint8_t *valid, int n, int width,
   pack_some(&src, valid, n, 0, width, dst, ld);
 }
 
-/* tmp[16][CHUNK] -> dst[width][16] */
-static void transpose(const float *tmp, int width, float *dst) {
+/* rows[16][ld] -> dst[width][16]; whole vectors are read. */
+static void transpose(const float *rows, ptrdiff_t ld, int width, float *dst) {
   for (int lane = 0; lane < LANES; lane += VW)
     for (int c = 0; c < width; c += VW) {
       vf r[VW];
-      for (int i = 0; i < VW; i++) r[i] = v_load(tmp + (lane + i) * CHUNK + c);
+      for (int i = 0; i < VW; i++) r[i] = v_load(rows + (lane + i) * ld + c);
       v_transpose(r);
       for (int i = 0; i < VW && c + i < width; i++)
         v_store(dst + (size_t)(c + i) * LANES + lane, r[i]);
     }
+}
+
+/* Can rows be transposed where they lie? */
+static bool lies_ready(const source *src, const uint8_t *valid, int rows,
+                       int width) {
+  return src->dtype == ATTEND_F32 && src->col == 1 && rows == LANES &&
+         width % VW == 0 && (!valid || !memchr(valid, 0, LANES));
 }
 
 void KERNEL(pack_lanes)(source src, const uint8_t *valid, int n, int width,
@@ -92,12 +99,17 @@ void KERNEL(pack_lanes)(source src, const uint8_t *valid, int n, int width,
   for (int i = 0; i < n; i += LANES, dst += (size_t)width * LANES) {
     source part = src;
     part.data = row_at(&src, i, 0);
+    const uint8_t *real = valid ? valid + i : NULL;
     int rows = n - i < LANES ? n - i : LANES;
+    if (lies_ready(&part, real, rows, width)) {
+      transpose(part.data, part.row, width, dst);
+      continue;
+    }
     if (rows < LANES) memset(tmp, 0, sizeof tmp);
     for (int c = 0; c < width; c += CHUNK) {
       int w = width - c < CHUNK ? width - c : CHUNK;
-      pack_some(&part, valid ? valid + i : NULL, rows, c, w, tmp, CHUNK);
-      transpose(tmp, w, dst + (size_t)c * LANES);
+      pack_some(&part, real, rows, c, w, tmp, CHUNK);
+      transpose(tmp, CHUNK, w, dst + (size_t)c * LANES);
     }
   }
 }

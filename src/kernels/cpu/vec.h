@@ -44,6 +44,13 @@ static const uint32_t eighth_roots[8] = {0x3f800000u,
 enum { NV = LANES / VW };
 enum { COLS = (int)ACC > 4 * NV ? (int)ACC : 4 * NV }; /* vectors in a tile */
 #define UNROLL _Pragma("GCC unroll 64")
+/* Loops around a tile: a few steps at a time. The scalar set's tiles are long
+ * enough as they are, and would take minutes to compile. */
+#if defined(ISA_SCALAR)
+#define BY_FOUR
+#else
+#define BY_FOUR _Pragma("GCC unroll 4")
+#endif
 
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)

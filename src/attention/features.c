@@ -1,0 +1,314 @@
+/* Feature maps: making them, mapping rows, and the way back.
+ *
+ * Place: attention/ - see features.h. The arithmetic is in kernels/cpu/maps.c;
+ * here are the constants, the memory, and which kernel a form takes.
+ */
+#include "attention/features.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "attention/engine.h"
+
+static const double LOG2E = 1.44269504088896340736;
+static const double LN2 = 0.69314718055994530942;
+static const double TWO_PI = 6.28318530717958647692;
+
+/* ---- making ------------------------------------------------------------------- */
+
+static map_kind kind_of(const attend_form *f) {
+  switch (f->kind) {
+    case ATTEND_POLY:
+      return MAP_POLY;
+    case ATTEND_ELU:
+      return MAP_ELU;
+    case ATTEND_FOURIER:
+      return MAP_TRIG;
+    case ATTEND_FAVOR:
+      return MAP_POSITIVE;
+    case ATTEND_GAUSSIAN:
+      if (!f->features) return MAP_NONE;
+      return f->map == ATTEND_POSITIVE ? MAP_POSITIVE : MAP_TRIG;
+    case ATTEND_CUSTOM:
+      return f->phi ? MAP_CALLER : MAP_NONE;
+    default:
+      return MAP_NONE;
+  }
+}
+
+/* A vector that is written from the last monomial on stays inside the row. */
+static int row_floats(const feature_map *map) {
+  size_t count = (size_t)map->count;
+  if (map->kind == MAP_POLY) return (int)round_up(count + LANES - 1, LANES);
+  if (map->kind == MAP_TRIG || map->pairs) return 2 * map->ld_dirs;
+  return (int)round_up(count, LANES);
+}
+
+static void set_units(const attend_desc *d, feature_map *map) {
+  const attend_form *f = &d->form;
+  double sigma = (double)f->sigma;
+  bool gauss = f->kind == ATTEND_GAUSSIAN;
+  double unit = gauss ? 1 / sigma : sqrt((double)d->scale);
+  map->unit = unit * (map->kind == MAP_TRIG ? 1 / TWO_PI : LOG2E);
+  map->norm = (float)(unit * unit * LOG2E / 2);
+  if (map->kind == MAP_TRIG) map->norm = gauss ? 0 : -map->norm;
+  if (map->kind == MAP_POSITIVE && gauss) map->norm *= 2;
+  int averaged = map->kind == MAP_TRIG ? map->dirs : map->count;
+  map->log_factor = map->dirs ? -log((double)averaged) : 0;
+}
+
+/* Multinomials a^n c^(p-n) p! / (k_1! .. (p-n)!): what each monomial of keys is
+ * multiplied by. Walks the order of the kernel. */
+static void poly_coefficients(const attend_form *f, int dim, feature_map *map) {
+  int p = f->degree;
+  double *inverse = map->room; /* 1 / product of the factorials of exponents */
+  memset(map->coef, 0, (size_t)map->ld * sizeof(float));
+  for (int i = 0; i < map->count; i++) inverse[i] = 1;
+  for (int d = 2; d <= p; d++)
+    for (int i = 0; i < dim; i++) {
+      const int32_t *below = map->start + (size_t)(d - 2) * (size_t)(dim + 1);
+      int n = below[dim] - below[i], to = below[dim + 1 + i];
+      for (int j = 0; j < n; j++) {
+        map->power[to + j] =
+            map->first[below[i] + j] == i ? map->power[below[i] + j] + 1 : 1;
+        map->first[to + j] = i;
+        inverse[to + j] = inverse[below[i] + j] / map->power[to + j];
+      }
+    }
+  for (int d = 0, i = 0; d <= p; d++) {
+    int end = d == 0 ? 1 : map->start[(size_t)d * (size_t)(dim + 1) - 1];
+    double rest =
+        tgamma(p + 1.0) / tgamma(p - d + 1.0) * pow(f->a, d) * pow(f->c, p - d);
+    for (; i < end; i++) map->coef[i] = (float)(rest * inverse[i]);
+  }
+}
+
+/* Where the monomials of each degree begin, by their first variable. */
+static void poly_starts(int dim, int degree, feature_map *map) {
+  int32_t *row = map->start;
+  for (int i = 0; i <= dim; i++) row[i] = 1 + i;
+  for (int i = 0; i < dim; i++) map->first[1 + i] = i, map->power[1 + i] = 1;
+  for (int d = 2; d <= degree; d++, row += dim + 1) {
+    int32_t *next = row + dim + 1;
+    next[0] = row[dim];
+    for (int i = 0; i < dim; i++) next[i + 1] = next[i] + row[dim] - row[i];
+  }
+}
+
+static size_t map_cut(const attend_desc *d, arena a, feature_map *map) {
+  size_t f = sizeof(float), ldk = round_up((size_t)d->dim, LANES);
+  size_t poly = map->kind == MAP_POLY, count = (size_t)map->count;
+  map->w = arena_cut(&a, (size_t)map->dirs * ldk * f);
+  map->w_t = arena_cut(&a, (size_t)d->dim * (size_t)map->ld_dirs * f);
+  map->coef = arena_cut(&a, poly * (size_t)map->ld * f);
+  map->start = arena_cut(&a, poly * (size_t)d->form.degree *
+                                 (size_t)(d->dim + 1) * sizeof(int32_t));
+  map->first = arena_cut(&a, poly * count * sizeof(int32_t));
+  map->power = arena_cut(&a, poly * count * sizeof(int32_t));
+  map->room = arena_cut(&a, poly * count * sizeof(double));
+  map->drawn = arena_cut(&a, (size_t)map->dirs * (size_t)d->dim * f);
+  return a.used;
+}
+
+attend_status features_draw(attend_context *ctx, const attend_desc *d,
+                            feature_map *map) {
+  size_t dim = (size_t)d->dim, ldk = round_up(dim, LANES);
+  ATTEND_TRY(projection_draw(ctx, &d->form, map->dirs, d->dim, map->drawn));
+  memset(map->w, 0, (size_t)map->dirs * ldk * sizeof(float));
+  memset(map->w_t, 0, dim * (size_t)map->ld_dirs * sizeof(float));
+  for (size_t r = 0; r < (size_t)map->dirs; r++)
+    for (size_t i = 0; i < dim; i++) {
+      float w = (float)(map->unit * (double)map->drawn[r * dim + i]);
+      map->w[r * ldk + i] = map->w_t[i * (size_t)map->ld_dirs + r] = w;
+    }
+  return ATTEND_OK;
+}
+
+/* A map of more features than this is not worth making: its state alone would
+ * be gigabytes. */
+enum { MOST_FEATURES = 1 << 20 };
+
+attend_status features_make(attend_context *ctx, const attend_desc *d,
+                            feature_map *map) {
+  *map = (feature_map){.kind = kind_of(&d->form)};
+  int64_t count = attend_form_features(&d->form, d->dim);
+  if (count > MOST_FEATURES) map->kind = MAP_NONE;
+  if (map->kind == MAP_NONE) return ATTEND_OK;
+  map->count = (int)count;
+  bool random = map->kind == MAP_POSITIVE || map->kind == MAP_TRIG;
+  map->dirs = random ? form_directions(&d->form) : 0;
+  map->ld_dirs = (int)round_up((size_t)map->dirs, LANES);
+  map->pairs = map->kind == MAP_POSITIVE && map->count > map->dirs;
+  map->shifts = random;
+  map->ld = row_floats(map);
+  set_units(d, map);
+  ATTEND_TRY(take(ctx, map_cut(d, (arena){NULL, 0}, map), "a feature map",
+                  &map->block));
+  map_cut(d, (arena){map->block, 0}, map);
+  if (map->kind == MAP_POLY) {
+    poly_starts(d->dim, d->form.degree, map);
+    poly_coefficients(&d->form, d->dim, map);
+  }
+  return random ? features_draw(ctx, d, map) : ATTEND_OK;
+}
+
+void features_free(const attend_context *ctx, feature_map *map) {
+  give(ctx, map->block);
+  map->block = NULL;
+}
+
+/* ---- mapping rows ---------------------------------------------------------------- */
+
+size_t features_work(const feature_map *map, int n) {
+  size_t rows = (size_t)n;
+  size_t wide = map->kind == MAP_POLY ? (size_t)map->ld : (size_t)map->ld_dirs;
+  return rows * (wide + 2) + 3 * LANES;
+}
+
+/* |x|^2 norm for each row. */
+static void row_norms(const attend_plan *p, int n, const float *x, float *out) {
+  p->kn->row_dots(n, p->desc.dim, x, x, p->ldk, out);
+  for (int i = 0; i < n; i++) out[i] *= p->map.norm;
+}
+
+static void map_positive(const attend_plan *p, int n, const float *x,
+                         float *phi, float *shift, float *work) {
+  const feature_map *map = &p->map;
+  float *less = work + (size_t)n * (size_t)map->ld_dirs;
+  row_norms(p, n, x, less);
+  p->kn->matmul(n, map->ld_dirs, p->desc.dim, x, p->ldk, map->w_t, map->ld_dirs,
+                work, map->ld_dirs, false);
+  p->kn->map_exp(n, map->dirs, map->ld_dirs, map->pairs, less, work, phi,
+                 shift);
+}
+
+/* Here norm is negative: the row is multiplied by 2^-(norm |x|^2). */
+static void map_trig(const attend_plan *p, int n, const float *x, float *phi,
+                     float *shift, float *work) {
+  const feature_map *map = &p->map;
+  float *more = work + (size_t)n * (size_t)map->ld_dirs, *factor = more + n;
+  row_norms(p, n, x, more);
+  for (int i = 0; i < n; i++) {
+    shift[i] = isfinite(more[i]) ? ceilf(-more[i]) : 0;
+    more[i] = -more[i] - shift[i];
+    p->kn->exp2_all(more + i, 1, factor + i);
+  }
+  p->kn->matmul(n, map->ld_dirs, p->desc.dim, x, p->ldk, map->w_t, map->ld_dirs,
+                work, map->ld_dirs, false);
+  p->kn->map_turn(n, map->dirs, map->ld_dirs, factor, work, phi);
+}
+
+static void map_caller(const attend_plan *p, bool key, int n, const float *x,
+                       float *phi) {
+  const attend_form *f = &p->desc.form;
+  size_t count = (size_t)p->map.count, ld = (size_t)p->map.ld;
+  for (int i = 0; i < n; i++, x += p->ldk, phi += ld) {
+    f->phi(x, p->desc.dim, key, phi, p->map.count, f->user);
+    memset(phi + count, 0, (ld - count) * sizeof *phi);
+  }
+}
+
+/* Columns beyond the width hold phi(0), which is not 0. */
+static void map_elu(const attend_plan *p, int n, const float *x, float *phi) {
+  size_t dim = (size_t)p->desc.dim, ld = (size_t)p->ldk;
+  p->kn->map_elu(x, (size_t)n * ld, phi);
+  for (int i = 0; i < n && ld > dim; i++)
+    memset(phi + (size_t)i * ld + dim, 0, (ld - dim) * sizeof *phi);
+}
+
+void features_rows(const attend_plan *p, bool key, int n, const float *x,
+                   float *phi, float *shift, float *work) {
+  const feature_map *map = &p->map;
+  for (int i = 0; i < n; i++) shift[i] = 0;
+  switch (map->kind) {
+    case MAP_ELU:
+      map_elu(p, n, x, phi);
+      break;
+    case MAP_POLY:
+      p->kn->map_poly(n, p->desc.dim, p->desc.form.degree, map->start, x,
+                      p->ldk, phi, map->ld);
+      if (key) p->kn->scale_columns(n, map->ld, map->coef, phi, map->ld);
+      break;
+    case MAP_POSITIVE:
+      map_positive(p, n, x, phi, shift, work);
+      break;
+    case MAP_TRIG:
+      map_trig(p, n, x, phi, shift, work);
+      break;
+    case MAP_CALLER:
+      map_caller(p, key, n, x, phi);
+      break;
+    case MAP_NONE:
+      break;
+  }
+}
+
+/* ---- the way back --------------------------------------------------------------------- */
+
+/* dx = unit (e . w) + along sum x, where e and sum come from the kernels. */
+static void through_directions(const attend_plan *p, int n, const float *x,
+                               const float *e, const float *sum, double unit,
+                               float *dx) {
+  const feature_map *map = &p->map;
+  float u = (float)unit, along = (float)(-2 * LN2 * (double)map->norm);
+  p->kn->matmul(n, p->ldk, map->dirs, e, map->ld_dirs, map->w, p->ldk, dx,
+                p->ldk, false);
+  for (int r = 0; r < n; r++, x += p->ldk, dx += p->ldk)
+    for (int i = 0; i < p->ldk; i++) dx[i] = u * dx[i] + along * sum[r] * x[i];
+}
+
+static void back_random(const attend_plan *p, int n, const float *x,
+                        const float *phi, const float *dphi, float *dx,
+                        float *work) {
+  const feature_map *map = &p->map;
+  float *sum = work + (size_t)n * (size_t)map->ld_dirs;
+  if (map->kind == MAP_POSITIVE)
+    p->kn->map_exp_back(n, map->ld_dirs, map->pairs, phi, dphi, work, sum);
+  else
+    p->kn->map_turn_back(n, map->ld_dirs, phi, dphi, work, sum);
+  through_directions(p, n, x, work, sum,
+                     map->kind == MAP_POSITIVE ? LN2 : TWO_PI, dx);
+}
+
+/* Keys carry coefficients: their monomials are made again without. */
+static void back_poly(const attend_plan *p, bool key, int n, const float *x,
+                      const float *phi, float *dphi, float *dx, float *work) {
+  const feature_map *map = &p->map;
+  int dim = p->desc.dim, degree = p->desc.form.degree;
+  if (key) {
+    p->kn->map_poly(n, dim, degree, map->start, x, p->ldk, work, map->ld);
+    p->kn->scale_columns(n, map->ld, map->coef, dphi, map->ld);
+  }
+  p->kn->map_poly_back(n, dim, degree, map->start, x, p->ldk, key ? work : phi,
+                       dphi, map->ld, dx);
+}
+
+static void back_caller(const attend_plan *p, bool key, int n, const float *x,
+                        const float *dphi, float *dx) {
+  const attend_form *f = &p->desc.form;
+  for (int i = 0; i < n; i++, x += p->ldk, dphi += p->map.ld, dx += p->ldk) {
+    memset(dx, 0, (size_t)p->ldk * sizeof *dx);
+    f->phi_back(x, p->desc.dim, key, dphi, p->map.count, dx, f->user);
+  }
+}
+
+void features_back(const attend_plan *p, bool key, int n, const float *x,
+                   const float *phi, float *dphi, float *dx, float *work) {
+  switch (p->map.kind) {
+    case MAP_ELU:
+      p->kn->map_elu_back(phi, dphi, (size_t)n * (size_t)p->ldk, dx);
+      break;
+    case MAP_POLY:
+      back_poly(p, key, n, x, phi, dphi, dx, work);
+      break;
+    case MAP_POSITIVE:
+    case MAP_TRIG:
+      back_random(p, n, x, phi, dphi, dx, work);
+      break;
+    case MAP_CALLER:
+      back_caller(p, key, n, x, dphi, dx);
+      break;
+    case MAP_NONE:
+      break;
+  }
+}

@@ -1,0 +1,241 @@
+/* Linear attention: one pass over blocks of keys, one over rows.
+ *
+ * Place: attention/ - the plan's choice for forms with a feature map, in full
+ * and causal attention alike: see linear.h for the way.
+ *
+ * Where there are stacks (kv heads of the batch) for all threads, each walks its
+ * own. Where there are not, blocks go in waves: the sums of a wave's blocks at
+ * once, then their prefix in order, then its rows. The operations on a row are
+ * the same.
+ */
+#include "attention/linear.h"
+
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#include "attention/softmax.h"
+
+static const char *applicable(const attend_desc *d) {
+  int64_t count = attend_form_features(&d->form, d->dim);
+  if (count == 0) return "the form has no feature map";
+  if (count > 1 << 20) return "the feature map has more than a million entries";
+  if (d->mask.window) return "a sum over keys cannot forget: no window";
+  if (d->bias.kind != ATTEND_NO_BIAS)
+    return "a bias belongs to a pair, and here no pair is looked at";
+  return NULL;
+}
+
+/* ---- workspace ------------------------------------------------------------------ */
+
+/* Blocks of a wave for each stack: about four tasks a thread. */
+static int64_t wave_blocks(const attend_plan *p) {
+  int64_t stacks = (int64_t)p->desc.batch * p->desc.kv_heads;
+  if (p->threads == 1 || stacks >= 2 * p->threads) return 0;
+  return (4 * p->threads + stacks - 1) / stacks;
+}
+
+static void size(attend_plan *p) {
+  linear_scratch w;
+  int64_t stacks = (int64_t)p->desc.batch * p->desc.kv_heads;
+  p->tile = LINEAR_ROWS;
+  p->thread_bytes = linear_cut(p, (arena){NULL, 0}, &w);
+  p->slot_bytes = (size_t)(stacks * (wave_blocks(p) + 1)) *
+                  round_up(linear_sum_floats(p) * sizeof(float), 64);
+  p->shared_bytes = wave_blocks(p) ? p->slot_bytes : 0;
+  if (p->desc.purpose & ATTEND_FOR_BACKWARD)
+    p->thread_bytes = (size_t)max64((int64_t)p->thread_bytes,
+                                    (int64_t)linear_backward_bytes(p));
+}
+
+/* ---- one stack after the other --------------------------------------------------------- */
+
+static void whole_stack(const call *c, int b, int g, linear_scratch *w) {
+  const attend_plan *p = c->plan;
+  int end = c->n * p->group;
+  int64_t at = 0; /* blocks in the sum */
+  *w->sum.m = -INFINITY;
+  for (int row = 0; row < end;) {
+    tile t = linear_run(c, b, g, row, end);
+    int64_t own = linear_row_block(c, b, row);
+    for (; at < own; at++) {
+      linear_read(c, b, g, at, w);
+      linear_block_sum(p, &w->keys, w->part, w->scaled);
+      linear_join(p, w->sum, w->part);
+    }
+    row += t.rows;
+    if (own < 0) {
+      linear_dead_rows(c, t, w);
+      continue;
+    }
+    linear_read(c, b, g, own, w);
+    linear_rows(c, t, own * PANEL, &w->keys, w->sum, w);
+  }
+}
+
+static int64_t forward_stacks(const call *c) {
+  const attend_plan *p = c->plan;
+  int stacks = p->desc.batch * p->desc.kv_heads;
+  int64_t weak = 0;
+#pragma omp parallel num_threads(p->threads) if (stacks > 1) reduction(+ : weak)
+  {
+    linear_scratch w;
+    linear_cut(p, plan_thread_arena(p, omp_get_thread_num()), &w);
+#pragma omp for schedule(dynamic, 1)
+    for (int i = 0; i < stacks; i++)
+      whole_stack(c, i / p->desc.kv_heads, i % p->desc.kv_heads, &w);
+    weak += w.weak;
+  }
+  return weak;
+}
+
+/* ---- waves of blocks --------------------------------------------------------------------- */
+
+typedef struct {
+  const call *c;
+  float *data;    /* [stacks][blocks + 1] sums: slot 0 is what came before */
+  size_t slot;    /* floats */
+  int64_t blocks; /* of a wave */
+  int64_t first;  /* block of this wave */
+  int stacks;
+} wave;
+
+static linear_sum wave_slot(const wave *x, int stack, int64_t slot) {
+  size_t index = (size_t)stack * (size_t)(x->blocks + 1) + (size_t)slot;
+  return linear_sum_at(x->c->plan, x->data + index * x->slot);
+}
+
+/* Slot k + 1 = the sum of block k of the wave. */
+static void wave_sum(const wave *x, int stack, int64_t k, linear_scratch *w) {
+  const call *c = x->c;
+  int b = stack / c->plan->desc.kv_heads, g = stack % c->plan->desc.kv_heads;
+  linear_sum slot = wave_slot(x, stack, k + 1);
+  *slot.m = -INFINITY;
+  if (x->first + k >= linear_last_block(c, b)) return;
+  linear_read(c, b, g, x->first + k, w);
+  linear_block_sum(c->plan, &w->keys, slot, w->scaled);
+}
+
+/* Slot k = the sum of all blocks before block k of the wave: slot 0 holds those
+ * before the wave, and the sums run down. `spare` turns sums into prefixes. */
+static void wave_prefix(const wave *x, int stack, linear_scratch *w) {
+  const attend_plan *p = x->c->plan;
+  size_t bytes = x->slot * sizeof(float);
+  for (int64_t k = 1; k <= x->blocks; k++) {
+    linear_sum now = wave_slot(x, stack, k), last = wave_slot(x, stack, k - 1);
+    memcpy(w->part.s, now.s, bytes);
+    memcpy(now.s, last.s, bytes);
+    linear_join(p, now, w->part);
+  }
+}
+
+/* The first row whose keys end in block `least` or later. */
+static int first_row(const call *c, int b, int64_t least) {
+  int lo = 0, hi = c->n * c->plan->group;
+  int real = (int)min64(hi, (int64_t)call_queries(c, b) * c->plan->group);
+  for (hi = real; lo < hi;) {
+    int mid = lo + (hi - lo) / 2;
+    if (linear_row_block(c, b, mid) >= least)
+      hi = mid;
+    else
+      lo = mid + 1;
+  }
+  return lo;
+}
+
+/* Rows of tile k among those that end in this wave. */
+static void wave_tile(const wave *x, int stack, int64_t k, linear_scratch *w) {
+  const call *c = x->c;
+  int b = stack / c->plan->desc.kv_heads, g = stack % c->plan->desc.kv_heads;
+  int64_t from = first_row(c, b, x->first);
+  int64_t end = first_row(c, b, x->first + x->blocks);
+  int64_t row = from + k * LINEAR_ROWS;
+  end = min64(end, row + LINEAR_ROWS);
+  while (row < end) {
+    tile t = linear_run(c, b, g, (int)row, (int)end);
+    int64_t own = linear_row_block(c, b, (int)row);
+    linear_read(c, b, g, own, w);
+    linear_rows(c, t, own * PANEL, &w->keys,
+                wave_slot(x, stack, own - x->first), w);
+    row += t.rows;
+  }
+}
+
+static int64_t wave_tiles(const wave *x) {
+  int64_t most = 0;
+  for (int b = 0; b < x->c->plan->desc.batch; b++)
+    most = max64(most, first_row(x->c, b, x->first + x->blocks) -
+                           first_row(x->c, b, x->first));
+  return (most + LINEAR_ROWS - 1) / LINEAR_ROWS;
+}
+
+/* Rows that see nothing, or are not real. */
+static void wave_dead(const wave *x, int stack, linear_scratch *w) {
+  const call *c = x->c;
+  int b = stack / c->plan->desc.kv_heads, g = stack % c->plan->desc.kv_heads;
+  int end = c->n * c->plan->group, live = first_row(c, b, 0);
+  int real = (int)min64(end, (int64_t)call_queries(c, b) * c->plan->group);
+  for (int row = 0; row < end;) {
+    if (row >= live && row < real) row = real;
+    int stop = row < live ? live : end;
+    tile t = {b, g, row, (int)min64(LINEAR_ROWS, stop - row)};
+    if (t.rows <= 0) break;
+    linear_dead_rows(c, t, w);
+    row += t.rows;
+  }
+}
+
+static void wave_turn(wave *x, int64_t tiles, linear_scratch *w) {
+#pragma omp for schedule(dynamic, 1)
+  for (int64_t i = 0; i < x->stacks * x->blocks; i++)
+    wave_sum(x, (int)(i / x->blocks), i % x->blocks, w);
+#pragma omp for schedule(static)
+  for (int i = 0; i < x->stacks; i++) wave_prefix(x, i, w);
+#pragma omp for schedule(dynamic, 1)
+  for (int64_t i = 0; i < x->stacks * tiles; i++)
+    wave_tile(x, (int)(i / tiles), i % tiles, w);
+/* The last prefix stands before the next wave. */
+#pragma omp for schedule(static)
+  for (int i = 0; i < x->stacks; i++)
+    memcpy(wave_slot(x, i, 0).s, wave_slot(x, i, x->blocks).s,
+           x->slot * sizeof(float));
+}
+
+static int64_t forward_waves(const call *c, int64_t blocks) {
+  const attend_plan *p = c->plan;
+  int stacks = p->desc.batch * p->desc.kv_heads;
+  size_t slot =
+      round_up(linear_sum_floats(p) * sizeof(float), 64) / sizeof(float);
+  wave x = {c, (float *)plan_shared_arena(p).base, slot, blocks, 0, stacks};
+  int64_t weak = 0, last = -1;
+  for (int b = 0; b < p->desc.batch; b++)
+    last = max64(last, linear_last_block(c, b));
+  for (int i = 0; i < stacks; i++) *wave_slot(&x, i, 0).m = -INFINITY;
+#pragma omp parallel num_threads(p->threads) reduction(+ : weak)
+  {
+    linear_scratch w;
+    linear_cut(p, plan_thread_arena(p, omp_get_thread_num()), &w);
+    wave mine = x;
+#pragma omp for schedule(static)
+    for (int i = 0; i < stacks; i++) wave_dead(&mine, i, &w);
+    for (mine.first = 0; mine.first <= last; mine.first += blocks)
+      wave_turn(&mine, wave_tiles(&mine), &w);
+    weak += w.weak;
+  }
+  return weak;
+}
+
+static attend_status forward(call *c) {
+  int64_t blocks = wave_blocks(c->plan);
+  c->plan->weak_rows = blocks ? forward_waves(c, blocks) : forward_stacks(c);
+  return ATTEND_OK;
+}
+
+const attend_engine engine_linear = {
+    .name = "linear",
+    .applicable = applicable,
+    .size = size,
+    .forward = forward,
+    .backward = linear_backward,
+    .observe = observe_tiled,
+};

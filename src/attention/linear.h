@@ -1,0 +1,120 @@
+/* A linear form at work: blocks of keys, the sums before them, tiles of rows.
+ *
+ * Place: attention/ - shared by linear.c (forward), linear_state.c (extend),
+ * linear_backward.c and linear_observe.c.
+ *
+ * Keys lie in blocks of PANEL, aligned to positions. A row that sees keys [0, hi)
+ * takes all blocks before that of key hi - 1 through their sum
+ *
+ *   S = sum_j phi(k_j) v_j^T,   z = sum_j phi(k_j)
+ *
+ * and the keys of its own block one by one. A block enters the sum when the
+ * first key after it is there, as a whole, in the order of the blocks: so any
+ * way of feeding keys gives the same operations. Nothing is ever subtracted.
+ *
+ * phi(k_j) comes with a shift m_j (features.h), S and z with the largest of the
+ * shifts that went into them, row i is computed relative to the largest M_i of
+ * the shifts that it sees. All are integers, so nothing depends on them but the
+ * range, and no key after i enters M_i.
+ */
+#ifndef ATTENTION_LINEAR_H
+#define ATTENTION_LINEAR_H
+
+#include "attention/walk.h"
+
+enum { LINEAR_ROWS = 64, LINEAR_GROUP = 12 };
+
+typedef struct { /* a block of keys */
+  float *x;      /* [PANEL][ldk] as they are, or NULL: not kept */
+  float *phi;    /* [PANEL][ld], or scratch */
+  float *phi_t;  /* [ld][PANEL] */
+  float *v;      /* [PANEL][ldv] */
+  float *shift;  /* [PANEL], -inf where there is no key */
+  float *before; /* [PANEL] the largest shift up to each */
+  int n;         /* keys, from the first on */
+  bool wild;     /* a value is NaN or infinite */
+  int b, g;      /* where it was read from, -1: nowhere yet */
+  int64_t index;
+} linear_block;
+
+typedef struct { /* sums over blocks, times 2^-m */
+  float *s;      /* [ld][ldv] */
+  float *z;      /* [ld] */
+  float *m;      /* -inf: nothing yet */
+} linear_sum;
+
+typedef struct { /* a tile of rows */
+  float *x;      /* [LINEAR_ROWS][ldk] */
+  float *phi;    /* [LINEAR_ROWS][ld] */
+  float *o;      /* [LINEAR_ROWS][ldv] */
+  float *a;      /* [LINEAR_ROWS][PANEL] weights inside the block */
+  float shift[LINEAR_ROWS], top[LINEAR_ROWS], scale[LINEAR_ROWS];
+  float den[LINEAR_ROWS], size[LINEAR_ROWS];
+  int32_t seen[LINEAR_ROWS]; /* keys of the block, 0: the row sees nothing */
+} linear_tile;
+
+typedef struct {
+  linear_block keys;
+  linear_sum sum, part; /* running; and of one block */
+  linear_tile tile;
+  float *work;            /* of the feature map */
+  float *scaled;          /* [PANEL][ldv] */
+  float *keys_t, *scores; /* [ldk][PANEL], [LINEAR_ROWS][PANEL]: observe */
+  int64_t weak;
+} linear_scratch;
+
+size_t linear_sum_floats(const attend_plan *p);
+/* Cuts s, z and m out of a block of linear_sum_floats. */
+linear_sum linear_sum_at(const attend_plan *p, float *data);
+size_t linear_cut(const attend_plan *p, arena a, linear_scratch *w);
+
+/* Reads block `index` of (b, g), as far as any row sees. */
+void linear_read(const call *c, int b, int g, int64_t index, linear_scratch *w);
+/* Puts n keys behind those of a block: rows x [n][ldk] whose features are taken
+ * here, values v [n][ldv]; real may be NULL. */
+void linear_put(const attend_plan *p, int n, const float *x, const float *v,
+                const uint8_t *real, linear_block *k, float *work);
+/* part = the sum over a whole block. */
+void linear_block_sum(const attend_plan *p, const linear_block *k,
+                      linear_sum part, float *scaled);
+/* sum takes in part. */
+void linear_join(const attend_plan *p, linear_sum sum, linear_sum part);
+
+/* Features, shifts and weights of the rows of t, whose keys end in block k: what
+ * both forward and backward need. seen must be set. */
+void linear_weigh(const call *c, tile t, const linear_block *k, linear_sum sum,
+                  linear_scratch *w);
+/* Outputs and lse of the rows of t. before: keys in earlier blocks. */
+void linear_rows(const call *c, tile t, int64_t before, const linear_block *k,
+                 linear_sum sum, linear_scratch *w);
+
+/* scale and top of each row; m is that of the sum before the block. */
+void linear_tops(const attend_plan *p, tile t, const linear_block *k, float m,
+                 linear_tile *w);
+
+/* Zeros for rows that see nothing. */
+void linear_dead_rows(const call *c, tile t, linear_scratch *w);
+
+/* Row `row` of a stack sees the keys [0, end). */
+int64_t linear_row_end(const call *c, int b, int row);
+/* The block that a row's keys end in, -1 if it sees none; the last such block
+ * of a sequence. */
+int64_t linear_row_block(const call *c, int b, int row);
+int64_t linear_last_block(const call *c, int b);
+int64_t linear_last_key(const call *c, int b); /* and the end of its keys */
+/* One tile of rows, from `row` on or up to `end`, whose keys end in one block. */
+tile linear_run(const call *c, int b, int g, int row, int end);
+tile linear_run_before(const call *c, int b, int g, int end);
+
+attend_status linear_backward(call *c);
+size_t linear_backward_bytes(const attend_plan *p);
+
+static inline float power_of_two(float d) { /* exact; 0 where subnormal */
+  union {
+    uint32_t bits;
+    float value;
+  } x = {d >= -126.0f ? (uint32_t)((int)d + 127) << 23 : 0};
+  return x.value;
+}
+
+#endif
