@@ -100,7 +100,9 @@ static void ask_engines(const attend_plan *plan, explanation *e) {
 static attend_status ask_plan(attend_context *ctx, const attend_problem *p,
                               explanation *e) {
   attend_plan *plan;
-  attend_status status = attend_plan_create(ctx, &p->desc, &plan);
+  attend_desc d = p->desc;
+  d.form.draw = ATTEND_IID; /* drawn faster, and costs the same to use */
+  attend_status status = attend_plan_create(ctx, &d, &plan);
   if (status) return status;
   snprintf(e->engine, sizeof e->engine, "%s", attend_plan_engine(plan));
   ask_engines(plan, e);
@@ -140,7 +142,7 @@ static attend_status ask_ways(explain_run *run, const attend_problem *p,
   e->has_ways = has_ways(p);
   if (!e->has_ways) return ATTEND_OK;
   e->ways = ways_of(run->ctx, &run->machine, p);
-  e->crossover = predicted_crossover(run->ctx, &run->machine, p);
+  e->crossover = predicted_crossover(run->ctx, &run->machine, &e->ways);
   return ATTEND_OK;
 }
 

@@ -219,7 +219,9 @@ static int add_operation(search *s, const char *form, table *t) {
   bool found;
   int code = verify_both(s);
   if (code) return code;
-  double predicted = predicted_crossover(s->ctx, &s->machine, &s->problem);
+  attend_problem p = at_length(&s->problem, SHORTEST);
+  ways w = ways_of(s->ctx, &s->machine, &p);
+  double predicted = predicted_crossover(s->ctx, &s->machine, &w);
   attend_status status = find_crossover(s, &at, &found);
   progress_end();
   if (status) return complain_status(s->ctx, status);

@@ -70,7 +70,8 @@ float naive_bias(const pass *p, int j) {
 
 float naive_power(float base, int degree) {
   float product = 1;
-  for (int n = 0; n < degree; n++) product *= base;
+  for (; degree; degree /= 2, base *= base)
+    if (degree % 2) product *= base;
   return product;
 }
 

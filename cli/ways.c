@@ -2,7 +2,7 @@
  *
  * Place: cli/ - explain shows both; bench warns, and measures where they cross.
  *
- * Both are asked as plans. Predicted times are what the machine's ceilings allow
+ * Both are asked as plans, and other lengths as descriptions. Predicted times are what the machine's ceilings allow
  * at best, so a predicted crossover says where the operations balance, not where
  * the kernels do: `attend bench crossover' measures that.
  */
@@ -102,26 +102,33 @@ attend_problem at_length(const attend_problem *problem, int n) {
   return p;
 }
 
+/* At another length; NaN where there is no such problem. */
+static double predicted_s(attend_context *ctx, const attend_machine *machine,
+                          const way *w, int n) {
+  attend_problem p = at_length(&w->problem, n);
+  attend_cost cost;
+  if (attend_desc_cost(ctx, &p.desc, &cost)) return NAN;
+  return limit_of(machine, cost.flops, cost.bytes).predicted_s;
+}
+
 static bool linear_wins(attend_context *ctx, const attend_machine *machine,
-                        const attend_problem *problem, int n, bool *possible) {
-  attend_problem p = at_length(problem, n);
-  ways w = ways_of(ctx, machine, &p);
-  *possible = *w.exact.engine && *w.linear.engine;
-  return *possible && w.linear.limit.predicted_s < w.exact.limit.predicted_s;
+                        const ways *w, int n) {
+  return predicted_s(ctx, machine, &w->linear, n) <
+         predicted_s(ctx, machine, &w->exact, n);
 }
 
 double predicted_crossover(attend_context *ctx, const attend_machine *machine,
-                           const attend_problem *problem) {
+                           const ways *w) {
   int few = 0, many = 1;
-  bool possible;
-  while (!linear_wins(ctx, machine, problem, many, &possible)) {
-    if (!possible || many == LONGEST) return NAN;
+  if (!*w->exact.engine || !*w->linear.engine) return NAN;
+  while (!linear_wins(ctx, machine, w, many)) {
+    if (many == LONGEST) return NAN;
     few = many;
     many *= 2;
   }
   while (many - few > 1) {
     int middle = few + (many - few) / 2;
-    if (linear_wins(ctx, machine, problem, middle, &possible))
+    if (linear_wins(ctx, machine, w, middle))
       many = middle;
     else
       few = middle;
@@ -135,7 +142,7 @@ void warn_if_slower(attend_context *ctx, const attend_machine *machine,
   ways w = ways_of(ctx, machine, problem);
   double exact = w.exact.limit.predicted_s, linear = w.linear.limit.predicted_s;
   if (!*w.exact.engine || !(exact > 0 && exact < linear)) return;
-  double n = predicted_crossover(ctx, machine, problem);
+  double n = predicted_crossover(ctx, machine, &w);
   char text[256], slow[32], fast[32], from[64] = "at no length";
   attend_problem_print(problem, text, sizeof text);
   format_cell(CELL_SECONDS, linear, slow, sizeof slow);

@@ -33,7 +33,7 @@ attend_problem at_length(const attend_problem *problem, int n);
 /* The least n, up to 2^24, at which linear is predicted to be faster; NaN if
  * there is none. */
 double predicted_crossover(attend_context *ctx, const attend_machine *machine,
-                           const attend_problem *problem);
+                           const ways *w);
 
 /* One line on stderr if the engine is linear and pairs are predicted to be
  * faster. */

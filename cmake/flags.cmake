@@ -41,6 +41,7 @@ if(ATTEND_SANITIZE)
     -fsanitize=${ATTEND_SANITIZE} -fno-sanitize-recover=all
     -fno-omit-frame-pointer)
   target_link_options(attend_flags INTERFACE -fsanitize=${ATTEND_SANITIZE})
+  target_compile_definitions(attend_flags INTERFACE ATTEND_SANITIZED=1)
 endif()
 
 # A program that runs on this machine alone, or one to carry elsewhere.

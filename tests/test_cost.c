@@ -127,6 +127,24 @@ TEST(linear_moves_its_sums) {
   attend_context_free(ctx);
 }
 
+/* A description alone gives the same numbers. */
+TEST(descriptions_cost_as_plans_do) {
+  attend_context *ctx = open_context(NULL, 1, NULL);
+  static const char *const engines[] = {"linear", "kernel-direct"};
+  for (int n = 0; n < 2; n++) {
+    attend_problem p;
+    attend_cost plan =
+                    cost_of(ctx, "poly:h4g2n70d8:causal:bwd", engines[n], &p),
+                alone;
+    OK(ctx, attend_desc_cost(ctx, &p.desc, &alone));
+    CHECK(alone.flops == plan.flops && alone.bytes == plan.bytes);
+    CHECK(alone.visible == plan.visible && !strcmp(alone.engine, engines[n]));
+    p.desc.heads = 3;
+    CHECK_EQ(attend_desc_cost(ctx, &p.desc, &alone), ATTEND_INVALID);
+  }
+  attend_context_free(ctx);
+}
+
 /* Long problems are asked about at once, and grow as they should. */
 TEST(long_problems_cost_nothing_to_ask) {
   attend_context *ctx = open_context(NULL, 1, NULL);

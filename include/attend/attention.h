@@ -222,7 +222,8 @@ ATTEND_API attend_status attend_merge(attend_plan *plan, attend_view o,
  * similarities less than a thousandth of what it was summed from, so that the
  * output is mostly rounding or nothing but noise; for all linear forms exactly
  * 0 although keys were seen (the output is zeros then). A denominator that no
- * f32 holds counts too: fourier's grows as exp(scale |q|^2 / 2). */
+ * f32 holds counts too: fourier's grows as exp(scale |q|^2 / 2), and since
+ * backward starts from it, such a row has no gradient. */
 ATTEND_API int64_t attend_plan_weak_rows(const attend_plan *plan);
 
 /* Draws the random directions of favor, fourier or gaussian anew: number
@@ -241,6 +242,12 @@ typedef struct {
 } attend_cost;
 
 ATTEND_API attend_status attend_plan_cost(const attend_plan *plan,
+                                          attend_cost *cost);
+/* The same without a plan, for asking about many shapes: by sums of features if
+ * the description's engine is "linear", otherwise by pairs; engine is what the
+ * description says, and workspace_bytes is 0. */
+ATTEND_API attend_status attend_desc_cost(attend_context *ctx,
+                                          const attend_desc *desc,
                                           attend_cost *cost);
 
 /* The engines in the order in which the plan asks them. Returns 0 past the

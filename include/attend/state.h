@@ -11,7 +11,8 @@
  * state takes the linear one, a short attend_forward may not; the description's
  * `engine` settles it).
  *
- * For linear forms (elu, favor, fourier, poly, custom with phi) a state is the
+ * For linear forms (elu, favor, fourier, gaussian with features, poly,
+ * custom with phi) a state is the
  * sums S and z over whole blocks of keys and the open block: it never grows, and
  * a token costs the same at any length.
  *

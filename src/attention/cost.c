@@ -32,6 +32,8 @@
  */
 #include "attention/cost.h"
 
+#include <string.h>
+
 #include "attention/engine.h"
 
 /* ---- sums over rows ---------------------------------------------------------------- */
@@ -144,13 +146,25 @@ static double bytes(const attend_desc *d, bool linear) {
   return once + (2 * (rows + keys) * wide + rows * d->dim_v) * size + rows * 4;
 }
 
+static attend_cost cost_of(const attend_desc *d, const char *engine) {
+  bool linear = engine && !strcmp(engine, engine_linear.name);
+  return (attend_cost){.engine = engine,
+                       .flops = cost_flops(d, linear),
+                       .bytes = bytes(d, linear),
+                       .visible = visible_pairs(d)};
+}
+
 attend_status attend_plan_cost(const attend_plan *plan, attend_cost *cost) {
-  const attend_desc *d = &plan->desc;
-  bool linear = plan->engine == &engine_linear;
-  *cost = (attend_cost){.engine = plan->engine->name,
-                        .flops = cost_flops(d, linear),
-                        .bytes = bytes(d, linear),
-                        .visible = visible_pairs(d),
-                        .workspace_bytes = attend_plan_workspace(plan)};
+  *cost = cost_of(&plan->desc, plan->engine->name);
+  cost->workspace_bytes = attend_plan_workspace(plan);
+  return ATTEND_OK;
+}
+
+attend_status attend_desc_cost(attend_context *ctx, const attend_desc *desc,
+                               attend_cost *cost) {
+  attend_desc d = *desc;
+  *cost = (attend_cost){0};
+  ATTEND_TRY(attend_desc_complete(ctx, &d));
+  *cost = cost_of(&d, d.engine);
   return ATTEND_OK;
 }

@@ -107,6 +107,10 @@ static attend_status check_extent(attend_context *ctx, const attend_desc *d) {
                "exceeds the address space: choose smaller sizes or another "
                "bias",
                d->batch, d->heads, d->q_len, d->kv_len);
+  ATTEND_CHECK(
+      ctx, (int64_t)d->batch * d->heads <= INT32_MAX,
+      "batch %d x heads %d exceed %d: cut the batch into several calls",
+      d->batch, d->heads, INT32_MAX);
   ATTEND_CHECK(ctx, width <= WIDEST, "a width of %d: choose %d or less", width,
                WIDEST);
   return ATTEND_OK;
@@ -183,14 +187,16 @@ static attend_status check_custom(attend_context *ctx, const attend_desc *d) {
 
 static attend_status check_scale(attend_context *ctx, const attend_desc *d) {
   const attend_form *f = &d->form;
+  ATTEND_CHECK(ctx,
+               !is_approximate(f) || f->sigma == 0 ||
+                   (f->sigma > 1e-15f && f->sigma < 1e15f),
+               "sigma is %g: choose a number between 1e-15 and 1e15, or leave "
+               "it 0 and choose a scale",
+               (double)f->sigma);
   ATTEND_CHECK(ctx, isfinite(d->scale),
                "scale is %g: choose a finite number, or 0 for 1/sqrt(dim)",
                (double)d->scale);
   if (!is_approximate(f)) return ATTEND_OK;
-  ATTEND_CHECK(ctx, f->sigma >= 0 && isfinite(f->sigma),
-               "sigma is %g: choose a positive number, or leave it 0 and "
-               "choose a scale",
-               (double)f->sigma);
   ATTEND_CHECK(ctx, d->scale > 0,
                "scale is %g: random features take its square root; choose a "
                "positive number, or form softmax",

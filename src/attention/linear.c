@@ -20,6 +20,8 @@ static const char *applicable(const attend_desc *d) {
   int64_t count = attend_form_features(&d->form, d->dim);
   if (count == 0) return "the form has no feature map";
   if (count > 1 << 20) return "the feature map has more than a million entries";
+  if (d->form.kind == ATTEND_POLY && d->form.degree > 8)
+    return "monomials of a degree above 8 soon leave f32";
   if (d->mask.window) return "a sum over keys cannot forget: no window";
   if (d->bias.kind != ATTEND_NO_BIAS)
     return "a bias belongs to a pair, and here no pair is looked at";

@@ -267,18 +267,31 @@ static void store_outputs(const call *c, tile t, const linear_tile *x) {
   }
 }
 
+/* Whether a key is in the row's sight that is not padding. Rare: it is asked of
+ * rows without a denominator. */
+static bool sees_keys(const call *c, tile t, int i) {
+  const attend_desc *d = &c->plan->desc;
+  int64_t end = linear_row_end(c, t.b, t.row + i);
+  if (end == 0 || c->state || !d->mask.key_mask) return end > 0;
+  const uint8_t *real = d->mask.key_mask + (size_t)t.b * (size_t)d->kv_len;
+  for (int64_t j = 0; j < end; j++)
+    if (real[j]) return true;
+  return false;
+}
+
 static void store_rows(const call *c, tile t, linear_scratch *w) {
   const attend_plan *p = c->plan;
   linear_tile *x = &w->tile;
   bool is_signed = attend_form_signed(&p->desc.form);
   for (int i = 0; i < t.rows; i++) {
-    bool sees = x->top[i] > -INFINITY;
-    if (!sees) x->den[i] = 0.0f;
+    if (x->top[i] == -INFINITY) x->den[i] = 0.0f;
+    bool sees = sees_keys(c, t, i);
     float den = x->den[i], lse = 0.0f;
     if (c->lse || is_signed) lse = lse_of(p, den, x->shift[i], x->top[i]);
     if (c->lse) c->lse[row_index(c, t, i)] = lse;
-    w->weak += sees && (den == 0.0f || (is_signed && isinf(lse)) ||
-                        fabsf(den) < 1e-3f * x->size[i]);
+    w->weak +=
+        sees && (fabsf(den) < 0x1p-100f || isinf(den) ||
+                 (is_signed && isinf(lse)) || fabsf(den) < 1e-3f * x->size[i]);
   }
   store_outputs(c, t, x);
 }

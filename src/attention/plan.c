@@ -81,10 +81,13 @@ static attend_status check_purpose(const attend_plan *p) {
     return fail(p->ctx, ATTEND_UNSUPPORTED,
                 "a dense bias has no place in a state, which grows: choose "
                 "ALiBi or buckets, or attend_forward");
+  const char *why = engine_linear.applicable(d);
   if (p->engine == &engine_definition)
-    return fail(p->ctx, ATTEND_UNSUPPORTED,
-                "this form keeps no state: choose softmax or argmax, or "
-                "attend_forward");
+    return fail(
+        p->ctx, ATTEND_UNSUPPORTED,
+        "this problem keeps no state (%s): choose another form, mask or "
+        "bias, or attend_forward",
+        why ? why : "the definition was asked for");
   return ATTEND_OK;
 }
 

@@ -9,11 +9,11 @@
  * Where v is not small:
  *  - favor's weights are positive and sum to 1, and a key whose similarity no
  *    direction finds is simply missing, an error of 1 at most as a rule. Averages
- *    of so skewed numbers rarely show their variance. v / (1 + 2 u) was measured
- *    to be right within 2 (attend/predict.h), u being v, or the variance of the
- *    similarity or the denominator where that is larger, up to 100: a key that
- *    has nearly all the weight is hardly wrong (v is small) until it is not
- *    found at all.
+ *    of so skewed numbers rarely show their variance. v / (1 + 2 u) was fitted
+ *    to measurements (attend/predict.h says how well), u being v, or the
+ *    variance of the similarity or the denominator where that is larger, up to
+ *    100: a key that has nearly all the weight is hardly wrong (v is small) until
+ *    it is not found at all.
  *  - fourier's denominators come near zero. v (1 + 3 w + 15 w^2), w the variance
  *    of the denominator, is the mean of v / (1 + e)^2 for a normal e up to the
  *    second order.
@@ -61,9 +61,13 @@ static double square_of(const predictor *p, const predict_term *t,
                         double beside, double dirs) {
   double v = variance_by(t->weight, beside, dirs);
   double w = variance_by(t->total, beside, dirs);
-  if (is_wave(&p->form)) return v * fmin(1 + 3 * w + 15 * w * w, LARGEST);
   double u = fmax(w, variance_by(t->sim, beside, dirs));
-  return v / (1 + STEEP * fmax(v, fmin(u, FOUND)));
+  double square = is_wave(&p->form) ? v * fmin(1 + 3 * w + 15 * w * w, LARGEST)
+                                    : v / (1 + STEEP * fmax(v, fmin(u, FOUND)));
+  /* Similarities that are all noise find no key, however much one outweighs the
+   * others; the first order then says nothing. */
+  if (u <= FOUND || t->only) return square;
+  return fmax(square, NOISE * (1 - FOUND / u));
 }
 
 static double error_of(const predictor *p, double features) {
@@ -256,6 +260,10 @@ static attend_status refuse(attend_context *ctx, const attend_form *form,
 attend_status predict_features(attend_context *ctx, const attend_form *form,
                                int dim, float scale, int *features) {
   double spread = form->spread > 0 ? (double)form->spread : 1, count;
+  ATTEND_CHECK(ctx, spread < 1e30,
+               "the spread of q and k is %g: choose a positive number below "
+               "1e30",
+               spread);
   ATTEND_TRY(needed(ctx, form, dim, scale, spread, &count));
   if (count > PREDICT_MOST) return refuse(ctx, form, dim, scale, spread, count);
   *features = (int)count;

@@ -29,6 +29,7 @@ typedef struct {
 /* A key of a row. */
 typedef struct {
   double share;            /* of the square of the output: its weight squared */
+  bool only;               /* the row sees no other key: nothing can go wrong */
   predict_variance weight; /* of its normalised weight, to first order */
   predict_variance sim;    /* of its similarity */
   predict_variance total;  /* of the row's denominator */

@@ -29,6 +29,8 @@
 #include "attention/definition_row.h"
 #include "attention/predict.h"
 
+#include "attend/definition.h"
+
 enum { FEW = 32 };                         /* keys of a row looked at closely */
 enum { LEAST_ROWS = 24, MOST_ROWS = 128 }; /* rows of a problem */
 static const double ENOUGH = 1e5;          /* pairs */
@@ -50,6 +52,7 @@ typedef struct {
   double *block;
   double crowd; /* sum of p^2 */
   double top;   /* exponents of this row are taken relative to it */
+  bool only;    /* the row sees one key */
 } looker;
 
 /* ---- covariances ----------------------------------------------------------------- */
@@ -205,9 +208,17 @@ static predict_term key_term(const looker *l, int i, predict_variance total) {
     weight = (predict_variance){0, 0}; /* the only key that counts */
   }
   return (predict_term){.share = l->wrong.part[i] * l->crowd,
+                        .only = l->only,
                         .weight = scaled_back(l, weight),
                         .sim = scaled_back(l, own),
                         .total = scaled_back(l, total)};
+}
+
+static bool sees_one(const attend_desc *d, int b, int i) {
+  int seen = 0;
+  for (int j = 0; j < d->kv_len && seen < 2; j++)
+    seen += attend_visible(d, b, i, j) != 0;
+  return seen == 1;
 }
 
 static attend_status look_at(attend_context *ctx, looker *l, int b, int h,
@@ -216,6 +227,7 @@ static attend_status look_at(attend_context *ctx, looker *l, int b, int h,
   definition_row_weigh(row, b, h, i);
   out->pairs += row->n_seen;
   if (row->n_seen == 0) return ATTEND_OK;
+  l->only = sees_one(&row->d, b, i); /* n_seen leaves out weights of 0 */
   ATTEND_CHECK(ctx, isfinite(row->lse),
                "query %d of batch entry %d, head %d, has a score that is not "
                "finite: no error can be predicted for NaN or infinite q and k",

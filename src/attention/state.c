@@ -322,6 +322,14 @@ static bool same_map(const attend_form *a, const attend_form *b) {
          a->user == b->user;
 }
 
+/* elu has nothing to set; only favor and fourier have a scale. */
+static bool same_features(const attend_desc *a, const attend_desc *b) {
+  if (a->form.kind != b->form.kind) return false;
+  if (a->form.kind == ATTEND_ELU) return true;
+  bool scaled = a->form.kind == ATTEND_FAVOR || a->form.kind == ATTEND_FOURIER;
+  return same_map(&a->form, &b->form) && (!scaled || a->scale == b->scale);
+}
+
 static attend_status check_call(const attend_plan *p, const attend_state *s,
                                 int n) {
   const attend_desc *a = &p->desc, *b = &s->desc;
@@ -336,13 +344,12 @@ static attend_status check_call(const attend_plan *p, const attend_state *s,
                    a->dtype == b->dtype,
                "the state was made for another shape: use a plan with the same "
                "batch, kv heads, widths and dtype");
-  ATTEND_CHECK(p->ctx,
-               (p->engine == &engine_linear) == (s->linear != NULL) &&
-                   (!s->linear ||
-                    (s->features_ld == p->map.ld &&
-                     same_map(&a->form, &b->form) && a->scale == b->scale)),
-               "the state was made for another form or other features: use a "
-               "plan with the same form, features, seed and redraw");
+  ATTEND_CHECK(
+      p->ctx,
+      (p->engine == &engine_linear) == (s->linear != NULL) &&
+          (!s->linear || (s->features_ld == p->map.ld && same_features(a, b))),
+      "the state was made for another form or other features: use a "
+      "plan with the same form, features, seed and redraw");
   ATTEND_CHECK(p->ctx, n >= 0, "%d rows in one call: choose 0 or more", n);
   for (int i = 0; a->mask.lengths && i < a->batch; i++)
     ATTEND_CHECK(p->ctx, a->mask.lengths[i] >= 0 && a->mask.lengths[i] <= n,

@@ -43,10 +43,16 @@ static const uint32_t eighth_roots[8] = {0x3f800000u,
 
 enum { NV = LANES / VW };
 enum { COLS = (int)ACC > 4 * NV ? (int)ACC : 4 * NV }; /* vectors in a tile */
+
+/* UNROLL: a tile, so that it lies in registers. BY_FOUR: the loop around it. The
+ * scalar set's tiles are long enough as they are; those, and all with a
+ * sanitizer's checks inside, would take minutes to compile. */
+#if defined(ISA_SCALAR) && defined(ATTEND_SANITIZED)
+#define UNROLL
+#else
 #define UNROLL _Pragma("GCC unroll 64")
-/* Loops around a tile: a few steps at a time. The scalar set's tiles are long
- * enough as they are, and would take minutes to compile. */
-#if defined(ISA_SCALAR)
+#endif
+#if defined(ISA_SCALAR) || defined(ATTEND_SANITIZED)
 #define BY_FOUR
 #else
 #define BY_FOUR _Pragma("GCC unroll 4")
