@@ -43,7 +43,7 @@ void cell_rows_prepare(const call *c, tile t, const cell_shared *s,
   for (int i = 0; i < t.rows; i++) {
     size_t row = row_index(c, t, i);
     s->delta[row] = w->delta[i];
-    s->lse2[row] = is_poly(p) ? c->lse_in[row] : row_lse2(c, t, i);
+    if (s->lse2) s->lse2[row] = row_lse2(c, t, i);
   }
 }
 
@@ -55,7 +55,9 @@ void cell_rows_load(const call *c, tile t, const cell_shared *s,
   for (int i = 0; i < t.rows; i++) {
     size_t row = row_index(c, t, i);
     w->delta[i] = s->delta[row];
-    w->lse2[i] = s->lse2[row];
+    w->lse2[i] = s->lse2      ? s->lse2[row]
+                 : is_poly(p) ? c->lse_in[row]
+                              : row_lse2(c, t, i);
   }
 }
 

@@ -24,7 +24,7 @@ typedef struct {
 /* What the threads share: dO.o and lse2 of every row, how far each item has
  * come, the sums for dbias, and dQ in f32 where the caller's is shorter. */
 typedef struct {
-  float *delta, *lse2; /* [B,H,T] */
+  float *delta, *lse2; /* [B,H,T]; lse2 of gaussian alone */
   int64_t *next;
   int *passed;  /* [stacks][blocks] tiles */
   double *bias; /* [stacks][blocks][group * entries] */

@@ -34,7 +34,9 @@ static size_t shared_cut(const attend_plan *p, arena a, cell_shared *s) {
   size_t rows =
       (size_t)p->desc.batch * (size_t)p->desc.heads * (size_t)p->desc.q_len;
   s->delta = arena_cut(&a, rows * sizeof *s->delta);
-  s->lse2 = arena_cut(&a, rows * sizeof *s->lse2);
+  s->lse2 = NULL; /* a norm of q is worth keeping, a logarithm is not */
+  if (p->desc.form.kind == ATTEND_GAUSSIAN)
+    s->lse2 = arena_cut(&a, rows * sizeof *s->lse2);
   s->next = arena_cut(&a, sizeof *s->next);
   s->passed = arena_cut(&a, items * sizeof *s->passed);
   s->bias = arena_cut(
