@@ -70,8 +70,8 @@ TEST(poly_by_features_is_poly_by_pairs) {
       for (size_t i = 0; i < a.bytes[n] / 4; i++) {
         double x = (double)((float *)a.part[n])[i];
         double y = (double)((float *)b.part[n])[i];
-        size[n] = fmax(size[n], fabs(y));
-        off[n] = fmax(off[n], fabs(x - y));
+        if (fabs(y) > size[n]) size[n] = fabs(y);
+        if (!(fabs(x - y) <= off[n])) off[n] = fabs(x - y);
       }
     for (int n = 0; n < OUT_PARTS; n++)
       if (!(off[n] <= 1e-4 * size[n]))
