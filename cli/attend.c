@@ -16,6 +16,7 @@ static const verb verbs[] = {
     {"explain", "what would run, and what it costs", cmd_explain},
     {"verify", "is it right: against the definition, in double", cmd_verify},
     {"bench", "how fast: verified, then timed", cmd_bench},
+    {"tokenize", "text to token ids, and back", cmd_tokenize},
     {"version", "the version, instruction sets and threads", cmd_version},
     {"demo", NULL, cmd_demo},
 };
@@ -119,7 +120,8 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       state->next = state->argc;
       return 0;
     case ARGP_KEY_NO_ARGS:
-      argp_error(state, "name a verb: explain, verify, bench or version");
+      argp_error(state,
+                 "name a verb: explain, verify, bench, tokenize or version");
       return 0;
     default:
       return ARGP_ERR_UNKNOWN;

@@ -24,6 +24,7 @@ typedef struct {
 int cmd_explain(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_tokenize(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 

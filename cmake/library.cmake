@@ -44,6 +44,14 @@ endif()
 set(rooms base kernels attention layers text model decode train trace studies)
 list(TRANSFORM rooms REPLACE "(.+)" "src/\\1/*.c")
 file(GLOB sources CONFIGURE_DEPENDS ${rooms})
+# Tokenizers need two libraries; without them one file says so.
+if(ATTEND_TEXT)
+  include(text)
+  list(FILTER sources EXCLUDE REGEX "/src/text/absent\\.c$")
+else()
+  list(FILTER sources EXCLUDE REGEX "/src/text/")
+  list(APPEND sources src/text/absent.c)
+endif()
 attend_objects(attend_base ${sources})
 target_compile_options(attend_base PRIVATE ${ATTEND_BASE_FLAGS})
 get_property(have GLOBAL PROPERTY attend_have)
@@ -59,7 +67,8 @@ endif()
 set_target_properties(attend_shared PROPERTIES
   OUTPUT_NAME attend VERSION ${PROJECT_VERSION} SOVERSION ${soversion}
   EXPORT_NAME attend LINKER_LANGUAGE C)
-target_link_libraries(attend_shared PRIVATE $<BUILD_INTERFACE:attend_flags>)
+target_link_libraries(attend_shared PRIVATE $<BUILD_INTERFACE:attend_flags>
+                                            ${ATTEND_TEXT_LIBRARIES})
 if(NOT ATTEND_SANITIZE)
   target_link_options(attend_shared PRIVATE -Wl,--no-undefined)
 endif()
@@ -74,7 +83,7 @@ add_custom_command(
 add_library(attend_static STATIC ${merged})
 set_target_properties(attend_static PROPERTIES
   OUTPUT_NAME attend EXPORT_NAME static LINKER_LANGUAGE C)
-target_link_libraries(attend_static INTERFACE m)
+target_link_libraries(attend_static INTERFACE ${ATTEND_TEXT_LIBRARIES} m)
 target_link_options(attend_static INTERFACE ${OpenMP_C_FLAGS})
 
 foreach(target attend_shared attend_static)
@@ -85,5 +94,6 @@ endforeach()
 
 add_library(attend_internal STATIC EXCLUDE_FROM_ALL ${objects})
 set_target_properties(attend_internal PROPERTIES LINKER_LANGUAGE C)
+target_link_libraries(attend_internal INTERFACE ${ATTEND_TEXT_LIBRARIES})
 target_include_directories(attend_internal INTERFACE
   ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)

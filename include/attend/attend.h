@@ -5,6 +5,7 @@
 #include "attend/base.h"
 #include "attend/json.h"
 #include "attend/file.h"
+#include "attend/text.h"
 #include "attend/attention.h"
 #include "attend/state.h"
 #include "attend/observe.h"

@@ -1,0 +1,348 @@
+/* attend tokenize: text to token ids, and back.
+ *
+ * Place: cli/ - a verb. Answers are a table, JSON, or a line for a line.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attend/json.h"
+#include "attend/text.h"
+#include "options.h"
+#include "table.h"
+
+typedef struct {
+  options common;
+  bool lines, decode, no_special;
+  const char *pair;
+  size_t max_length;
+  const char *model;
+  char **words; /* the text, or the ids */
+  int count;
+} tokenize_options;
+
+typedef struct {
+  const tokenize_options *o;
+  attend_context *ctx;
+  attend_tokenizer *tokenizer;
+  attend_encoding *encoding;
+  attend_decoder *decoder;
+  int32_t *ids;
+  size_t count, capacity;
+} tokenize_run;
+
+/* ---- options --------------------------------------------------------------------- */
+
+enum { KEY_LINES = 1000, KEY_DECODE, KEY_NO_SPECIAL, KEY_PAIR, KEY_MAX };
+
+static const struct argp_option list[] = {
+    {"decode", KEY_DECODE, 0, 0, "Take ids and print their text", 0},
+    {"jsonl", KEY_LINES, 0, 0,
+     "Read a JSON string on each line and print its ids on a line; with "
+     "--decode the other way round",
+     0},
+    {"no-special", KEY_NO_SPECIAL, 0, 0,
+     "Put no special tokens around the text; with --decode, leave them out", 0},
+    {"pair", KEY_PAIR, "TEXT", 0, "Encode this as a second text", 0},
+    {"max-length", KEY_MAX, "N", 0, "Keep N ids at most, and say so", 0},
+    {0}};
+
+static void parse_arguments(tokenize_options *o, struct argp_state *state) {
+  o->model = state->argv[state->next];
+  o->words = state->argv + state->next + 1;
+  o->count = state->argc - state->next - 1;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
+  tokenize_options *o = state->input;
+  switch (key) {
+    case ARGP_KEY_INIT:
+      options_share(state, 1);
+      return 0;
+    case KEY_LINES:
+      o->lines = true;
+      return 0;
+    case KEY_DECODE:
+      o->decode = true;
+      return 0;
+    case KEY_NO_SPECIAL:
+      o->no_special = true;
+      return 0;
+    case KEY_PAIR:
+      o->pair = arg;
+      return 0;
+    case KEY_MAX:
+      o->max_length =
+          (size_t)options_number(state, "--max-length", arg, 1, INT32_MAX);
+      return 0;
+    case ARGP_KEY_ARGS:
+      parse_arguments(o, state);
+      return 0;
+    case ARGP_KEY_NO_ARGS:
+      argp_error(state, "name a model's folder or a tokenizer's file");
+      return 0;
+    default:
+      return ARGP_ERR_UNKNOWN;
+  }
+}
+
+static const struct argp_child children[] = {{&options_json, 0, NULL, 0}, {0}};
+static const struct argp argp = {
+    .options = list,
+    .parser = parse,
+    .args_doc = "MODEL [TEXT...]",
+    .doc =
+        "The ids, pieces and places of a text's tokens. MODEL is a folder "
+        "with a tokenizer or one of its files: tokenizer.json, vocab.json, "
+        "vocab.txt, tokenizer.model, a llama2.c tok*.bin. Without a TEXT it is "
+        "read from the standard input."
+        "\vPlaces are bytes of the text, from start to before end.",
+    .children = children};
+
+/* ---- input ------------------------------------------------------------------------- */
+
+static char *read_all(FILE *in, size_t *length) {
+  size_t capacity = 1 << 16, n;
+  char *text = need(capacity, 1);
+  *length = 0;
+  while ((n = fread(text + *length, 1, capacity - *length - 1, in))) {
+    *length += n;
+    if (capacity - *length > 1) continue;
+    char *wider = need(capacity *= 2, 1);
+    memcpy(wider, text, *length);
+    free(text);
+    text = wider;
+  }
+  text[*length] = 0;
+  return text;
+}
+
+/* The words with a space between, or all of the standard input. */
+static char *read_text(const tokenize_options *o, size_t *length) {
+  size_t size = 1;
+  if (!o->count) return read_all(stdin, length);
+  for (int i = 0; i < o->count; i++) size += strlen(o->words[i]) + 1;
+  char *text = need(size, 1);
+  for (int i = 0; i < o->count; i++) {
+    if (i) strcat(text, " ");
+    strcat(text, o->words[i]);
+  }
+  *length = strlen(text);
+  return text;
+}
+
+static void keep_id(tokenize_run *run, int32_t id) {
+  if (run->count == run->capacity) {
+    int32_t *wider =
+        need(run->capacity = 2 * run->capacity + 64, sizeof *wider);
+    if (run->count) memcpy(wider, run->ids, run->count * sizeof *wider);
+    free(run->ids);
+    run->ids = wider;
+  }
+  run->ids[run->count++] = id;
+}
+
+/* Numbers between anything that is no digit. */
+static int read_ids(tokenize_run *run, const char *text) {
+  run->count = 0;
+  for (const char *at = text + strspn(text, " \t\r\n,[]"); *at;
+       at += strspn(at, " \t\r\n,[]")) {
+    char *end;
+    long long id = strtoll(at, &end, 10);
+    if (end == at || id < INT32_MIN || id > INT32_MAX) {
+      complain("\"%.20s\" is no id: give numbers, as tokenize prints them", at);
+      return EXIT_USAGE;
+    }
+    keep_id(run, (int32_t)id);
+    at = end;
+  }
+  return EXIT_OK;
+}
+
+/* ---- encoding ------------------------------------------------------------------------ */
+
+static attend_status encode(const tokenize_run *run, const char *text,
+                            size_t length) {
+  const tokenize_options *o = run->o;
+  attend_encode_options how = {.no_special = o->no_special,
+                               .pair = o->pair,
+                               .pair_length = o->pair ? strlen(o->pair) : 0,
+                               .max_length = o->max_length};
+  attend_status status = attend_encode(run->encoding, text, length, &how);
+  if (!status && run->encoding->dropped)
+    complain("%zu ids are beyond --max-length %zu and were left out",
+             run->encoding->dropped, o->max_length);
+  return status;
+}
+
+static const column columns[] = {
+    {"token", "token", CELL_COUNT}, {"id", "id", CELL_COUNT},
+    {"piece", "piece", CELL_TEXT},  {"start", "start", CELL_COUNT},
+    {"end", "end", CELL_COUNT},     {"type", "type", CELL_COUNT},
+    {"part", NULL, CELL_TEXT},      {NULL, NULL, CELL_TEXT}};
+
+/* A line end would break the table. */
+static void printable(const char *piece, char *text, size_t size) {
+  size_t n = 0;
+  for (; *piece && n + 5 < size; piece++) {
+    unsigned char c = (unsigned char)*piece;
+    if (c < 32 || c == 127)
+      n += (size_t)snprintf(text + n, size - n, "\\x%02x", c);
+    else
+      text[n++] = (char)c;
+  }
+  text[n] = 0;
+}
+
+static void add_row(const tokenize_run *run, table *t, size_t i) {
+  static const char *const parts[] = {"special", "text", "pair"};
+  const attend_encoding *e = run->encoding;
+  char text[256];
+  const char *piece = attend_tokenizer_piece(run->tokenizer, e->id[i], NULL);
+  cell none = cell_none();
+  bool real = e->part[i] >= 0;
+  printable(piece, text, sizeof text);
+  table_add(
+      t, (cell[]){cell_number((double)i), cell_number(e->id[i]),
+                  cell_text(run->o->common.json ? piece : text),
+                  real ? cell_number((double)e->start[i]) : none,
+                  real ? cell_number((double)e->end[i]) : none,
+                  cell_number(e->type[i]), cell_text(parts[e->part[i] + 1])});
+}
+
+static int encode_text(tokenize_run *run) {
+  size_t length;
+  char *text = read_text(run->o, &length);
+  attend_status status = encode(run, text, length);
+  int code = status ? complain_status(run->ctx, status) : EXIT_OK;
+  if (!status) {
+    table t = table_start(columns);
+    for (size_t i = 0; i < run->encoding->count; i++) add_row(run, &t, i);
+    code = run->o->common.json ? table_print_json(&t, run->ctx, stdout)
+                               : table_print(&t, stdout);
+    table_free(&t);
+  }
+  free(text);
+  return code;
+}
+
+/* ---- line for line --------------------------------------------------------------------- */
+
+static attend_status encode_line(tokenize_run *run, const attend_json *line,
+                                 attend_json_writer *w) {
+  size_t length;
+  const char *text = attend_json_string(line, &length);
+  if (!text) return ATTEND_INVALID;
+  attend_status status = encode(run, text, length);
+  if (status) return status;
+  attend_json_open(w, '[');
+  for (size_t i = 0; i < run->encoding->count; i++)
+    attend_json_put_integer(w, run->encoding->id[i]);
+  attend_json_close(w, ']');
+  return attend_json_finish(w);
+}
+
+static attend_status decode_line(tokenize_run *run, const attend_json *line,
+                                 attend_json_writer *w) {
+  const char *text;
+  size_t length;
+  run->count = 0;
+  if (attend_json_kind_of(line) != ATTEND_JSON_ARRAY) return ATTEND_INVALID;
+  for (size_t i = 0; i < attend_json_count(line); i++) {
+    int64_t id;
+    if (!attend_json_integer(attend_json_at(line, i), &id) || id < INT32_MIN ||
+        id > INT32_MAX)
+      return ATTEND_INVALID;
+    keep_id(run, (int32_t)id);
+  }
+  attend_status status =
+      attend_decode(run->decoder, run->ids, run->count, &text, &length);
+  if (status) return status;
+  attend_json_put_bytes(w, text, length);
+  return attend_json_finish(w);
+}
+
+static int one_line(tokenize_run *run, const char *text, size_t length,
+                    size_t number) {
+  char what[64];
+  attend_json *line;
+  snprintf(what, sizeof what, "line %zu", number);
+  attend_status status = attend_json_parse(run->ctx, what, text, length, &line);
+  if (status) return complain_status(run->ctx, status);
+  attend_json_writer w = attend_json_writer_file(run->ctx, stdout);
+  bool fits = attend_json_kind_of(line) ==
+              (run->o->decode ? ATTEND_JSON_ARRAY : ATTEND_JSON_STRING);
+  status =
+      run->o->decode ? decode_line(run, line, &w) : encode_line(run, line, &w);
+  attend_json_writer_free(&w);
+  attend_json_free(line);
+  if (fits && status) return complain_status(run->ctx, status);
+  if (!fits)
+    complain("line %zu is not %s", number,
+             run->o->decode ? "an array of ids" : "a JSON string");
+  return fits ? EXIT_OK : EXIT_FAILED;
+}
+
+static int all_lines(tokenize_run *run) {
+  char *line = NULL;
+  size_t capacity = 0, number = 0;
+  ssize_t length;
+  int code = EXIT_OK;
+  while (!code && (length = getline(&line, &capacity, stdin)) >= 0)
+    code = one_line(run, line, (size_t)length, ++number);
+  free(line);
+  return code;
+}
+
+/* ---- decoding ---------------------------------------------------------------------------- */
+
+static int decode_text(tokenize_run *run) {
+  size_t length;
+  const char *text;
+  char *input = read_text(run->o, &length);
+  int code = read_ids(run, input);
+  free(input);
+  if (code) return code;
+  attend_status status =
+      attend_decode(run->decoder, run->ids, run->count, &text, &length);
+  if (status) return complain_status(run->ctx, status);
+  fwrite(text, 1, length, stdout);
+  putchar('\n');
+  return check_written(stdout, "the text");
+}
+
+/* ---- the verb ------------------------------------------------------------------------------ */
+
+static int tokenize(tokenize_run *run) {
+  const tokenize_options *o = run->o;
+  attend_status status =
+      attend_tokenizer_load(run->ctx, o->model, &run->tokenizer);
+  if (!status) status = attend_encoding_create(run->tokenizer, &run->encoding);
+  if (!status)
+    status =
+        attend_decoder_create(run->tokenizer, o->no_special, &run->decoder);
+  if (status) return complain_status(run->ctx, status);
+  if (o->lines) return all_lines(run);
+  return o->decode ? decode_text(run) : encode_text(run);
+}
+
+int cmd_tokenize(int argc, char **argv) {
+  tokenize_options o = {0};
+  tokenize_run run = {.o = &o};
+  int code;
+  argp_parse(&argp, argc, argv, 0, NULL, &o);
+  run.ctx = options_context(&o.common, NULL, &code);
+  if (!run.ctx) return code;
+  if (o.lines && o.count) {
+    complain("--jsonl reads the standard input: leave the text away");
+    code = EXIT_USAGE;
+  } else {
+    code = tokenize(&run);
+  }
+  attend_decoder_free(run.decoder);
+  attend_encoding_free(run.encoding);
+  attend_tokenizer_free(run.tokenizer);
+  attend_context_free(run.ctx);
+  free(run.ids);
+  return code;
+}

@@ -1,0 +1,83 @@
+/* A build without tokenizers: every door is there and says so.
+ *
+ * Place: text/ - compiled alone, where ATTEND_TEXT is OFF (a target without
+ * utf8proc and PCRE2).
+ */
+#include "attend/text.h"
+#include "base/base.h"
+
+attend_status attend_tokenizer_load(attend_context *ctx, const char *path,
+                                    attend_tokenizer **tokenizer) {
+  *tokenizer = NULL;
+  return fail(ctx, ATTEND_UNSUPPORTED,
+              "%s cannot be loaded: this build has no tokenizers (configure "
+              "with -DATTEND_TEXT=ON)",
+              path);
+}
+
+/* No tokenizer exists, so none of these can be reached. */
+void attend_tokenizer_free(attend_tokenizer *t) { (void)t; }
+const char *attend_tokenizer_kind(const attend_tokenizer *t) {
+  (void)t;
+  return "none";
+}
+int32_t attend_tokenizer_count(const attend_tokenizer *t) {
+  (void)t;
+  return 0;
+}
+const char *attend_tokenizer_piece(const attend_tokenizer *t, int32_t id,
+                                   size_t *length) {
+  (void)t, (void)id;
+  if (length) *length = 0;
+  return NULL;
+}
+int32_t attend_tokenizer_find(const attend_tokenizer *t, const char *piece,
+                              size_t length) {
+  (void)t, (void)piece, (void)length;
+  return -1;
+}
+int32_t attend_tokenizer_special(const attend_tokenizer *t,
+                                 attend_special which) {
+  (void)t, (void)which;
+  return -1;
+}
+bool attend_tokenizer_is_special(const attend_tokenizer *t, int32_t id) {
+  (void)t, (void)id;
+  return false;
+}
+attend_status attend_encoding_create(const attend_tokenizer *t,
+                                     attend_encoding **encoding) {
+  (void)t;
+  *encoding = NULL;
+  return ATTEND_UNSUPPORTED;
+}
+void attend_encoding_free(attend_encoding *encoding) { (void)encoding; }
+attend_status attend_encode(attend_encoding *encoding, const char *text,
+                            size_t length,
+                            const attend_encode_options *options) {
+  (void)encoding, (void)text, (void)length, (void)options;
+  return ATTEND_UNSUPPORTED;
+}
+attend_status attend_decoder_create(const attend_tokenizer *t,
+                                    bool skip_special,
+                                    attend_decoder **decoder) {
+  (void)t, (void)skip_special;
+  *decoder = NULL;
+  return ATTEND_UNSUPPORTED;
+}
+void attend_decoder_free(attend_decoder *decoder) { (void)decoder; }
+attend_status attend_decoder_push(attend_decoder *decoder, int32_t id,
+                                  const char **text, size_t *length) {
+  (void)decoder, (void)id, (void)text, (void)length;
+  return ATTEND_UNSUPPORTED;
+}
+attend_status attend_decoder_finish(attend_decoder *decoder, const char **text,
+                                    size_t *length) {
+  (void)decoder, (void)text, (void)length;
+  return ATTEND_UNSUPPORTED;
+}
+attend_status attend_decode(attend_decoder *decoder, const int32_t *ids,
+                            size_t count, const char **text, size_t *length) {
+  (void)decoder, (void)ids, (void)count, (void)text, (void)length;
+  return ATTEND_UNSUPPORTED;
+}

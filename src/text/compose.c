@@ -1,0 +1,115 @@
+/* NFC, NFD, NFKC, NFKD, with every character's place in the original kept.
+ *
+ * Place: text/ - a normalizer. utf8proc knows the decompositions and which
+ * two characters compose; order and composition are walked here, because its
+ * own walk forgets where characters came from.
+ */
+#include <utf8proc.h>
+
+#include "text/tokenizer.h"
+
+enum { LONGEST_DECOMPOSITION = 32 }; /* U+FDFA has 18 */
+
+static int order_of(uint32_t c) {
+  return c < 0x300
+             ? 0
+             : utf8proc_get_property((utf8proc_int32_t)c)->combining_class;
+}
+
+static attend_status put_glyph(attend_context *ctx, scratch *s, size_t *count,
+                               glyph g) {
+  ATTEND_TRY(grow(ctx, &s->glyphs, &s->glyph_capacity, *count + 1,
+                  sizeof *s->glyphs, "a text"));
+  g.order = order_of(g.c);
+  s->glyphs[(*count)++] = g;
+  return ATTEND_OK;
+}
+
+static attend_status decompose(attend_context *ctx, scratch *s, bool compat,
+                               const view *v, size_t *count) {
+  int options = UTF8PROC_DECOMPOSE | (compat ? UTF8PROC_COMPAT : 0);
+  for (size_t i = 0, n; i < v->length; i += n) {
+    utf8proc_int32_t parts[LONGEST_DECOMPOSITION];
+    int boundary = 0;
+    uint32_t c;
+    n = utf8_next(v->bytes + i, v->length - i, &c);
+    glyph g = {c, view_from(v, i), view_to(v, i + n - 1), 0};
+    utf8proc_ssize_t k = 1;
+    parts[0] = (utf8proc_int32_t)c;
+    if (c >= 0xa0)
+      k = utf8proc_decompose_char((utf8proc_int32_t)c, parts,
+                                  LONGEST_DECOMPOSITION, options, &boundary);
+    if (k < 0 || k > LONGEST_DECOMPOSITION) k = 1;
+    for (utf8proc_ssize_t j = 0; j < k; j++) {
+      g.c = (uint32_t)parts[j];
+      ATTEND_TRY(put_glyph(ctx, s, count, g));
+    }
+  }
+  return ATTEND_OK;
+}
+
+/* Marks in the order of their classes, stable. Runs are short in text; one
+ * that only malice writes is sorted in parts, so that time stays linear. */
+static void sort_marks(glyph *g, size_t n) {
+  for (size_t i = 1; i < n; i++) {
+    glyph x = g[i];
+    size_t j = i;
+    for (; j && g[j - 1].order > x.order; j--) g[j] = g[j - 1];
+    g[j] = x;
+  }
+}
+
+static void reorder(glyph *g, size_t count) {
+  enum { LONGEST_RUN = 256 };
+  for (size_t i = 0; i < count;) {
+    if (!g[i].order) {
+      i++;
+      continue;
+    }
+    size_t end = i;
+    while (end < count && g[end].order && end - i < LONGEST_RUN) end++;
+    sort_marks(g + i, end - i);
+    i = end;
+  }
+}
+
+/* The one character that two make, or 0. */
+static uint32_t composed(uint32_t a, uint32_t b) {
+  utf8proc_int32_t pair[2] = {(utf8proc_int32_t)a, (utf8proc_int32_t)b};
+  if (b < 0x300) return 0;
+  utf8proc_ssize_t n =
+      utf8proc_normalize_utf32(pair, 2, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
+  return n == 1 ? (uint32_t)pair[0] : 0;
+}
+
+static size_t compose(glyph *g, size_t count) {
+  size_t kept = 0, starter = SIZE_MAX;
+  for (size_t i = 0; i < count; i++) {
+    int last = kept ? g[kept - 1].order : 0;
+    bool beside = starter != SIZE_MAX && starter + 1 == kept;
+    bool open = starter != SIZE_MAX && (beside || last < g[i].order);
+    uint32_t c = open ? composed(g[starter].c, g[i].c) : 0;
+    if (c) {
+      g[starter].c = c;
+      if (g[i].from < g[starter].from) g[starter].from = g[i].from;
+      if (g[i].to > g[starter].to) g[starter].to = g[i].to;
+      continue;
+    }
+    if (!g[i].order) starter = kept;
+    g[kept++] = g[i];
+  }
+  return kept;
+}
+
+attend_status put_normal_form(attend_context *ctx, scratch *s, step_kind form,
+                              const view *v, strand *out) {
+  size_t count = 0;
+  bool compat = form == STEP_NFKC || form == STEP_NFKD;
+  ATTEND_TRY(decompose(ctx, s, compat, v, &count));
+  reorder(s->glyphs, count);
+  if (form == STEP_NFC || form == STEP_NFKC) count = compose(s->glyphs, count);
+  for (size_t i = 0; i < count; i++)
+    ATTEND_TRY(strand_put_char(ctx, out, s->glyphs[i].c, s->glyphs[i].from,
+                               s->glyphs[i].to));
+  return ATTEND_OK;
+}

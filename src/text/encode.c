@@ -1,0 +1,247 @@
+/* Encoding: text to ids.
+ *
+ * Place: text/ - the public door on the way in. It walks a text through added
+ * tokens, normalizers, pre-tokenizers and the model, and then puts what the
+ * template says around it.
+ */
+#include "text/pattern.h"
+
+enum { LONGEST_TEXT = INT32_MAX / 4 }; /* offsets inside are 32 bits wide */
+
+typedef struct {
+  attend_encoding public; /* first: what the caller sees */
+  const attend_tokenizer *t;
+  scratch s;
+  int32_t *id, *type;
+  size_t *start, *end;
+  signed char *part;
+  size_t capacity;
+} encoding;
+
+/* ---- what a call writes -------------------------------------------------------------- */
+
+attend_status scratch_start(const attend_tokenizer *t, scratch *s) {
+  memset(s, 0, sizeof *s);
+  ATTEND_TRY(take_zeroed(t->ctx, CACHE_SLOTS * sizeof *s->cache,
+                         "remembered words", &s->cache));
+  return pattern_scratch(t, s);
+}
+
+void scratch_free(const attend_tokenizer *t, scratch *s) {
+  strand_free(t->ctx, &s->clean);
+  for (int i = 0; i < 4; i++) strand_free(t->ctx, &s->text[i]);
+  void *blocks[] = {s->spans[0], s->spans[1], s->cuts,     s->glyphs,
+                    s->symbols,  s->heap,     s->arrivals, s->word.token,
+                    s->cache,    s->raw};
+  for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
+    give(t->ctx, blocks[i]);
+  pattern_scratch_free(s);
+}
+
+attend_status attend_encoding_create(const attend_tokenizer *tokenizer,
+                                     attend_encoding **result) {
+  encoding *e;
+  *result = NULL;
+  ATTEND_TRY(take_zeroed(tokenizer->ctx, sizeof *e, "an encoding", &e));
+  e->t = tokenizer;
+  attend_status status = scratch_start(tokenizer, &e->s);
+  if (status)
+    attend_encoding_free(&e->public);
+  else
+    *result = &e->public;
+  return status;
+}
+
+void attend_encoding_free(attend_encoding *result) {
+  encoding *e = (encoding *)result;
+  if (!e) return;
+  scratch_free(e->t, &e->s);
+  give(e->t->ctx, e->id);
+  give(e->t->ctx, e->type);
+  give(e->t->ctx, e->start);
+  give(e->t->ctx, e->end);
+  give(e->t->ctx, e->part);
+  give(e->t->ctx, e);
+}
+
+/* ---- a text ---------------------------------------------------------------------------- */
+
+static attend_status put_raw(encoding *e, int32_t id, uint32_t start,
+                             uint32_t end) {
+  scratch *s = &e->s;
+  ATTEND_TRY(grow(e->t->ctx, &s->raw, &s->raw_capacity, s->raw_count + 1,
+                  sizeof *s->raw, "ids"));
+  s->raw[s->raw_count++] = (raw_token){id, start, end};
+  return ATTEND_OK;
+}
+
+static attend_status encode_span(encoding *e, const view *v, span in) {
+  ATTEND_TRY(model_encode(e->t, &e->s, v->bytes + in.start, in.end - in.start));
+  uint32_t start = in.start;
+  for (size_t i = 0; i < e->s.word.count; i++) {
+    uint32_t end = in.start + e->s.word.token[i].end;
+    ATTEND_TRY(put_raw(e, e->s.word.token[i].id, view_from(v, start),
+                       view_to(v, end - 1)));
+    start = end;
+  }
+  return ATTEND_OK;
+}
+
+static attend_status encode_plain(encoding *e, view v) {
+  span *spans;
+  size_t count;
+  if (!v.length) return ATTEND_OK;
+  ATTEND_TRY(split_text(e->t, &e->s, &v, &spans, &count));
+  for (size_t i = 0; i < count; i++) ATTEND_TRY(encode_span(e, &v, spans[i]));
+  return ATTEND_OK;
+}
+
+/* Between added tokens that are matched as they stand, and then, normalized,
+ * between the others. */
+static attend_status encode_between(encoding *e, view v, bool normalized) {
+  size_t at = 0, start, end;
+  int32_t id;
+  if (!v.length) return ATTEND_OK;
+  if (normalized) ATTEND_TRY(normalize(e->t, &e->s, v, &v));
+  while (added_find(&e->t->added, normalized, &v, at, &start, &end, &id)) {
+    view gap = view_slice(&v, at, start);
+    ATTEND_TRY(normalized ? encode_plain(e, gap)
+                          : encode_between(e, gap, true));
+    ATTEND_TRY(put_raw(e, id, view_from(&v, start), view_to(&v, end - 1)));
+    at = end;
+  }
+  view rest = view_slice(&v, at, v.length);
+  return normalized ? encode_plain(e, rest) : encode_between(e, rest, true);
+}
+
+static attend_status encode_text(encoding *e, const char *text, size_t length) {
+  view v = {text, NULL, NULL, length, 0};
+  if (length > LONGEST_TEXT)
+    return fail(e->t->ctx, ATTEND_INVALID,
+                "the text has %zu bytes: encode at most %d at a time", length,
+                LONGEST_TEXT);
+  if (!utf8_is_valid(text, length)) {
+    e->s.clean.length = 0;
+    ATTEND_TRY(strand_put_lossy(e->t->ctx, &e->s.clean, text, length));
+    v = strand_view(&e->s.clean);
+  }
+  return encode_between(e, v, false);
+}
+
+/* ---- around it --------------------------------------------------------------------------- */
+
+static const template plain = {{TEMPLATE_A}, {0}, 1, 0};
+static const template plain_pair = {{TEMPLATE_A, TEMPLATE_B}, {0, 1}, 2, 0};
+
+static const template *template_for(const attend_tokenizer *t,
+                                    const attend_encode_options *o) {
+  const template *wanted = o->pair ? &t->pair : &t->single;
+  if (wanted->count && !o->no_special) return wanted;
+  return o->pair ? &plain_pair : &plain;
+}
+
+/* The longer loses first, so they are levelled. */
+static void truncate_pair(size_t room, size_t *a, size_t *b) {
+  size_t over = *a + *b > room ? *a + *b - room : 0;
+  size_t *longer = *a >= *b ? a : b, *shorter = *a >= *b ? b : a;
+  size_t gap = *longer - *shorter, first = over < gap ? over : gap;
+  *longer -= first;
+  over -= first;
+  *a -= over / 2;
+  *b -= over - over / 2;
+}
+
+static attend_status make_room(encoding *e, size_t count) {
+  attend_context *ctx = e->t->ctx;
+  if (count <= e->capacity) return ATTEND_OK;
+  size_t c[5] = {e->capacity, e->capacity, e->capacity, e->capacity,
+                 e->capacity};
+  ATTEND_TRY(grow(ctx, &e->id, &c[0], count, sizeof *e->id, "ids"));
+  ATTEND_TRY(grow(ctx, &e->type, &c[1], count, sizeof *e->type, "ids"));
+  ATTEND_TRY(grow(ctx, &e->start, &c[2], count, sizeof *e->start, "ids"));
+  ATTEND_TRY(grow(ctx, &e->end, &c[3], count, sizeof *e->end, "ids"));
+  ATTEND_TRY(grow(ctx, &e->part, &c[4], count, 1, "ids"));
+  e->capacity = c[0];
+  return ATTEND_OK;
+}
+
+static void put_out(encoding *e, raw_token r, int32_t type, int part) {
+  size_t at = e->public.count++;
+  e->id[at] = r.id;
+  e->type[at] = type;
+  e->start[at] = r.start;
+  e->end[at] = r.end;
+  e->part[at] = (signed char)part;
+}
+
+/* Leaves white space out at both ends. */
+static void trim(const char *text, size_t *start, size_t *end) {
+  uint32_t c;
+  while (*start < *end) {
+    int n = utf8_read(text + *start, *end - *start, &c);
+    if (n < 0 || !is_space(c)) break;
+    *start += (size_t)n;
+  }
+  while (*end > *start) {
+    size_t last = *end - 1;
+    while (last > *start && ((unsigned char)text[last] & 0xc0) == 0x80) last--;
+    if (utf8_read(text + last, *end - last, &c) < 0 || !is_space(c)) break;
+    *end = last;
+  }
+}
+
+static void put_part(encoding *e, size_t first, size_t count, int32_t type,
+                     int part, const char *text) {
+  size_t from = e->public.count;
+  for (size_t i = 0; i < count; i++)
+    put_out(e, e->s.raw[first + i], type, part);
+  if (!e->t->trim) return;
+  for (size_t i = from; i < e->public.count; i++)
+    trim(text, &e->start[i], &e->end[i]);
+}
+
+static void publish(encoding *e) {
+  e->public.id = e->id;
+  e->public.type = e->type;
+  e->public.start = e->start;
+  e->public.end = e->end;
+  e->public.part = e->part;
+}
+
+static attend_status assemble(encoding *e, const attend_encode_options *o,
+                              const char *text, size_t first_b) {
+  const template *around = template_for(e->t, o);
+  size_t specials = (size_t)around->specials;
+  size_t a = first_b, b = e->s.raw_count - first_b, all = a + b;
+  if (o->max_length && o->max_length < specials)
+    return fail(e->t->ctx, ATTEND_INVALID,
+                "a max_length of %zu leaves no room beside %zu special "
+                "tokens: raise it, or encode without them",
+                o->max_length, specials);
+  if (o->max_length) truncate_pair(o->max_length - specials, &a, &b);
+  ATTEND_TRY(make_room(e, a + b + specials + 1)); /* never NULL */
+  for (int i = 0; i < around->count; i++) {
+    int32_t id = around->id[i], type = around->type[i];
+    if (id == TEMPLATE_A)
+      put_part(e, 0, a, type, 0, text);
+    else if (id == TEMPLATE_B)
+      put_part(e, first_b, b, type, 1, o->pair);
+    else
+      put_out(e, (raw_token){id, 0, 0}, type, -1);
+  }
+  e->public.dropped = all - a - b;
+  publish(e);
+  return ATTEND_OK;
+}
+
+attend_status attend_encode(attend_encoding *result, const char *text,
+                            size_t length,
+                            const attend_encode_options *options) {
+  encoding *e = (encoding *)result;
+  attend_encode_options o = options ? *options : (attend_encode_options){0};
+  e->public.count = e->public.dropped = e->s.raw_count = 0;
+  ATTEND_TRY(encode_text(e, text, length));
+  size_t first_b = e->s.raw_count;
+  if (o.pair) ATTEND_TRY(encode_text(e, o.pair, o.pair_length));
+  return assemble(e, &o, text, first_b);
+}

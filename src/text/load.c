@@ -1,0 +1,283 @@
+/* Loading a tokenizer: which file it is, and what every kind needs.
+ *
+ * Place: text/ - the public door of the loaders.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "text/loader.h"
+#include "text/pattern.h"
+
+enum { LONGEST_PATH = 4096 };
+static const size_t LARGEST_FILE = (size_t)1 << 30;
+
+/* ---- files -------------------------------------------------------------------------- */
+
+static attend_status read_open(attend_context *ctx, const char *path, FILE *f,
+                               char **bytes, size_t *length) {
+  struct stat info;
+  if (fstat(fileno(f), &info) || !S_ISREG(info.st_mode))
+    return fail(ctx, ATTEND_IO, "%s is not a file that can be read", path);
+  if ((size_t)info.st_size > LARGEST_FILE)
+    return fail(ctx, ATTEND_IO, "%s is too large for a tokenizer", path);
+  *length = (size_t)info.st_size;
+  ATTEND_TRY(take(ctx, *length + 1, "a tokenizer file", bytes));
+  (*bytes)[*length] = 0;
+  if (fread(*bytes, 1, *length, f) == *length) return ATTEND_OK;
+  give(ctx, *bytes);
+  *bytes = NULL;
+  return fail(ctx, ATTEND_IO, "%s cannot be read to its end", path);
+}
+
+attend_status file_read(attend_context *ctx, const char *path, char **bytes,
+                        size_t *length) {
+  FILE *f = fopen(path, "rb");
+  *bytes = NULL;
+  *length = 0;
+  if (!f)
+    return fail(ctx, ATTEND_IO, "%s cannot be opened: %s", path,
+                strerror(errno));
+  attend_status status = read_open(ctx, path, f, bytes, length);
+  fclose(f);
+  return status;
+}
+
+bool file_beside(const char *folder, const char *name, char *path,
+                 size_t size) {
+  struct stat info;
+  int n = snprintf(path, size, "%s/%s", folder, name);
+  return n > 0 && (size_t)n < size && !stat(path, &info) &&
+         S_ISREG(info.st_mode);
+}
+
+attend_status json_read(attend_context *ctx, const char *path,
+                        attend_json **root) {
+  char *bytes;
+  size_t length;
+  *root = NULL;
+  ATTEND_TRY(file_read(ctx, path, &bytes, &length));
+  attend_status status = attend_json_parse(ctx, path, bytes, length, root);
+  give(ctx, bytes);
+  return status;
+}
+
+/* ---- what every kind needs ------------------------------------------------------------ */
+
+attend_status text_keep(attend_tokenizer *t, const char *bytes, size_t length,
+                        chars *kept) {
+  kept->length = length;
+  return pool_copy(t->ctx, &t->pool, bytes, length, &kept->bytes);
+}
+
+attend_status step_add(attend_tokenizer *t, steps *list, step st) {
+  attend_status status = grow(t->ctx, &list->step, &list->capacity,
+                              list->count + 1, sizeof *list->step, "steps");
+  if (status) {
+    pattern_free(t->ctx, st.pattern);
+    return status;
+  }
+  list->step[list->count++] = st;
+  return ATTEND_OK;
+}
+
+attend_status decode_add(attend_tokenizer *t, decode_step st) {
+  if (t->decodes == DECODE_MOST)
+    return fail(t->ctx, ATTEND_UNSUPPORTED,
+                "the tokenizer's decoder has more than %d steps", DECODE_MOST);
+  t->decode[t->decodes++] = st;
+  return ATTEND_OK;
+}
+
+attend_status build_trie(attend_tokenizer *t) {
+  const vocab *v = &t->vocab;
+  size_t bytes = 0;
+  for (size_t i = 0; i < v->count; i++)
+    if (v->piece[i].kind == PIECE_NORMAL) bytes += v->piece[i].key.length;
+  ATTEND_TRY(trie_start(t->ctx, &t->model.trie, bytes));
+  for (size_t i = 0; i < v->count; i++) {
+    const piece *p = &v->piece[i];
+    if (p->kind == PIECE_NORMAL && p->key.length)
+      ATTEND_TRY(trie_put(t->ctx, &t->model.trie, p->key.bytes, p->key.length,
+                          (int32_t)i));
+  }
+  return ATTEND_OK;
+}
+
+static bool crosses(chars key, chars mark) {
+  for (size_t i = 1; i + mark.length <= key.length; i++) {
+    if (memcmp(key.bytes + i, mark.bytes, mark.length)) continue;
+    if (i < mark.length ||
+        memcmp(key.bytes + i - mark.length, mark.bytes, mark.length))
+      return true;
+  }
+  return false;
+}
+
+attend_status cut_at_marks(attend_tokenizer *t, const char *mark) {
+  step st = {.kind = STEP_AT_MARKS, .text = {mark, strlen(mark)}};
+  if (vocab_key(&t->vocab, mark, st.text.length) < 0) return ATTEND_OK;
+  for (size_t i = 0; i < t->vocab.count; i++)
+    if (t->vocab.piece[i].kind == PIECE_NORMAL &&
+        crosses(t->vocab.piece[i].key, st.text))
+      return ATTEND_OK;
+  return step_add(t, &t->splitters, st);
+}
+
+attend_status put_added(attend_tokenizer *t, const char *what, int64_t id,
+                        added_token token) {
+  const chars *c = &token.content;
+  int32_t known = vocab_name(&t->vocab, c->bytes, c->length);
+  if (known >= 0) id = known;
+  if (known < 0 && (size_t)id < t->vocab.count && id >= 0 &&
+      t->vocab.piece[id].kind &&
+      (t->vocab.piece[id].name.length != c->length ||
+       memcmp(t->vocab.piece[id].name.bytes, c->bytes, c->length)))
+    return fail(t->ctx, ATTEND_IO,
+                "%s: the added token \"%.60s\" wants the id %lld of \"%.60s\"",
+                what, c->bytes, (long long)id, t->vocab.piece[id].name.bytes);
+  if (known < 0)
+    ATTEND_TRY(vocab_put(t, id, c->bytes, c->length, 0, PIECE_HIDDEN));
+  if (known < 0) t->vocab.piece[id].key = t->vocab.piece[id].name;
+  if (token.special) t->vocab.piece[id].special = true;
+  token.id = (int32_t)id;
+  return added_put(t, &token);
+}
+
+/* ---- which file ------------------------------------------------------------------------ */
+
+static bool ends_with(const char *s, const char *end) {
+  size_t n = strlen(s), m = strlen(end);
+  return n >= m && !strcmp(s + n - m, end);
+}
+
+/* path with its end replaced, if the file exists. */
+static bool sibling(const char *path, const char *end, const char *other,
+                    char *out, size_t size) {
+  struct stat info;
+  size_t stem = strlen(path) - strlen(end);
+  int n = snprintf(out, size, "%.*s%s", (int)stem, path, other);
+  return n > 0 && (size_t)n < size && !stat(out, &info);
+}
+
+static attend_status load_pair(attend_tokenizer *t, const char *path,
+                               const char *end, const char *other) {
+  char beside[LONGEST_PATH];
+  bool is_vocab = ends_with(path, "vocab.json");
+  if (!sibling(path, end, other, beside, sizeof beside))
+    return fail(t->ctx, ATTEND_IO,
+                "%s needs a file whose name ends in %s beside it", path, other);
+  return is_vocab ? load_vocab_merges(t, path, beside)
+                  : load_vocab_merges(t, beside, path);
+}
+
+static attend_status load_json_file(attend_tokenizer *t, const char *path,
+                                    bool *whole) {
+  attend_json *root;
+  if (ends_with(path, "vocab.json"))
+    return load_pair(t, path, "vocab.json", "merges.txt");
+  ATTEND_TRY(json_read(t->ctx, path, &root));
+  *whole = true;
+  attend_status status = load_tokenizer_json(t, path, root);
+  attend_json_free(root);
+  return status;
+}
+
+static attend_status load_file(attend_tokenizer *t, const char *path,
+                               const char *folder, bool *whole) {
+  if (ends_with(path, ".json")) return load_json_file(t, path, whole);
+  if (ends_with(path, "merges.txt"))
+    return load_pair(t, path, "merges.txt", "vocab.json");
+  if (ends_with(path, ".txt")) return load_vocab_txt(t, path, folder);
+  if (ends_with(path, ".model")) return load_sentencepiece(t, path);
+  if (ends_with(path, ".bin")) return load_llama2c(t, path);
+  return fail(t->ctx, ATTEND_INVALID,
+              "%s: the name does not say which kind of tokenizer it is: it "
+              "must end in .json, .txt, .model or .bin",
+              path);
+}
+
+/* A llama2.c vocabulary: tok512.bin and its like. */
+static bool find_bin(const char *folder, char *path, size_t size) {
+  DIR *d = opendir(folder);
+  const struct dirent *entry;
+  bool found = false;
+  while (d && !found && (entry = readdir(d)))
+    found = !strncmp(entry->d_name, "tok", 3) &&
+            ends_with(entry->d_name, ".bin") &&
+            file_beside(folder, entry->d_name, path, size);
+  if (d) closedir(d);
+  return found;
+}
+
+static attend_status load_folder(attend_tokenizer *t, const char *folder,
+                                 bool *whole) {
+  static const char *const names[] = {"tokenizer.json", "tokenizer.model",
+                                      "spiece.model",   "vocab.json",
+                                      "vocab.txt",      NULL};
+  char path[LONGEST_PATH];
+  for (int i = 0; names[i]; i++)
+    if (file_beside(folder, names[i], path, sizeof path))
+      return load_file(t, path, folder, whole);
+  if (find_bin(folder, path, sizeof path)) return load_llama2c(t, path);
+  return fail(t->ctx, ATTEND_IO,
+              "%s has no tokenizer: no tokenizer.json, tokenizer.model, "
+              "vocab.json with merges.txt, vocab.txt or tok*.bin",
+              folder);
+}
+
+/* ---- the door ---------------------------------------------------------------------------- */
+
+static attend_status load(attend_tokenizer *t, const char *path) {
+  struct stat info;
+  bool whole = false;
+  if (stat(path, &info))
+    return fail(t->ctx, ATTEND_IO, "%s cannot be opened: %s", path,
+                strerror(errno));
+  bool is_folder = S_ISDIR(info.st_mode);
+  const char *folder = is_folder ? path : NULL;
+  ATTEND_TRY(is_folder ? load_folder(t, path, &whole)
+                       : load_file(t, path, NULL, &whole));
+  ATTEND_TRY(read_settings(t, folder, whole));
+  t->vocab.real = t->vocab.count;
+  if (!t->vocab.real)
+    return fail(t->ctx, ATTEND_IO, "%s: the vocabulary is empty", path);
+  ATTEND_TRY(vocab_index(t)); /* with what the settings added */
+  if (t->model.from_scores) ATTEND_TRY(merges_from_scores(t));
+  return added_finish(t);
+}
+
+attend_status attend_tokenizer_load(attend_context *ctx, const char *path,
+                                    attend_tokenizer **tokenizer) {
+  attend_tokenizer *t;
+  *tokenizer = NULL;
+  ATTEND_TRY(take_zeroed(ctx, sizeof *t, "a tokenizer", &t));
+  t->ctx = ctx;
+  t->model.unk = -1;
+  for (int i = 0; i < ATTEND_SPECIALS; i++) t->special[i] = -1;
+  attend_status status = load(t, path);
+  if (status)
+    attend_tokenizer_free(t);
+  else
+    *tokenizer = t;
+  return status;
+}
+
+static void steps_free(const attend_context *ctx, steps *list) {
+  for (size_t i = 0; i < list->count; i++)
+    pattern_free(ctx, list->step[i].pattern);
+  give(ctx, list->step);
+}
+
+void attend_tokenizer_free(attend_tokenizer *t) {
+  if (!t) return;
+  steps_free(t->ctx, &t->normalizers);
+  steps_free(t->ctx, &t->splitters);
+  give(t->ctx, t->model.merges);
+  trie_free(t->ctx, &t->model.trie);
+  give(t->ctx, t->added.token);
+  vocab_free(t->ctx, &t->vocab);
+  pool_free(t->ctx, &t->pool);
+  give(t->ctx, t);
+}

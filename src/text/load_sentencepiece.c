@@ -1,0 +1,262 @@
+/* Reading SentencePiece models, and llama2.c's vocabularies made from them.
+ *
+ * Place: text/ - two loaders. Both give pieces with scores; there are no
+ * merges and no steps but SentencePiece's own.
+ */
+#include <math.h>
+
+#include "text/loader.h"
+#include "text/protobuf.h"
+
+enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE };
+enum { UNIGRAM = 1, BPE };
+
+static const char MARK[] = "\xe2\x96\x81";
+
+typedef struct {
+  attend_tokenizer *t;
+  const char *path;
+  int64_t count;
+  float least, most;
+  int64_t model, unk, bos, eos, pad;
+  bool byte_fallback, suffix;
+  bool prefix, squeeze, escape;
+  protobuf_field charsmap, unk_surface;
+} sp_model;
+
+static attend_status truncated(const sp_model *s) {
+  return fail(s->t->ctx, ATTEND_IO,
+              "%s is not a SentencePiece model, or is damaged: get it anew",
+              s->path);
+}
+
+/* ---- the messages ------------------------------------------------------------------------ */
+
+static attend_status keep_piece(sp_model *s, const char *name, size_t length,
+                                float score, int type) {
+  attend_tokenizer *t = s->t;
+  bool normal = type == NORMAL || type == USER_DEFINED;
+  if (!isfinite(score) || !length || !utf8_is_valid(name, length))
+    return fail(t->ctx, ATTEND_IO,
+                "%s: piece %lld has no letters or no finite score", s->path,
+                (long long)s->count);
+  if (type == NORMAL && score < s->least) s->least = score;
+  if (type == NORMAL && score > s->most) s->most = score;
+  ATTEND_TRY(vocab_put(t, s->count, name, length, score,
+                       normal ? PIECE_NORMAL : PIECE_HIDDEN));
+  t->vocab.piece[s->count].special = type == CONTROL;
+  if (type == UNKNOWN) t->model.unk = (int32_t)s->count;
+  s->count++;
+  if (type != USER_DEFINED) return ATTEND_OK;
+  added_token a = {.content = {name, length},
+                   .id = (int32_t)(s->count - 1),
+                   .normalized = true};
+  ATTEND_TRY(text_keep(t, name, length, &a.match));
+  return added_put(t, &a);
+}
+
+static attend_status read_piece(sp_model *s, protobuf p) {
+  protobuf_field f;
+  const unsigned char *name = NULL;
+  size_t length = 0;
+  float score = 0;
+  int type = NORMAL;
+  while (protobuf_next(&p, &f)) {
+    if (f.number == 1 && f.data) {
+      name = f.data;
+      length = f.length;
+    }
+    if (f.number == 2) score = protobuf_float(&f);
+    if (f.number == 3) type = (int)f.value;
+  }
+  if (p.bad || !name) return truncated(s);
+  return keep_piece(s, (const char *)name, length, score, type);
+}
+
+static attend_status read_trainer(sp_model *s, protobuf p) {
+  protobuf_field f;
+  while (protobuf_next(&p, &f)) {
+    if (f.number == 3) s->model = (int64_t)f.value;
+    if (f.number == 24) s->suffix = f.value != 0;
+    if (f.number == 35) s->byte_fallback = f.value != 0;
+    if (f.number == 40) s->unk = (int32_t)f.value;
+    if (f.number == 41) s->bos = (int32_t)f.value;
+    if (f.number == 42) s->eos = (int32_t)f.value;
+    if (f.number == 43) s->pad = (int32_t)f.value;
+    if (f.number == 44 && f.data) s->unk_surface = f;
+  }
+  return p.bad ? truncated(s) : ATTEND_OK;
+}
+
+static attend_status read_normalizer(sp_model *s, protobuf p) {
+  protobuf_field f;
+  while (protobuf_next(&p, &f)) {
+    if (f.number == 2 && f.data) s->charsmap = f;
+    if (f.number == 3) s->prefix = f.value != 0;
+    if (f.number == 4) s->squeeze = f.value != 0;
+    if (f.number == 5) s->escape = f.value != 0;
+  }
+  return p.bad ? truncated(s) : ATTEND_OK;
+}
+
+static attend_status read_all(sp_model *s, const char *bytes, size_t length) {
+  protobuf p = {(const unsigned char *)bytes,
+                (const unsigned char *)bytes + length, false};
+  protobuf_field f;
+  while (protobuf_next(&p, &f)) {
+    protobuf inner = {f.data, f.data + f.length, false};
+    if (f.number > 3 || !f.number) continue;
+    if (!f.data) return truncated(s);
+    if (f.number == 1) ATTEND_TRY(read_piece(s, inner));
+    if (f.number == 2) ATTEND_TRY(read_trainer(s, inner));
+    if (f.number == 3) ATTEND_TRY(read_normalizer(s, inner));
+  }
+  return p.bad || !s->count ? truncated(s) : ATTEND_OK;
+}
+
+/* ---- from there to a tokenizer -------------------------------------------------------------- */
+
+static attend_status add_steps(sp_model *s) {
+  attend_tokenizer *t = s->t;
+  step map = {.kind = STEP_CHARSMAP};
+  step spaces = {.kind = STEP_SP_SPACES,
+                 .prefix = s->prefix,
+                 .squeeze = s->squeeze,
+                 .escape = s->escape};
+  chars kept;
+  if (s->charsmap.length) {
+    ATTEND_TRY(text_keep(t, (const char *)s->charsmap.data, s->charsmap.length,
+                         &kept));
+    ATTEND_TRY(
+        charsmap_check(t->ctx, s->path, kept.bytes, kept.length, &map.map));
+    ATTEND_TRY(step_add(t, &t->normalizers, map));
+  }
+  ATTEND_TRY(step_add(t, &t->normalizers, spaces));
+  if (s->model == BPE && s->escape) return cut_at_marks(t, MARK);
+  return ATTEND_OK;
+}
+
+static attend_status add_decoder(attend_tokenizer *t, const char *mark,
+                                 bool prefix) {
+  decode_step replace = {
+      .kind = DECODE_REPLACE, .text = {mark, strlen(mark)}, .with = {" ", 1}};
+  decode_step strip = {.kind = DECODE_STRIP, .text = {" ", 1}, .start = 1};
+  if (*mark) ATTEND_TRY(decode_add(t, replace));
+  ATTEND_TRY(decode_add(t, (decode_step){.kind = DECODE_BYTES}));
+  ATTEND_TRY(decode_add(t, (decode_step){.kind = DECODE_FUSE}));
+  return prefix ? decode_add(t, strip) : ATTEND_OK;
+}
+
+static int32_t id_or_none(const sp_model *s, int64_t id) {
+  return id >= 0 && id < s->count ? (int32_t)id : -1;
+}
+
+static attend_status finish_model(sp_model *s) {
+  attend_tokenizer *t = s->t;
+  model *m = &t->model;
+  if (s->suffix || (s->model != UNIGRAM && s->model != BPE))
+    return fail(t->ctx, ATTEND_UNSUPPORTED,
+                "%s: only SentencePiece models of the kinds bpe and unigram, "
+                "with spaces in front of words, are known here",
+                s->path);
+  m->kind = s->model == BPE ? MODEL_BPE : MODEL_UNIGRAM;
+  t->kind = s->model == BPE ? "BPE" : "unigram";
+  m->byte_fallback = s->byte_fallback;
+  m->fuse_unk = true;
+  m->single = true;
+  m->unk_score = s->least - 10;
+  ATTEND_TRY(vocab_index(t));
+  t->special[ATTEND_SPECIAL_UNK] = m->unk;
+  t->special[ATTEND_SPECIAL_BOS] = id_or_none(s, s->bos);
+  t->special[ATTEND_SPECIAL_EOS] = id_or_none(s, s->eos);
+  t->special[ATTEND_SPECIAL_PAD] = id_or_none(s, s->pad);
+  m->from_scores = s->model == BPE;
+  return m->from_scores ? ATTEND_OK : build_trie(t);
+}
+
+static attend_status check_twins(const sp_model *s) {
+  const vocab *v = &s->t->vocab;
+  for (size_t i = 0; i < v->count; i++) {
+    const chars *name = &v->piece[i].name;
+    if (vocab_name(v, name->bytes, name->length) != (int32_t)i)
+      return fail(s->t->ctx, ATTEND_IO, "%s: the piece \"%.60s\" comes twice",
+                  s->path, name->bytes);
+  }
+  return ATTEND_OK;
+}
+
+attend_status load_sentencepiece(attend_tokenizer *t, const char *path) {
+  static const char unknown[] = " \xe2\x81\x87 ";
+  sp_model s = {.t = t,
+                .path = path,
+                .model = UNIGRAM,
+                .bos = 1,
+                .eos = 2,
+                .pad = -1,
+                .prefix = true,
+                .squeeze = true,
+                .escape = true};
+  char *bytes;
+  size_t length;
+  ATTEND_TRY(file_read(t->ctx, path, &bytes, &length));
+  attend_status status = read_all(&s, bytes, length);
+  if (!status) status = finish_model(&s);
+  if (!status) status = check_twins(&s);
+  if (!status) status = add_steps(&s);
+  if (!status && s.unk_surface.data)
+    status = text_keep(t, (const char *)s.unk_surface.data,
+                       s.unk_surface.length, &t->unk_surface);
+  else
+    t->unk_surface = (chars){unknown, sizeof unknown - 1};
+  give(t->ctx, bytes);
+  ATTEND_TRY(status);
+  return add_decoder(t, s.escape ? MARK : "", s.prefix);
+}
+
+/* ---- llama2.c -------------------------------------------------------------------------------- */
+
+static attend_status read_records(sp_model *s, const char *bytes,
+                                  size_t length) {
+  int32_t longest, n;
+  float score;
+  if (length < 4) goto lies;
+  memcpy(&longest, bytes, 4);
+  for (size_t at = 4; at < length; at += (size_t)n) {
+    if (length - at < 8) goto lies;
+    memcpy(&score, bytes + at, 4);
+    memcpy(&n, bytes + at + 4, 4);
+    at += 8;
+    if (n < 0 || (size_t)n > length - at) goto lies;
+    bool hidden = s->count < 3 || byte_piece(bytes + at, (size_t)n) >= 0;
+    int type = s->count == 0 ? UNKNOWN : s->count < 3 ? CONTROL : BYTE;
+    ATTEND_TRY(
+        keep_piece(s, bytes + at, (size_t)n, score, hidden ? type : NORMAL));
+  }
+  if (longest > 0 && s->count > 3) return ATTEND_OK;
+lies:
+  return fail(s->t->ctx, ATTEND_IO,
+              "%s is not a llama2.c vocabulary: its records do not end where "
+              "the file ends",
+              s->path);
+}
+
+attend_status load_llama2c(attend_tokenizer *t, const char *path) {
+  sp_model s = {.t = t,
+                .path = path,
+                .model = BPE,
+                .bos = 1,
+                .eos = 2,
+                .pad = -1,
+                .prefix = true,
+                .byte_fallback = true};
+  char *bytes;
+  size_t length;
+  ATTEND_TRY(file_read(t->ctx, path, &bytes, &length));
+  attend_status status = read_records(&s, bytes, length);
+  give(t->ctx, bytes);
+  ATTEND_TRY(status);
+  ATTEND_TRY(finish_model(&s));
+  ATTEND_TRY(add_steps(&s));
+  ATTEND_TRY(cut_at_marks(t, " "));
+  return add_decoder(t, "", true);
+}

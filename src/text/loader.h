@@ -1,0 +1,69 @@
+/* What the readers of tokenizer files share.
+ *
+ * Place: text/ - only while loading.
+ */
+#ifndef TEXT_LOADER_H
+#define TEXT_LOADER_H
+
+#include "attend/json.h"
+#include "text/tokenizer.h"
+
+/* A file as a whole, with a zero byte behind; freed with give. */
+attend_status file_read(attend_context *ctx, const char *path, char **bytes,
+                        size_t *length);
+/* folder/name; false if it does not fit or there is no such file. */
+bool file_beside(const char *folder, const char *name, char *path, size_t size);
+attend_status json_read(attend_context *ctx, const char *path,
+                        attend_json **root);
+
+/* One reader per kind of file. `what` names the file in sentences. */
+attend_status load_tokenizer_json(attend_tokenizer *t, const char *what,
+                                  const attend_json *root);
+attend_status load_sentencepiece(attend_tokenizer *t, const char *path);
+attend_status load_llama2c(attend_tokenizer *t, const char *path);
+attend_status load_vocab_txt(attend_tokenizer *t, const char *path,
+                             const char *folder);
+attend_status load_vocab_merges(attend_tokenizer *t, const char *vocab_path,
+                                const char *merges_path);
+
+/* load_json.c, for the other readers too */
+attend_status read_vocab_object(attend_tokenizer *t, const char *what,
+                                const attend_json *j);
+/* "a b"; a and b have no spaces. */
+attend_status put_merge_text(attend_tokenizer *t, const char *what,
+                             uint32_t rank, const char *text, size_t length);
+attend_status finish_wordpiece(attend_tokenizer *t);
+
+/* load_steps.c: the parts of a tokenizer.json. NULL and null: none. */
+attend_status load_normalizer(attend_tokenizer *t, const char *what,
+                              const attend_json *j);
+attend_status load_splitter(attend_tokenizer *t, const char *what,
+                            const attend_json *j);
+/* load_ends.c */
+attend_status load_template(attend_tokenizer *t, const char *what,
+                            const attend_json *j);
+attend_status load_decoder(attend_tokenizer *t, const char *what,
+                           const attend_json *j);
+
+/* settings.c: what stands beside the main file. folder may be NULL.
+ * whole: the main file was a tokenizer.json, which has the last word. */
+attend_status read_settings(attend_tokenizer *t, const char *folder,
+                            bool whole);
+/* The ids behind a piece's names, for templates: 0 or 1 of each. */
+void template_around(attend_tokenizer *t, int32_t before, int32_t after,
+                     int32_t middle, int32_t type_b);
+
+attend_status step_add(attend_tokenizer *t, steps *list, step st);
+attend_status text_keep(attend_tokenizer *t, const char *bytes, size_t length,
+                        chars *kept);
+attend_status decode_add(attend_tokenizer *t, decode_step st);
+/* Once the vocabulary is whole: a trie of all that can be made from text. */
+attend_status build_trie(attend_tokenizer *t);
+/* If no piece has the mark behind something else, the text is cut there: the
+ * ids are the same, and words are short. mark must stay. */
+attend_status cut_at_marks(attend_tokenizer *t, const char *mark);
+/* A piece that has an id already, or takes this one. */
+attend_status put_added(attend_tokenizer *t, const char *what, int64_t id,
+                        added_token token);
+
+#endif

@@ -1,0 +1,141 @@
+/* The merges of BPE: from a pair of ids to the id that replaces it.
+ *
+ * Place: text/ - made while loading, asked by bpe.c at every step.
+ *
+ * tokenizer.json and merges.txt list merges in order. SentencePiece lists
+ * none: it joins any two neighbours whose letters together are a piece, the
+ * best score first. That is the same table, with the rank of a merge the place
+ * of its result among the scores; equal scores have equal ranks.
+ */
+#include "text/tokenizer.h"
+
+#include <stdlib.h>
+
+enum { LONGEST_PIECE = 1024 };
+
+static size_t slot_of(const model *m, int32_t left, int32_t right) {
+  uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+  size_t at = (size_t)((key * 0x9e3779b97f4a7c15u) >> 28) & m->merge_mask;
+  while (m->merges[at].left >= 0 &&
+         (m->merges[at].left != left || m->merges[at].right != right))
+    at = (at + 1) & m->merge_mask;
+  return at;
+}
+
+attend_status merges_reserve(attend_context *ctx, model *m, size_t count) {
+  size_t slots = 64;
+  while (slots < 2 * count) slots *= 2;
+  ATTEND_TRY(take(ctx, slots * sizeof *m->merges, "merges", &m->merges));
+  for (size_t i = 0; i < slots; i++) m->merges[i].left = -1;
+  m->merge_mask = slots - 1;
+  return ATTEND_OK;
+}
+
+/* The first of two merges of the same pair counts. */
+attend_status merges_put(attend_context *ctx, model *m, int32_t left,
+                         int32_t right, int32_t made, uint32_t rank) {
+  size_t at = slot_of(m, left, right);
+  (void)ctx;
+  if (m->merges[at].left < 0) m->merges[at] = (merge){left, right, made, rank};
+  return ATTEND_OK;
+}
+
+const merge *merges_find(const model *m, int32_t left, int32_t right) {
+  if (!m->merge_mask) return NULL;
+  const merge *found = &m->merges[slot_of(m, left, right)];
+  return found->left >= 0 ? found : NULL;
+}
+
+/* ---- from scores ------------------------------------------------------------- */
+
+typedef struct {
+  float score;
+  int32_t id;
+  uint32_t rank;
+} scored;
+
+static int by_score(const void *a, const void *b) {
+  const scored *x = a, *y = b;
+  if (x->score != y->score) return x->score > y->score ? -1 : 1;
+  return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* Ranks by id: 0 for the best score. */
+static void rank_scores(const vocab *v, scored *list, uint32_t *rank) {
+  size_t n = v->count;
+  for (size_t i = 0; i < n; i++)
+    list[i] = (scored){v->piece[i].score, (int32_t)i, 0};
+  qsort(list, n, sizeof *list, by_score);
+  for (size_t i = 0; i < n; i++) {
+    bool tie = i && list[i].score == list[i - 1].score;
+    list[i].rank = tie ? list[i - 1].rank : (uint32_t)i;
+    rank[list[i].id] = list[i].rank;
+  }
+}
+
+/* Characters that occur in pieces and are none themselves take part in merges
+ * too: they get ids behind all others. */
+static attend_status add_phantoms(attend_tokenizer *t, size_t real) {
+  for (size_t id = 0; id < real; id++) {
+    chars key = t->vocab.piece[id].key;
+    uint32_t c;
+    if (t->vocab.piece[id].kind != PIECE_NORMAL) continue;
+    for (size_t i = 0, n; i < key.length; i += n) {
+      n = utf8_next(key.bytes + i, key.length - i, &c);
+      if (vocab_key(&t->vocab, key.bytes + i, n) >= 0) continue;
+      ATTEND_TRY(vocab_put_phantom(t, key.bytes + i, n));
+    }
+  }
+  return ATTEND_OK;
+}
+
+/* Cutting a piece everywhere takes time that grows as its length squared. */
+static attend_status check_lengths(attend_tokenizer *t) {
+  for (size_t id = 0; id < t->vocab.count; id++)
+    if (t->vocab.piece[id].key.length > LONGEST_PIECE)
+      return fail(t->ctx, ATTEND_IO,
+                  "piece %zu of the vocabulary has %zu bytes: %d are the most "
+                  "that can be merged",
+                  id, t->vocab.piece[id].key.length, LONGEST_PIECE);
+  return ATTEND_OK;
+}
+
+static attend_status put_cuts(attend_tokenizer *t, const uint32_t *rank,
+                              bool count_only, size_t *count) {
+  vocab *v = &t->vocab;
+  for (size_t id = 0; id < v->count; id++) {
+    chars key = v->piece[id].key;
+    if (v->piece[id].kind != PIECE_NORMAL) continue;
+    for (size_t i = 1; i < key.length; i++) {
+      if (((unsigned char)key.bytes[i] & 0xc0) == 0x80) continue;
+      int32_t left = vocab_key(v, key.bytes, i);
+      if (left < 0) continue;
+      int32_t right = vocab_key(v, key.bytes + i, key.length - i);
+      if (right < 0) continue;
+      *count += 1;
+      if (!count_only)
+        ATTEND_TRY(
+            merges_put(t->ctx, &t->model, left, right, (int32_t)id, rank[id]));
+    }
+  }
+  return ATTEND_OK;
+}
+
+attend_status merges_from_scores(attend_tokenizer *t) {
+  size_t real = t->vocab.count, count = 0;
+  scored *list = NULL;
+  uint32_t *rank = NULL;
+  ATTEND_TRY(check_lengths(t));
+  ATTEND_TRY(add_phantoms(t, real));
+  attend_status status =
+      take(t->ctx, t->vocab.count * sizeof *list, "merges", &list);
+  if (!status)
+    status = take(t->ctx, t->vocab.count * sizeof *rank, "merges", &rank);
+  if (!status) rank_scores(&t->vocab, list, rank);
+  if (!status) status = put_cuts(t, rank, true, &count);
+  if (!status) status = merges_reserve(t->ctx, &t->model, count);
+  if (!status) status = put_cuts(t, rank, false, &count);
+  give(t->ctx, list);
+  give(t->ctx, rank);
+  return status;
+}

@@ -1,0 +1,168 @@
+/* What a text is cut at: a string, a known expression, or any other.
+ *
+ * Place: text/ - the only code that includes pcre2.h.
+ */
+#define _GNU_SOURCE /* memmem */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include "text/pattern.h"
+
+typedef enum { LITERAL, GPT2, LLAMA3, REGEX } pattern_kind;
+
+struct pattern {
+  pattern_kind kind;
+  int digits;   /* LLAMA3 */
+  chars string; /* LITERAL */
+  pcre2_code *code;
+};
+
+static const char gpt2[] =
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|"
+    "\\s+(?!\\S)|\\s+";
+static const char gpt2_short[] =
+    "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|"
+    "\\s+(?!\\S)|\\s+";
+#define LLAMA3_WITH(digits)                                                  \
+  "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" digits \
+  "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
+static const struct {
+  const char *text;
+  pattern_kind kind;
+  int digits;
+} known[] = {{gpt2, GPT2, 0},
+             {gpt2_short, GPT2, 0},
+             {LLAMA3_WITH("{1,3}"), LLAMA3, 3},
+             {LLAMA3_WITH(""), LLAMA3, 1}};
+
+/* PCRE2 takes its memory from the context too. */
+static void *pcre_take(size_t bytes, void *user) {
+  void *block = NULL;
+  return take(user, bytes, "a regular expression", &block) ? NULL : block;
+}
+static void pcre_give(void *block, void *user) { give(user, block); }
+
+static attend_status start(attend_tokenizer *t, pattern_kind kind,
+                           pattern **p) {
+  ATTEND_TRY(take_zeroed(t->ctx, sizeof **p, "a pattern", p));
+  (*p)->kind = kind;
+  return ATTEND_OK;
+}
+
+attend_status pattern_string(attend_tokenizer *t, const char *text,
+                             size_t length, pattern **p) {
+  if (!length)
+    return fail(t->ctx, ATTEND_IO,
+                "the tokenizer cuts or replaces at an empty string: it must "
+                "have characters");
+  ATTEND_TRY(start(t, LITERAL, p));
+  (*p)->string.length = length;
+  return pool_copy(t->ctx, &t->pool, text, length, &(*p)->string.bytes);
+}
+
+static attend_status compile(attend_tokenizer *t, const char *text,
+                             size_t length, pattern *p) {
+  int error = PCRE2_ERROR_HEAP_FAILED;
+  size_t at = 0;
+  unsigned char why[200];
+  pcre2_general_context *memory =
+      pcre2_general_context_create(pcre_take, pcre_give, t->ctx);
+  pcre2_compile_context *how =
+      memory ? pcre2_compile_context_create(memory) : NULL;
+  if (how)
+    p->code = pcre2_compile((PCRE2_SPTR)text, length,
+                            PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C,
+                            &error, &at, how);
+  if (p->code) pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);
+  pcre2_compile_context_free(how);
+  pcre2_general_context_free(memory);
+  if (p->code) return ATTEND_OK;
+  if (error == PCRE2_ERROR_HEAP_FAILED)
+    return fail(t->ctx, ATTEND_NO_MEMORY,
+                "no memory for a regular expression of %zu bytes", length);
+  if (pcre2_get_error_message(error, why, sizeof why) < 0) why[0] = 0;
+  return fail(t->ctx, ATTEND_IO,
+              "the tokenizer's regular expression \"%.100s\" is not valid at "
+              "byte %zu: %s",
+              text, at, why);
+}
+
+attend_status pattern_regex(attend_tokenizer *t, const char *text,
+                            size_t length, pattern **p) {
+  ATTEND_TRY(start(t, REGEX, p));
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (strlen(known[i].text) == length && !strcmp(known[i].text, text)) {
+      (*p)->kind = known[i].kind;
+      (*p)->digits = known[i].digits;
+      return ATTEND_OK;
+    }
+  return compile(t, text, length, *p);
+}
+
+void pattern_free(const attend_context *ctx, pattern *p) {
+  if (p) pcre2_code_free(p->code);
+  give(ctx, p);
+}
+
+/* ---- matching --------------------------------------------------------------------- */
+
+attend_status pattern_scratch(const attend_tokenizer *t, scratch *s) {
+  pcre2_general_context *memory =
+      pcre2_general_context_create(pcre_take, pcre_give, t->ctx);
+  s->match = memory ? pcre2_match_data_create(1, memory) : NULL;
+  pcre2_general_context_free(memory);
+  if (s->match) return ATTEND_OK;
+  return fail(t->ctx, ATTEND_NO_MEMORY, "no memory for regular expressions");
+}
+
+void pattern_scratch_free(scratch *s) { pcre2_match_data_free(s->match); }
+
+static attend_status next_regex(const attend_tokenizer *t, scratch *s,
+                                const pattern *p, const char *text, size_t end,
+                                size_t at, span *match, bool *found) {
+  PCRE2_SPTR subject = (PCRE2_SPTR)text;
+  int n = pcre2_match(p->code, subject, end, at, PCRE2_NO_UTF_CHECK, s->match,
+                      NULL);
+  if (n == PCRE2_ERROR_JIT_STACKLIMIT)
+    n = pcre2_match(p->code, subject, end, at,
+                    PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, s->match, NULL);
+  *found = n >= 0;
+  if (n == PCRE2_ERROR_NOMATCH) return ATTEND_OK;
+  if (n < 0)
+    return fail(t->ctx, ATTEND_UNSUPPORTED,
+                "the tokenizer's regular expression gives up on this text "
+                "(PCRE2 says %d): cut the text into smaller pieces",
+                n);
+  size_t *where = pcre2_get_ovector_pointer(s->match);
+  *match = (span){(uint32_t)where[0], (uint32_t)where[1]};
+  if (where[1] < where[0]) match->end = match->start; /* \K can do that */
+  return ATTEND_OK;
+}
+
+static bool next_literal(const pattern *p, const char *text, size_t end,
+                         size_t at, span *match) {
+  const char *found =
+      at < end ? memmem(text + at, end - at, p->string.bytes, p->string.length)
+               : NULL;
+  if (!found) return false;
+  match->start = (uint32_t)(found - text);
+  match->end = match->start + (uint32_t)p->string.length;
+  return true;
+}
+
+attend_status pattern_next(const attend_tokenizer *t, scratch *s,
+                           const pattern *p, const char *text, size_t end,
+                           size_t at, span *match, bool *found) {
+  if (p->kind == REGEX) return next_regex(t, s, p, text, end, at, match, found);
+  if (p->kind == LITERAL) {
+    *found = next_literal(p, text, end, at, match);
+    return ATTEND_OK;
+  }
+  *found = at < end;
+  if (!*found) return ATTEND_OK;
+  size_t stop = p->kind == GPT2 ? scan_gpt2(text, end, at)
+                                : scan_llama3(text, end, at, p->digits);
+  *match = (span){(uint32_t)at, (uint32_t)stop};
+  return ATTEND_OK;
+}

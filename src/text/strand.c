@@ -1,0 +1,229 @@
+/* Strands, UTF-8, and kinds of characters.
+ *
+ * Place: text/ - below everything else in the room.
+ */
+#include "text/strand.h"
+
+#include <utf8proc.h>
+
+attend_status grow(attend_context *ctx, void *block, size_t *capacity,
+                   size_t wanted, size_t element, const char *what) {
+  void **old = block, *fresh;
+  if (wanted <= *capacity) return ATTEND_OK;
+  size_t next = *capacity + *capacity / 2;
+  if (next < wanted) next = wanted;
+  if (next < 64) next = 64;
+  if (next > SIZE_MAX / element / 2)
+    return fail(ctx, ATTEND_NO_MEMORY, "no memory for %zu %s", wanted, what);
+  ATTEND_TRY(take(ctx, next * element, what, &fresh));
+  if (*capacity) memcpy(fresh, *old, *capacity * element);
+  give(ctx, *old);
+  *old = fresh;
+  *capacity = next;
+  return ATTEND_OK;
+}
+
+/* ---- strands ----------------------------------------------------------------- */
+
+/* The three arrays grow together; on failure those that grew are longer than
+ * the capacity says, which harms nobody. */
+attend_status strand_reserve(attend_context *ctx, strand *s, size_t more) {
+  size_t wanted = s->length + more;
+  if (wanted <= s->capacity) return ATTEND_OK;
+  if (wanted > INT32_MAX) /* places are 32 bits wide */
+    return fail(ctx, ATTEND_INVALID,
+                "the text grows beyond %d bytes when it is normalized: encode "
+                "less at a time",
+                INT32_MAX);
+  size_t a = s->capacity, b = s->capacity, c = s->capacity;
+  ATTEND_TRY(grow(ctx, &s->bytes, &a, wanted, 1, "a text"));
+  ATTEND_TRY(grow(ctx, &s->from, &b, wanted, sizeof *s->from, "a text"));
+  ATTEND_TRY(grow(ctx, &s->to, &c, wanted, sizeof *s->to, "a text"));
+  s->capacity = a;
+  return ATTEND_OK;
+}
+
+attend_status strand_put(attend_context *ctx, strand *s, const char *bytes,
+                         size_t length, uint32_t from, uint32_t to) {
+  ATTEND_TRY(strand_reserve(ctx, s, length));
+  for (size_t i = 0; i < length; i++) {
+    s->bytes[s->length + i] = bytes[i];
+    s->from[s->length + i] = from;
+    s->to[s->length + i] = to;
+  }
+  s->length += length;
+  return ATTEND_OK;
+}
+
+attend_status strand_copy(attend_context *ctx, strand *s, const view *v,
+                          size_t start, size_t end) {
+  ATTEND_TRY(strand_reserve(ctx, s, end - start));
+  size_t n = end - start, at = s->length;
+  if (n) memcpy(s->bytes + at, v->bytes + start, n);
+  for (size_t i = 0; i < n; i++) s->from[at + i] = view_from(v, start + i);
+  for (size_t i = 0; i < n; i++) s->to[at + i] = view_to(v, start + i);
+  s->length += n;
+  return ATTEND_OK;
+}
+
+attend_status strand_put_char(attend_context *ctx, strand *s, uint32_t c,
+                              uint32_t from, uint32_t to) {
+  char bytes[4];
+  return strand_put(ctx, s, bytes, (size_t)utf8_write(c, bytes), from, to);
+}
+
+void strand_free(const attend_context *ctx, strand *s) {
+  give(ctx, s->bytes);
+  give(ctx, s->from);
+  give(ctx, s->to);
+  *s = (strand){0};
+}
+
+/* ---- UTF-8 ------------------------------------------------------------------- */
+
+typedef struct { /* what may follow a first byte */
+  int more;
+  unsigned char low, high; /* of the second byte */
+} lead;
+
+static lead lead_of(unsigned char b) {
+  if (b >= 0xc2 && b <= 0xdf) return (lead){1, 0x80, 0xbf};
+  if (b == 0xe0) return (lead){2, 0xa0, 0xbf};
+  if (b == 0xed) return (lead){2, 0x80, 0x9f};
+  if (b >= 0xe1 && b <= 0xef) return (lead){2, 0x80, 0xbf};
+  if (b == 0xf0) return (lead){3, 0x90, 0xbf};
+  if (b >= 0xf1 && b <= 0xf3) return (lead){3, 0x80, 0xbf};
+  if (b == 0xf4) return (lead){3, 0x80, 0x8f};
+  return (lead){0, 0, 0};
+}
+
+int utf8_read(const char *text, size_t n, uint32_t *c) {
+  const unsigned char *s = (const unsigned char *)text;
+  *c = s[0];
+  if (s[0] < 0x80) return 1;
+  lead l = lead_of(s[0]);
+  *c = UTF8_BAD;
+  if (!l.more) return -1;
+  uint32_t value = s[0] & (0x3fu >> l.more);
+  for (int i = 1; i <= l.more; i++) {
+    unsigned char low = i == 1 ? l.low : 0x80, high = i == 1 ? l.high : 0xbf;
+    if ((size_t)i >= n) *c = UTF8_OPEN;
+    if ((size_t)i >= n || s[i] < low || s[i] > high) return -i;
+    value = value << 6 | (s[i] & 63u);
+  }
+  *c = value;
+  return l.more + 1;
+}
+
+int utf8_write(uint32_t c, char out[4]) {
+  int more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+  static const unsigned char first[4] = {0, 0xc0, 0xe0, 0xf0};
+  for (int i = more; i > 0; i--, c >>= 6) out[i] = (char)(0x80 | (c & 63));
+  out[0] = (char)(first[more] | c);
+  return more + 1;
+}
+
+bool utf8_is_valid(const char *s, size_t n) {
+  uint32_t c;
+  for (size_t i = 0; i < n;) {
+    uint64_t eight;
+    if (n - i >= 8 &&
+        (memcpy(&eight, s + i, 8), !(eight & UINT64_C(0x8080808080808080)))) {
+      i += 8;
+      continue;
+    }
+    int length = utf8_read(s + i, n - i, &c);
+    if (length < 0) return false;
+    i += (size_t)length;
+  }
+  return true;
+}
+
+attend_status strand_put_lossy(attend_context *ctx, strand *s, const char *text,
+                               size_t length) {
+  view whole = {text, NULL, NULL, length, 0};
+  uint32_t c;
+  size_t kept = 0, i = 0;
+  while (i < length) {
+    int n = utf8_read(text + i, length - i, &c);
+    if (n > 0) {
+      i += (size_t)n;
+      continue;
+    }
+    ATTEND_TRY(strand_copy(ctx, s, &whole, kept, i));
+    kept = i + (size_t)-n;
+    ATTEND_TRY(
+        strand_put_char(ctx, s, UTF8_REPLACEMENT, (uint32_t)i, (uint32_t)kept));
+    i = kept;
+  }
+  return strand_copy(ctx, s, &whole, kept, length);
+}
+
+/* ---- kinds of characters ------------------------------------------------------- */
+
+static utf8proc_category_t category(uint32_t c) {
+  return c > 0x10ffff ? UTF8PROC_CATEGORY_CN
+                      : utf8proc_category((utf8proc_int32_t)c);
+}
+
+static bool is_between(uint32_t c, utf8proc_category_t first,
+                       utf8proc_category_t last) {
+  utf8proc_category_t k = category(c);
+  return k >= first && k <= last;
+}
+
+bool is_space(uint32_t c) {
+  if (c < 0x85) return c == ' ' || (c >= 9 && c <= 13);
+  return c == 0x85 || c == 0xa0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 ||
+         c == 0x202f || c == 0x205f || c == 0x3000;
+}
+
+bool is_letter(uint32_t c) {
+  if (c < 0x80) return (c | 32) >= 'a' && (c | 32) <= 'z';
+  return is_between(c, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LO);
+}
+
+bool is_number(uint32_t c) {
+  if (c < 0x80) return c >= '0' && c <= '9';
+  return is_between(c, UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NO);
+}
+
+bool is_punctuation(uint32_t c) {
+  if (c < 0x80) return c > ' ' && c < 0x7f && !is_letter(c) && !is_number(c);
+  return is_between(c, UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PO);
+}
+
+bool is_mark(uint32_t c) {
+  return c >= 0x300 &&
+         is_between(c, UTF8PROC_CATEGORY_MN, UTF8PROC_CATEGORY_ME);
+}
+
+bool is_nonspacing(uint32_t c) {
+  return c >= 0x300 && category(c) == UTF8PROC_CATEGORY_MN;
+}
+
+bool is_control(uint32_t c) {
+  if (c == '\t' || c == '\n' || c == '\r') return false;
+  return is_between(c, UTF8PROC_CATEGORY_CC, UTF8PROC_CATEGORY_CO);
+}
+
+bool is_word(uint32_t c) {
+  if (c < 0x80) return is_letter(c) || is_number(c) || c == '_';
+  utf8proc_category_t k = category(c);
+  return (k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_NL) ||
+         k == UTF8PROC_CATEGORY_PC || c == 0x200c || c == 0x200d;
+}
+
+bool is_chinese(uint32_t c) {
+  return (c >= 0x4e00 && c <= 0x9fff) || (c >= 0x3400 && c <= 0x4dbf) ||
+         (c >= 0x20000 && c <= 0x2a6df) || (c >= 0x2a700 && c <= 0x2b73f) ||
+         (c >= 0x2b740 && c <= 0x2b81f) || (c >= 0x2b920 && c <= 0x2ceaf) ||
+         (c >= 0xf900 && c <= 0xfaff) || (c >= 0x2f800 && c <= 0x2fa1f);
+}
+
+uint32_t lower_of(uint32_t c) {
+  if (c < 0x80) return c >= 'A' && c <= 'Z' ? c + 32 : c;
+  if (c == 0x130) return 'i';
+  return (uint32_t)utf8proc_tolower((utf8proc_int32_t)c);
+}

@@ -1,0 +1,369 @@
+/* A tokenizer, taken apart.
+ *
+ * Place: text/ - what the loaders fill in and encoding and decoding read.
+ *
+ * Text goes through: added tokens that are matched as they stand; normalizers;
+ * added tokens matched in normalized text; pre-tokenizers, which cut; the
+ * model, which turns each cut into ids; a template, which puts special tokens
+ * around. A tokenizer does not change after loading; what a call writes is in
+ * its encoding or decoder.
+ */
+#ifndef TEXT_TOKENIZER_H
+#define TEXT_TOKENIZER_H
+
+#include "attend/text.h"
+#include "text/pool.h"
+#include "text/strand.h"
+
+/* ---- normalizers and pre-tokenizers: a list of steps each --------------------- */
+
+typedef enum {
+  STEP_NFC,
+  STEP_NFD,
+  STEP_NFKC,
+  STEP_NFKD,
+  STEP_LOWERCASE,
+  STEP_DROP_MARKS,      /* category M */
+  STEP_DROP_NONSPACING, /* category Mn */
+  STEP_CLEAN,           /* BERT: controls go, every space is ' ' */
+  STEP_NMT,
+  STEP_CHINESE, /* spaces around ideographs */
+  STEP_REPLACE,
+  STEP_PREPEND,
+  STEP_STRIP,
+  STEP_CHARSMAP,  /* SentencePiece's table */
+  STEP_SP_SPACES, /* SentencePiece's prefix, runs of spaces, U+2581 */
+  STEP_NORMALIZERS,
+  /* pre-tokenizers */
+  STEP_BYTE_LEVEL,
+  STEP_WHITESPACE,
+  STEP_WHITESPACE_SPLIT,
+  STEP_BERT_SPLIT,
+  STEP_METASPACE,
+  STEP_DIGITS,
+  STEP_PUNCTUATION,
+  STEP_SPLIT,
+  STEP_AT_MARKS /* before each mark that follows something else */
+} step_kind;
+
+typedef enum {
+  CUT_REMOVED,
+  CUT_ISOLATED,
+  CUT_WITH_PREVIOUS,
+  CUT_WITH_NEXT,
+  CUT_CONTIGUOUS
+} cut_behaviour;
+
+typedef enum { PREPEND_NEVER, PREPEND_FIRST, PREPEND_ALWAYS } prepend_scheme;
+
+typedef struct {
+  const char *bytes;
+  size_t length;
+} chars;
+
+typedef struct pattern pattern; /* text/pattern.h */
+
+typedef struct { /* SentencePiece's table: a double array and strings */
+  const uint32_t *unit;
+  size_t units;
+  const char *text; /* ends in a zero byte */
+  size_t length;
+} charsmap;
+
+typedef struct {
+  step_kind kind;
+  pattern *pattern; /* REPLACE, SPLIT */
+  chars text; /* REPLACE: by this; PREPEND; METASPACE, AT_MARKS: the mark */
+  charsmap map;
+  cut_behaviour behaviour;
+  prepend_scheme prepend;
+  bool invert;
+  bool left, right; /* STRIP */
+  bool prefix;      /* BYTE_LEVEL, SP_SPACES: a space in front */
+  bool cut;     /* BYTE_LEVEL: by GPT-2's pattern; METASPACE: before marks */
+  bool each;    /* DIGITS: every digit alone */
+  bool squeeze; /* SP_SPACES: remove extra whitespace */
+  bool escape;  /* SP_SPACES: ' ' becomes U+2581 */
+} step;
+
+typedef struct {
+  step *step;
+  size_t count, capacity;
+} steps;
+
+/* ---- the vocabulary -------------------------------------------------------------- */
+
+typedef enum {
+  PIECE_NONE = 0, /* no piece has this id */
+  PIECE_NORMAL,
+  PIECE_HIDDEN, /* never made from text: control, unknown, a lone byte, unused */
+  PIECE_PHANTOM /* a character that only occurs inside pieces */
+} piece_kind;
+
+typedef struct {
+  chars name; /* as the file has it */
+  chars key;  /* the bytes of text it stands for */
+  float score;
+  unsigned char kind;
+  bool special; /* left out by a decoder that skips special tokens */
+} piece;
+
+typedef struct { /* from strings to ids, open addressing; -1 is free */
+  int32_t *slot;
+  size_t mask;
+} string_table;
+
+typedef struct {
+  piece *piece;
+  size_t count, capacity; /* count: one more than the largest id */
+  size_t real;            /* without phantoms, which stand behind */
+  string_table names, keys;
+  int32_t byte[256]; /* of "<0x00>" or, in byte-level models, of the byte; -1 */
+} vocab;
+
+/* ---- models ------------------------------------------------------------------------ */
+
+typedef enum { MODEL_BPE, MODEL_WORDPIECE, MODEL_UNIGRAM } model_kind;
+
+typedef struct {
+  int32_t left, right; /* left -1: free */
+  int32_t made;
+  uint32_t rank; /* lower goes first; equal ranks: the leftmost */
+} merge;
+
+typedef struct {   /* bytes to a node, by (node, byte); node 0 is the root */
+  uint64_t *key;   /* node << 8 | byte, plus 1; 0: free */
+  uint32_t *child; /* beside it */
+  size_t mask, nodes;
+  int32_t *value; /* [nodes] id of the piece that ends here, or -1 */
+  size_t value_capacity;
+} trie;
+
+typedef struct {
+  model_kind kind;
+  merge *merges;
+  size_t merge_mask; /* slots - 1; 0: none */
+  trie trie;         /* of keys: WordPiece and unigram */
+  int32_t unk;       /* -1: none; what is not known is left out */
+  bool byte_level, byte_fallback, fuse_unk, ignore_merges;
+  bool from_scores; /* BPE without a list of merges */
+  bool single;      /* sum scores in single precision, as SentencePiece does */
+  chars prefix;     /* of pieces that do not start a word */
+  chars suffix;     /* of pieces that end one */
+  size_t longest;   /* WordPiece: characters of a word */
+  uint32_t inside;  /* WordPiece: the trie's node behind the prefix */
+  float unk_score, max_score;
+} model;
+
+/* ---- added tokens, template, decoder ------------------------------------------------ */
+
+typedef struct {
+  chars content, match; /* match: the content as the normalizers leave it */
+  int32_t id;
+  bool single_word, lstrip, rstrip, normalized, special;
+} added_token;
+
+typedef struct {
+  added_token *token; /* longest first */
+  size_t count, capacity;
+  bool any[2];              /* not normalized, normalized */
+  unsigned char first[256]; /* bit 0: starts a match, bit 1: a normalized one */
+} added_list;
+
+enum { TEMPLATE_A = -1, TEMPLATE_B = -2, TEMPLATE_MOST = 32 };
+typedef struct {
+  int32_t id[TEMPLATE_MOST]; /* or TEMPLATE_A, TEMPLATE_B */
+  int32_t type[TEMPLATE_MOST];
+  int count, specials;
+} template;
+
+typedef enum {
+  DECODE_REPLACE,
+  DECODE_BYTES,
+  DECODE_FUSE,
+  DECODE_STRIP,
+  DECODE_WORDPIECE,
+  DECODE_METASPACE,
+  DECODE_BYTE_LEVEL,
+  DECODE_SUFFIX
+} decode_kind;
+
+typedef struct {
+  decode_kind kind;
+  chars text, with;
+  int start, stop;
+  bool cleanup, prepend;
+} decode_step;
+
+enum { DECODE_MOST = 16 };
+
+struct attend_tokenizer {
+  attend_context *ctx;
+  pool pool; /* every string */
+  vocab vocab;
+  model model;
+  steps normalizers, splitters;
+  added_list added;
+  template single, pair;
+  bool trim; /* offsets leave white space out */
+  decode_step decode[DECODE_MOST];
+  int decodes;
+  int32_t special[ATTEND_SPECIALS];
+  const char *kind;
+  chars unk_surface; /* what an unknown piece decodes to; NULL: its name */
+};
+
+/* ---- what a call writes ---------------------------------------------------------------- */
+
+typedef struct {
+  int32_t id;
+  uint32_t end; /* in the word */
+} word_token;
+
+typedef struct {
+  word_token *token;
+  size_t count, capacity;
+} word_tokens;
+
+typedef struct {
+  uint32_t start, end;
+  bool match;
+} cut;
+
+typedef struct { /* a character with its range, for decomposition */
+  uint32_t c, from, to;
+  int order; /* canonical combining class */
+} glyph;
+
+typedef struct {
+  int32_t id, previous, next;
+  uint32_t end;
+} symbol;
+
+typedef struct {
+  uint32_t rank, at;
+  int32_t left, right, made;
+} candidate;
+
+typedef struct { /* unigram: the best way to reach a byte */
+  double score;
+  uint32_t start;
+  int32_t id; /* -1: nothing ends here */
+} arrival;
+
+enum { CACHE_SLOTS = 1 << 15, CACHE_KEY = 28, CACHE_IDS = 8 };
+typedef struct {
+  uint32_t hash; /* 0: free */
+  unsigned char length, count;
+  char key[CACHE_KEY];
+  unsigned char end[CACHE_IDS];
+  int32_t id[CACHE_IDS];
+} cached_word;
+
+typedef struct {
+  int32_t id;
+  uint32_t start, end;
+} raw_token;
+
+typedef struct scratch {
+  strand clean, text[4]; /* text: 0 and 1 normalizing, 2 and 3 splitting */
+  span *spans[2];
+  size_t span_capacity[2];
+  cut *cuts;
+  size_t cut_capacity;
+  glyph *glyphs;
+  size_t glyph_capacity;
+  symbol *symbols;
+  size_t symbol_capacity;
+  candidate *heap;
+  size_t heap_capacity;
+  arrival *arrivals;
+  size_t arrival_capacity;
+  word_tokens word;
+  cached_word *cache; /* [CACHE_SLOTS] */
+  raw_token *raw;
+  size_t raw_count, raw_capacity;
+  void *match; /* of the regular expressions */
+} scratch;
+
+attend_status scratch_start(const attend_tokenizer *t, scratch *s);
+void scratch_free(const attend_tokenizer *t, scratch *s);
+
+/* ---- the room's functions, file by file -------------------------------------------------- */
+
+/* normalize.c: *result is v itself where there is nothing to do. */
+attend_status normalize(const attend_tokenizer *t, scratch *s, view v,
+                        view *result);
+/* compose.c */
+attend_status put_normal_form(attend_context *ctx, scratch *s, step_kind form,
+                              const view *v, strand *out);
+/* charsmap.c */
+attend_status charsmap_check(attend_context *ctx, const char *what,
+                             const char *blob, size_t length, charsmap *map);
+attend_status put_charsmap(attend_context *ctx, const charsmap *map,
+                           const view *v, strand *out);
+attend_status put_sp_spaces(attend_context *ctx, const step *st, const view *v,
+                            strand *out);
+
+/* split.c: cuts *v into spans; *v may become another text. */
+attend_status split_text(const attend_tokenizer *t, scratch *s, view *v,
+                         span **spans, size_t *count);
+
+/* added.c: the first added token at or behind `at`; false: none. */
+bool added_find(const added_list *list, bool normalized, const view *v,
+                size_t at, size_t *start, size_t *end, int32_t *id);
+attend_status added_put(attend_tokenizer *t, const added_token *token);
+/* Once all are there and the normalizers too. */
+attend_status added_finish(attend_tokenizer *t);
+
+/* vocab.c */
+uint32_t hash_bytes(const char *bytes, size_t length);
+attend_status vocab_put(attend_tokenizer *t, int64_t id, const char *name,
+                        size_t length, float score, piece_kind kind);
+attend_status vocab_index(attend_tokenizer *t); /* makes the two tables */
+/* A character that is no piece, findable by its key alone. */
+attend_status vocab_put_phantom(attend_tokenizer *t, const char *key,
+                                size_t length);
+int32_t vocab_name(const vocab *v, const char *name, size_t length);
+int32_t vocab_key(const vocab *v, const char *key, size_t length);
+/* "<0x41>" gives 0x41; -1: not such a piece. */
+int byte_piece(const char *name, size_t length);
+void vocab_free(const attend_context *ctx, vocab *v);
+
+/* bytes.c: GPT-2's alphabet. */
+uint32_t byte_char(unsigned char byte);
+/* The bytes that a piece stands for; false if it has other characters. out
+ * takes `length` bytes. */
+bool bytes_of_piece(const char *name, size_t length, char *out, size_t *n);
+
+/* trie.c */
+attend_status trie_start(attend_context *ctx, trie *t, size_t bytes);
+attend_status trie_put(attend_context *ctx, trie *t, const char *key,
+                       size_t length, int32_t value);
+uint32_t trie_step(const trie *t, uint32_t node, unsigned char byte);
+void trie_free(const attend_context *ctx, trie *t);
+
+/* models: word to ids, into s->word. */
+attend_status model_encode(const attend_tokenizer *t, scratch *s,
+                           const char *word, size_t length);
+attend_status bpe_encode(const attend_tokenizer *t, scratch *s,
+                         const char *word, size_t length);
+attend_status wordpiece_encode(const attend_tokenizer *t, scratch *s,
+                               const char *word, size_t length);
+attend_status unigram_encode(const attend_tokenizer *t, scratch *s,
+                             const char *word, size_t length);
+attend_status put_token(const attend_tokenizer *t, scratch *s, int32_t id,
+                        size_t end);
+/* A character that is in no piece: bytes, or unknown, or nothing. */
+attend_status put_unknown(const attend_tokenizer *t, scratch *s,
+                          const char *bytes, size_t start, size_t end);
+
+/* merges.c */
+attend_status merges_reserve(attend_context *ctx, model *m, size_t count);
+attend_status merges_put(attend_context *ctx, model *m, int32_t left,
+                         int32_t right, int32_t made, uint32_t rank);
+const merge *merges_find(const model *m, int32_t left, int32_t right);
+/* From scores: any two pieces whose letters together are a piece. */
+attend_status merges_from_scores(attend_tokenizer *t);
+
+#endif

@@ -1,0 +1,73 @@
+/* Unigram: the pieces whose scores sum highest (Viterbi).
+ *
+ * Place: text/ - a model. A character that starts no piece of its own length
+ * may be unknown, at a score below all others; neighbours that are unknown
+ * become one token. Of equal sums the one found first stays, as in
+ * SentencePiece: by start, then by length.
+ */
+#include "text/tokenizer.h"
+
+static double rounded(const model *m, double score) {
+  return m->single ? (double)(float)score : score;
+}
+
+static void arrive(arrival *a, double score, size_t start, int32_t id) {
+  if (a->id >= 0 && !(score > a->score)) return;
+  *a = (arrival){score, (uint32_t)start, id};
+}
+
+/* Every piece that starts at `at`, and perhaps the unknown character. */
+static void leave(const attend_tokenizer *t, arrival *best, const char *word,
+                  size_t length, size_t at) {
+  const model *m = &t->model;
+  uint32_t c, node = 0;
+  size_t width = utf8_next(word + at, length - at, &c);
+  bool single = false;
+  double here = at ? best[at].score : 0;
+  for (size_t i = at; i < length; i++) {
+    node = trie_step(&m->trie, node, (unsigned char)word[i]);
+    if (!node) break;
+    int32_t id = m->trie.value[node];
+    if (id < 0) continue;
+    single |= i + 1 - at == width;
+    arrive(&best[i + 1], rounded(m, t->vocab.piece[id].score + here), at, id);
+  }
+  if (!single)
+    arrive(&best[at + width], rounded(m, m->unk_score + here), at,
+           (int32_t)t->vocab.count); /* stands for unknown */
+}
+
+/* Turns the way back into tokens, in order: links first, then a walk. */
+static attend_status put_way(const attend_tokenizer *t, scratch *s,
+                             const char *word, size_t length) {
+  arrival *best = s->arrivals;
+  size_t next = length;
+  for (size_t at = length; at > 0;) { /* score is free now: it links forward */
+    size_t start = best[at].start;
+    best[at].score = (double)next;
+    next = at;
+    at = start;
+  }
+  for (size_t at = next, start = 0;;) {
+    int32_t id = best[at].id;
+    if (id < (int32_t)t->vocab.count)
+      ATTEND_TRY(put_token(t, s, id, at));
+    else
+      ATTEND_TRY(put_unknown(t, s, word, start, at));
+    if (at == length) return ATTEND_OK;
+    start = at;
+    at = (size_t)best[at].score;
+  }
+}
+
+attend_status unigram_encode(const attend_tokenizer *t, scratch *s,
+                             const char *word, size_t length) {
+  uint32_t c;
+  if (!length) return ATTEND_OK;
+  ATTEND_TRY(grow(t->ctx, &s->arrivals, &s->arrival_capacity, length + 1,
+                  sizeof *s->arrivals, "a word"));
+  for (size_t i = 0; i <= length; i++) s->arrivals[i].id = -1;
+  for (size_t at = 0; at < length; at += utf8_next(word + at, length - at, &c))
+    leave(t, s->arrivals, word, length, at);
+  return put_way(t, s, word, length);
+}

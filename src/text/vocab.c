@@ -1,0 +1,167 @@
+/* The vocabulary: pieces by id, and ids by piece.
+ *
+ * Place: text/ - filled by the loaders, asked by the models.
+ *
+ * A piece has a name, as files write it, and a key, the bytes of text it
+ * stands for; they differ in byte-level models, where "Ġthe" stands for
+ * " the". Only keys of normal pieces can be found: "<s>" in a text is not the
+ * control token.
+ */
+#include "text/tokenizer.h"
+
+enum { MOST_PIECES = 1 << 22 }; /* ids beyond are a lie, not a vocabulary */
+
+uint32_t hash_bytes(const char *bytes, size_t length) {
+  uint64_t h = 0x9e3779b97f4a7c15u ^ length, word;
+  for (; length >= 8; bytes += 8, length -= 8) {
+    memcpy(&word, bytes, 8);
+    h = (h ^ word) * 0xff51afd7ed558ccdu;
+    h ^= h >> 32;
+  }
+  word = 0;
+  memcpy(&word, bytes, length);
+  h = (h ^ word) * 0xff51afd7ed558ccdu;
+  h ^= h >> 29;
+  h *= 0xc4ceb9fe1a85ec53u;
+  return (uint32_t)(h >> 32);
+}
+
+static attend_status make_room(attend_tokenizer *t, size_t id) {
+  vocab *v = &t->vocab;
+  if (id < v->count) return ATTEND_OK;
+  ATTEND_TRY(grow(t->ctx, &v->piece, &v->capacity, id + 1, sizeof *v->piece,
+                  "a vocabulary"));
+  memset(v->piece + v->count, 0, (id + 1 - v->count) * sizeof *v->piece);
+  v->count = id + 1;
+  return ATTEND_OK;
+}
+
+/* In byte-level models a name is written in GPT-2's alphabet. */
+static attend_status make_key(attend_tokenizer *t, piece *p) {
+  char small[256];
+  size_t n;
+  p->key = p->name;
+  if (!t->model.byte_level) return ATTEND_OK;
+  if (p->name.length > sizeof small ||
+      !bytes_of_piece(p->name.bytes, p->name.length, small, &n))
+    return ATTEND_OK;
+  p->key.length = n;
+  return pool_copy(t->ctx, &t->pool, small, n, &p->key.bytes);
+}
+
+attend_status vocab_put(attend_tokenizer *t, int64_t id, const char *name,
+                        size_t length, float score, piece_kind kind) {
+  if (id < 0 || id >= MOST_PIECES)
+    return fail(t->ctx, ATTEND_IO,
+                "the vocabulary gives \"%.60s\" the id %lld: ids run from 0 to "
+                "%d",
+                name, (long long)id, MOST_PIECES - 1);
+  if (length > INT32_MAX)
+    return fail(t->ctx, ATTEND_IO, "a piece of the vocabulary is too long");
+  ATTEND_TRY(make_room(t, (size_t)id));
+  piece *p = &t->vocab.piece[id];
+  if (p->kind &&
+      (p->name.length != length || memcmp(p->name.bytes, name, length)))
+    return fail(t->ctx, ATTEND_IO,
+                "the vocabulary gives the id %lld to \"%.60s\" and to "
+                "\"%.60s\"",
+                (long long)id, p->name.bytes, name);
+  *p = (piece){.score = score, .kind = (unsigned char)kind};
+  p->name.length = length;
+  ATTEND_TRY(pool_copy(t->ctx, &t->pool, name, length, &p->name.bytes));
+  return make_key(t, p);
+}
+
+/* ---- finding ----------------------------------------------------------------- */
+
+static const chars *string_of(const vocab *v, const string_table *table,
+                              int32_t id) {
+  return table == &v->names ? &v->piece[id].name : &v->piece[id].key;
+}
+
+static size_t place_of(const vocab *v, const string_table *table,
+                       const char *bytes, size_t length) {
+  size_t at = hash_bytes(bytes, length) & table->mask;
+  for (; table->slot[at] >= 0; at = (at + 1) & table->mask) {
+    const chars *s = string_of(v, table, table->slot[at]);
+    if (s->length == length && !memcmp(s->bytes, bytes, length)) break;
+  }
+  return at;
+}
+
+static attend_status fill(attend_tokenizer *t, string_table *table) {
+  vocab *v = &t->vocab;
+  size_t slots = 64;
+  while (slots < 2 * v->count) slots *= 2;
+  give(t->ctx, table->slot);
+  table->slot = NULL;
+  ATTEND_TRY(
+      take(t->ctx, slots * sizeof *table->slot, "a vocabulary", &table->slot));
+  memset(table->slot, 0xff, slots * sizeof *table->slot);
+  table->mask = slots - 1;
+  for (size_t id = 0; id < v->count; id++) {
+    const piece *p = &v->piece[id];
+    bool in = table == &v->names
+                  ? p->kind == PIECE_NORMAL || p->kind == PIECE_HIDDEN
+                  : p->kind == PIECE_NORMAL || p->kind == PIECE_PHANTOM;
+    const chars *s = string_of(v, table, (int32_t)id);
+    if (in) table->slot[place_of(v, table, s->bytes, s->length)] = (int32_t)id;
+  }
+  return ATTEND_OK;
+}
+
+static int32_t look_up(const vocab *v, const string_table *table,
+                       const char *bytes, size_t length) {
+  return table->slot ? table->slot[place_of(v, table, bytes, length)] : -1;
+}
+
+int32_t vocab_name(const vocab *v, const char *name, size_t length) {
+  return look_up(v, &v->names, name, length);
+}
+
+int32_t vocab_key(const vocab *v, const char *key, size_t length) {
+  return look_up(v, &v->keys, key, length);
+}
+
+int byte_piece(const char *name, size_t length) {
+  static const char digits[] = "0123456789ABCDEF";
+  if (length != 6 || memcmp(name, "<0x", 3) || name[5] != '>') return -1;
+  const char *high = name[3] ? strchr(digits, name[3]) : NULL;
+  const char *low = name[4] ? strchr(digits, name[4]) : NULL;
+  return high && low ? (int)((high - digits) * 16 + (low - digits)) : -1;
+}
+
+static void find_bytes(attend_tokenizer *t) {
+  static const char digits[] = "0123456789ABCDEF";
+  vocab *v = &t->vocab;
+  for (int b = 0; b < 256; b++) {
+    char raw = (char)b,
+         name[] = {'<', '0', 'x', digits[b >> 4], digits[b & 15], '>'};
+    v->byte[b] = t->model.byte_level ? vocab_key(v, &raw, 1)
+                                     : vocab_name(v, name, sizeof name);
+  }
+}
+
+attend_status vocab_index(attend_tokenizer *t) {
+  ATTEND_TRY(fill(t, &t->vocab.names));
+  ATTEND_TRY(fill(t, &t->vocab.keys));
+  find_bytes(t);
+  return ATTEND_OK;
+}
+
+/* Without making the tables anew, as long as they are not too full. */
+attend_status vocab_put_phantom(attend_tokenizer *t, const char *key,
+                                size_t length) {
+  vocab *v = &t->vocab;
+  int64_t id = (int64_t)v->count;
+  ATTEND_TRY(vocab_put(t, id, key, length, 0, PIECE_PHANTOM));
+  if (2 * v->count > v->keys.mask + 1) return vocab_index(t);
+  v->keys.slot[place_of(v, &v->keys, key, length)] = (int32_t)id;
+  return ATTEND_OK;
+}
+
+void vocab_free(const attend_context *ctx, vocab *v) {
+  give(ctx, v->piece);
+  give(ctx, v->names.slot);
+  give(ctx, v->keys.slot);
+}

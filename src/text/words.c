@@ -1,0 +1,87 @@
+/* A word to ids, by whichever model, with a memory for words seen before.
+ *
+ * Place: text/ - between encode.c and the models.
+ *
+ * The memory is a table with one slot per hash: a newer word pushes out an
+ * older one, so it never grows and what comes out never depends on it.
+ */
+#include "text/tokenizer.h"
+
+attend_status put_token(const attend_tokenizer *t, scratch *s, int32_t id,
+                        size_t end) {
+  word_tokens *w = &s->word;
+  ATTEND_TRY(grow(t->ctx, &w->token, &w->capacity, w->count + 1,
+                  sizeof *w->token, "a word"));
+  w->token[w->count++] = (word_token){id, (uint32_t)end};
+  return ATTEND_OK;
+}
+
+static bool has_bytes(const attend_tokenizer *t, const char *bytes,
+                      size_t start, size_t end) {
+  for (size_t i = start; i < end; i++)
+    if (t->vocab.byte[(unsigned char)bytes[i]] < 0) return false;
+  return true;
+}
+
+attend_status put_unknown(const attend_tokenizer *t, scratch *s,
+                          const char *bytes, size_t start, size_t end) {
+  word_tokens *w = &s->word;
+  if (t->model.byte_fallback && has_bytes(t, bytes, start, end)) {
+    for (size_t i = start; i < end; i++)
+      ATTEND_TRY(
+          put_token(t, s, t->vocab.byte[(unsigned char)bytes[i]], i + 1));
+    return ATTEND_OK;
+  }
+  if (t->model.unk < 0) return ATTEND_OK;
+  bool again = w->count && w->token[w->count - 1].id == t->model.unk;
+  if (!t->model.fuse_unk || !again) return put_token(t, s, t->model.unk, end);
+  w->token[w->count - 1].end = (uint32_t)end;
+  return ATTEND_OK;
+}
+
+/* ---- the memory --------------------------------------------------------------- */
+
+static attend_status recall(const attend_tokenizer *t, scratch *s,
+                            const cached_word *c) {
+  word_tokens *w = &s->word;
+  ATTEND_TRY(grow(t->ctx, &w->token, &w->capacity, c->count, sizeof *w->token,
+                  "a word"));
+  for (size_t i = 0; i < c->count; i++)
+    w->token[i] = (word_token){c->id[i], c->end[i]};
+  w->count = c->count;
+  return ATTEND_OK;
+}
+
+static void remember(const word_tokens *w, cached_word *c, uint32_t hash,
+                     const char *word, size_t length) {
+  if (w->count > CACHE_IDS) return;
+  c->hash = hash;
+  c->length = (unsigned char)length;
+  c->count = (unsigned char)w->count;
+  memcpy(c->key, word, length);
+  for (size_t i = 0; i < c->count && i < CACHE_IDS; i++) {
+    c->id[i] = w->token[i].id;
+    c->end[i] = (unsigned char)w->token[i].end;
+  }
+}
+
+static attend_status encode_word(const attend_tokenizer *t, scratch *s,
+                                 const char *word, size_t length) {
+  if (t->model.kind == MODEL_BPE) return bpe_encode(t, s, word, length);
+  if (t->model.kind == MODEL_UNIGRAM) return unigram_encode(t, s, word, length);
+  return wordpiece_encode(t, s, word, length);
+}
+
+attend_status model_encode(const attend_tokenizer *t, scratch *s,
+                           const char *word, size_t length) {
+  s->word.count = 0;
+  if (!length) return ATTEND_OK;
+  if (length > CACHE_KEY) return encode_word(t, s, word, length);
+  uint32_t hash = hash_bytes(word, length) | 1;
+  cached_word *c = &s->cache[hash >> 1 & (CACHE_SLOTS - 1)];
+  if (c->hash == hash && c->length == length && !memcmp(c->key, word, length))
+    return recall(t, s, c);
+  ATTEND_TRY(encode_word(t, s, word, length));
+  remember(&s->word, c, hash, word, length);
+  return ATTEND_OK;
+}
