@@ -201,7 +201,7 @@ TEST(refusals) {
       {"elu(m=4):n4d4", "elu has no setting \"m\": it has none"},
       {"elu:n4d4:scale=2", "elu has no scale"},
       {"favor(m=0):n4d4", "the number of features m is \"0\""},
-      {"favor(m=-4):n4d4", "from 1 to 2147483647"},
+      {"favor(m=-4):n4d4", "from 1 to 1048576"},
       {"favor(m=2000000):n4d4", "features is 2000000"},
       {"favor(m=7,kind=pair):n4d4", "7 features cannot go in pairs"},
       {"fourier(m=7):n4d4", "7 features cannot go in pairs"},

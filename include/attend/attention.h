@@ -79,7 +79,8 @@ typedef struct {
   attend_ties ties;  /* argmax                                              */
   float temperature; /* argmax: 0 is hard; t > 0 is softmax of score / t    */
   int degree;        /* poly: 0 means 2                                     */
-  float a, c;        /* poly: a 0 means 1; c is taken as it is              */
+  float a, c;        /* poly: a 0 means 1; c is taken as it is. On the linear
+                        engine |q_i|^degree and |k_i|^degree must fit f32    */
   float sigma;       /* gaussian: 0 means dim^(1/4), softmax's own width;
                         favor and fourier: another way to say scale 1/sigma^2 */
   int features;      /* favor, fourier: 0 means 256. gaussian: 0 is exact,

@@ -117,9 +117,10 @@ static attend_status read_number(reader *r, const char *name, span value,
 
 static attend_status read_count(reader *r, const problem_setting *s, span value,
                                 int *out) {
+  int most = strcmp(s->name, "m") ? INT_MAX : 1 << 20; /* desc.c's limit */
   if (read_int(value, out) && *out >= 1) return ATTEND_OK;
   return wrong(r, "%s %s is \"%.*s\": choose a whole number from 1 to %d",
-               s->meaning, s->name, shown(value), value.at, INT_MAX);
+               s->meaning, s->name, shown(value), value.at, most);
 }
 
 static attend_status read_seed(reader *r, const problem_setting *s, span value,
