@@ -6,7 +6,7 @@
 # All run in the top folder of the sources; ATTEND_GOLDEN is tests/golden.
 function(attend_test name label)
   add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 300
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 600
     ENVIRONMENT "ATTEND=${runner};ATTEND_GOLDEN=${PROJECT_SOURCE_DIR}/tests/golden")
 endfunction()
 
