@@ -38,6 +38,16 @@ static const char *const fixed_list[] = {
     "softmax:b1h32g1n16384d64:decode",
     "argmax:b1h12n1024d64",
     "argmax(t=0.5):b1h12n1024d64",
+    "gaussian:b1h12n1024d64",
+    "poly(p=2,c=1):b1h12n1024d64",
+    "elu:b1h12n4096d64:causal",
+    "elu:b1h12n4096d64",
+    "elu:b1h12n4096d64:causal:bwd",
+    "elu:b1h12n16384d64:decode",
+    "favor:b1h12n4096d64:causal",
+    "favor:b1h12n4096d64:causal:bwd",
+    "favor:b1h12n16384d64:decode",
+    "fourier:b1h12n4096d64:causal",
 };
 
 typedef struct {

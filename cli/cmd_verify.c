@@ -101,6 +101,7 @@ enum {
   AT_ERROR,
   AT_BOUND,
   AT_OK,
+  AT_UNDECIDED,
   AT_OUTPUTS
 };
 
@@ -113,6 +114,7 @@ static const column columns[] = {{"problem", "problem", CELL_TEXT},
                                  {"max_error", "max_error", CELL_SMALL},
                                  {"bound", "bound", CELL_SMALL},
                                  {"ok", "ok", CELL_OK},
+                                 {"undecided", NULL, CELL_COUNT},
                                  {"o", NULL, CELL_SMALL},
                                  {"lse", NULL, CELL_SMALL},
                                  {"dq", NULL, CELL_SMALL},
@@ -133,10 +135,12 @@ void verify_add(verify_run *run, attend_context *ctx, const char *problem,
   row[AT_ERROR] = cell_number(v->error[v->worst]);
   row[AT_BOUND] = cell_number(v->bound[v->worst]);
   row[AT_OK] = cell_number(v->ok);
+  row[AT_UNDECIDED] = cell_number((double)v->undecided);
   for (int x = 0; x < OUTPUTS; x++)
     row[AT_OUTPUTS + x] = cell_number(v->error[x]);
   table_add(&run->rows, row);
   run->failed += !v->ok;
+  run->undecided += v->undecided;
 }
 
 static const cell *row_at(const table *t, size_t r) {
@@ -219,6 +223,10 @@ static int print_failures(const table *rows) {
 
 static int print_answer(verify_run *run) {
   const verify_options *o = run->options;
+  if (run->undecided)
+    fprintf(stderr,
+            "attend: %zu rows were left out, since no float decides them\n",
+            run->undecided);
   if (o->common.json)
     return table_print_json(&run->rows, run->contexts[0], stdout);
   if (!o->all && !o->invariance) return table_print(&run->rows, stdout);

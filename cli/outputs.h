@@ -73,6 +73,7 @@ typedef struct {
   double error[OUTPUTS], bound[OUTPUTS]; /* NaN where there is no such output */
   int worst; /* the output with the largest error for its bound */
   bool ok;
+  size_t undecided; /* rows that were left out */
 } verdict;
 
 /* Each error against twice the naive run's, plus what rounding alone may do:

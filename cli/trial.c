@@ -92,7 +92,8 @@ attend_status trial_open(attend_context *ctx, const attend_problem *problem,
   t->undecided = need(t->truth.count[OUT_LSE], 1);
   announce(d, backward);
   inputs in = inputs_of(t);
-  if (mark_undecided(&in, t->undecided)) silence_undecided(t);
+  t->n_undecided = mark_undecided(&in, t->undecided);
+  if (t->n_undecided) silence_undecided(t);
   status = run_definition(ctx, &in, &t->truth);
   if (status) return status;
   forget_undecided(t, &t->truth);
@@ -114,6 +115,7 @@ attend_status trial_run(attend_context *ctx, trial *t, verdict *v,
     outputs out = engine_read(&run);
     forget_undecided(t, &out);
     *v = judge(&t->tensors.desc, &t->truth, &t->naive, &out, t->magnitude);
+    v->undecided = t->n_undecided;
     outputs_free(&out);
   }
   engine_close(&run);

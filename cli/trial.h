@@ -14,7 +14,8 @@ typedef struct {
   outputs truth, naive;
   double magnitude[OUTPUTS];
   bool naive_cuts;          /* the naive run is one that cuts its weights */
-  unsigned char *undecided; /* [B,H,T] rows that no float can decide */
+  unsigned char *undecided; /* [B,H,T] rows that no float can decide, */
+  size_t n_undecided;       /* and how many */
 } trial;
 
 /* Draws the tensors, computes the definition and the naive run. */

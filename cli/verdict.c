@@ -54,6 +54,7 @@ verdict judge(const attend_desc *desc, const outputs *truth,
     v.bound[x] = bound_of(desc, x, truth, naive, magnitude[x]);
     bool ok = v.error[x] <= v.bound[x] && isfinite(v.bound[x]);
     double share = v.error[x] == 0 ? 0 : v.error[x] / v.bound[x];
+    if (!ok) share = INFINITY; /* the first that fails is named */
     if (share > worst) {
       worst = share;
       v.worst = x;

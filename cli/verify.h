@@ -23,7 +23,7 @@ typedef struct {
   attend_context *contexts[MOST_ISAS]; /* one per instruction set */
   int isas;
   table rows;
-  size_t failed, skipped;
+  size_t failed, skipped, undecided;
 } verify_run;
 
 /* One row; engine may be NULL. `check` says what was compared. */

@@ -20,6 +20,15 @@ static inline void refill(uint64_t stream) {
        attend_context_free(ctx_), ctx_ = NULL)                   \
     for (const struct kernels *kn = ctx_->kernels; kn; kn = NULL)
 
+/* A hash of bits against a constant's name. */
+#define CHECK_BITS(got, want, kn)                     \
+  do {                                                \
+    uint64_t got_ = (got);                            \
+    if (got_ != (want))                               \
+      CHECK_FAIL("%s gives %#llx, not %s", (kn)->isa, \
+                 (unsigned long long)got_, #want);    \
+  } while (0)
+
 static inline int same(float a, float b) {
   return !memcmp(&a, &b, sizeof a) || (isnan(a) && isnan(b));
 }

@@ -3,8 +3,7 @@
  * Each set does the same battery in groups of its own size; what comes out is
  * summed up in one number. The number is written down here, so that sets that
  * never meet on one machine (NEON and AVX) are compared too. */
-#include "kernels/kernels.h"
-#include "world.h"
+#include "kernel_list.h"
 
 enum { ROWS_ALL = 24, WIDTH = 37, LD = 48 }; /* 24: whole groups of any size */
 
@@ -109,14 +108,6 @@ static uint64_t other_bits(const struct kernels *kn, battery *b) {
 static const uint64_t known_forward = UINT64_C(0xf8a680ce0eaeb0b9);
 static const uint64_t known_backward = UINT64_C(0x64042e6842d95470);
 static const uint64_t known_other = UINT64_C(0x87e1935cdfa2b4f7);
-
-#define CHECK_BITS(got, want, kn)                     \
-  do {                                                \
-    uint64_t got_ = (got);                            \
-    if (got_ != (want))                               \
-      CHECK_FAIL("%s gives %#llx, not %s", (kn)->isa, \
-                 (unsigned long long)got_, #want);    \
-  } while (0)
 
 TEST(sets_with_fma_give_the_same_bits) {
   static battery b;

@@ -421,14 +421,6 @@ static uint64_t other_bits(const struct kernels *kn, battery *b) {
 static const uint64_t known_random = UINT64_C(0x2900dc08e6c9432a);
 static const uint64_t known_other = UINT64_C(0xbd1a35ada1d1651d);
 
-#define CHECK_BITS(got, want, kn)                     \
-  do {                                                \
-    uint64_t got_ = (got);                            \
-    if (got_ != (want))                               \
-      CHECK_FAIL("%s gives %#llx, not %s", (kn)->isa, \
-                 (unsigned long long)got_, #want);    \
-  } while (0)
-
 TEST(sets_with_fma_give_the_same_bits) {
   static battery b;
   FOR_EACH_KERNELS(kn) {

@@ -55,19 +55,6 @@ static const char *const mergeable[] = {
 };
 enum { MERGEABLE = sizeof mergeable / sizeof *mergeable };
 
-/* Forward on keys [from, to), seen through strides. */
-static void forward_part(attend_context *ctx, const attend_tensors *t, int from,
-                         int to, float *o, float *lse) {
-  attend_desc d = t->desc;
-  ptrdiff_t S = d.kv_len, D = d.dim, M = d.dim_v, G = d.kv_heads;
-  attend_view k = {(float *)t->k.data + from * D, {G * S * D, S * D, D, 1}};
-  attend_view v = {(float *)t->v.data + from * M, {G * S * M, S * M, M, 1}};
-  d.kv_len = to - from;
-  attend_plan *plan = make_plan(ctx, &d);
-  OK(ctx, attend_forward(plan, t->q, k, v, attend_bhtd(o), lse));
-  attend_plan_free(plan);
-}
-
 TEST(parts_merge_to_the_whole) {
   const int cuts[] = {0, 1, 37, 64, 90};
   FOR_EACH_ISA(isa)

@@ -53,7 +53,7 @@ static void sum_dbias(const call *c, const cell_shared *s) {
                          e];
       }
       c->dbias[e * (size_t)p->desc.heads + (size_t)h] =
-          (float)(sum * (double)p->bias_to2 / 1.44269504088896340736);
+          (float)(sum * (double)p->bias_to2 / LOG2E);
     }
 }
 
@@ -78,7 +78,7 @@ void dense_clear(const call *c) {
 static void dense_tile(const call *c, tile t, const cell_shared *s,
                        const attend_view *v, cell_scratch *w) {
   const attend_plan *p = c->plan;
-  float factor = p->bias_to2 / 1.44269504088896340736f;
+  float factor = p->bias_to2 / (float)LOG2E;
   cell_rows_load(c, t, s, w);
   span rows = rows_see(c, t.b, t.row, t.rows);
   for (int64_t at = rows.lo / KEYS * KEYS; at < rows.hi; at += KEYS) {

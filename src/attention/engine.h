@@ -13,6 +13,9 @@
 
 typedef struct attend_engine attend_engine;
 
+static const double LOG2E = 1.44269504088896340736;
+static const double LN2 = 0.69314718055994530942;
+
 struct attend_plan {
   attend_context *ctx;
   attend_desc desc; /* complete */

@@ -10,8 +10,6 @@
 
 #include "attention/engine.h"
 
-static const double LOG2E = 1.44269504088896340736;
-static const double LN2 = 0.69314718055994530942;
 static const double TWO_PI = 6.28318530717958647692;
 
 /* ---- making ------------------------------------------------------------------- */

@@ -119,7 +119,7 @@ static void wave_sum(const wave *x, int stack, int64_t k, linear_scratch *w) {
 }
 
 /* Slot k = the sum of all blocks before block k of the wave: slot 0 holds those
- * before the wave, and the sums run down. `spare` turns sums into prefixes. */
+ * before the wave, and the sums run down. */
 static void wave_prefix(const wave *x, int stack, linear_scratch *w) {
   const attend_plan *p = x->c->plan;
   size_t bytes = x->slot * sizeof(float);

@@ -74,16 +74,14 @@ void linear_read(const call *c, int b, int g, int64_t index, linear_scratch *w);
  * here, values v [n][ldv]; real may be NULL. */
 void linear_put(const attend_plan *p, int n, const float *x, const float *v,
                 const uint8_t *real, linear_block *k, float *work);
+/* factor[j] = 2^(shift_j - m), 0 where there is no key. */
+void linear_factors(const linear_block *k, float m, float factor[PANEL]);
 /* part = the sum over a whole block. */
 void linear_block_sum(const attend_plan *p, const linear_block *k,
                       linear_sum part, float *scaled);
 /* sum takes in part. */
 void linear_join(const attend_plan *p, linear_sum sum, linear_sum part);
 
-/* Features, shifts and weights of the rows of t, whose keys end in block k: what
- * both forward and backward need. seen must be set. */
-void linear_weigh(const call *c, tile t, const linear_block *k, linear_sum sum,
-                  linear_scratch *w);
 /* Outputs and lse of the rows of t. before: keys in earlier blocks. */
 void linear_rows(const call *c, tile t, int64_t before, const linear_block *k,
                  linear_sum sum, linear_scratch *w);

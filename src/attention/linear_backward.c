@@ -86,8 +86,7 @@ static void read_block(const call *c, int b, int g, int64_t index, room *r) {
 static float row_denominator(const attend_plan *p, float lse, float shift,
                              float top) {
   if (top == -INFINITY) return 0.0f;
-  double gone = ((double)shift + (double)top) * 0.69314718055994530942 +
-                p->map.log_factor;
+  double gone = ((double)shift + (double)top) * LN2 + p->map.log_factor;
   if (attend_form_signed(&p->desc.form))
     return (float)((double)lse * exp(-gone));
   return lse == -INFINITY ? 0.0f : (float)exp((double)lse - gone);
@@ -220,10 +219,7 @@ static void take_in(const attend_plan *p, float part_m, room *r) {
 static void fold_keys(const attend_plan *p, room *r) {
   const linear_block *k = &r->w.keys;
   float factor[PANEL], m = k->n ? k->before[k->n - 1] : -INFINITY;
-  for (int j = 0; j < PANEL; j++)
-    factor[j] = j < k->n && k->shift[j] > -INFINITY
-                    ? power_of_two(k->shift[j] - m)
-                    : 0.0f;
+  linear_factors(k, m, factor);
   if (p->map.shifts) p->kn->scale_columns(r->ldg, PANEL, factor, r->v_t, PANEL);
   p->kn->matmul(r->wide, p->map.ld, k->n, r->v_t, PANEL, k->phi, p->map.ld,
                 r->part, p->map.ld, false);
@@ -261,10 +257,7 @@ static void from_later(const attend_plan *p, room *r) {
   memset(r->dphi, 0, PANEL * (size_t)ld * sizeof *r->dphi);
   memset(r->dv, 0, PANEL * (size_t)p->ldv * sizeof *r->dv);
   if (r->m == -INFINITY) return;
-  for (int j = 0; j < PANEL; j++)
-    factor[j] = j < k->n && k->shift[j] > -INFINITY
-                    ? power_of_two(k->shift[j] - r->m)
-                    : 0.0f;
+  linear_factors(k, r->m, factor);
   p->kn->matmul(PANEL, ld, r->wide, r->v, r->ldg, r->sum, ld, r->dphi, ld,
                 false);
   p->kn->scale_rows(PANEL, ld, factor, r->dphi, ld);

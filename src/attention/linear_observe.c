@@ -9,8 +9,6 @@
 
 #include "attention/looker.h"
 
-static const double LOG2E = 1.44269504088896340736;
-
 /* log2 of the factor from a product of features to a weight, but for the key's
  * shift; and the factor's sign. */
 typedef struct {

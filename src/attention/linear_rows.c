@@ -96,13 +96,6 @@ void linear_put(const attend_plan *p, int n, const float *x, const float *v,
   k->n = at + n;
 }
 
-static source key_source(const call *c, const attend_view *view, int b, int g,
-                         int64_t i) {
-  attend_dtype dtype = c->plan->desc.dtype;
-  return (source){view_at(view, attend_dtype_size(dtype), b, g, i), dtype,
-                  view->stride[2], view->stride[3]};
-}
-
 void linear_read(const call *c, int b, int g, int64_t index,
                  linear_scratch *w) {
   const attend_plan *p = c->plan;
@@ -112,10 +105,10 @@ void linear_read(const call *c, int b, int g, int64_t index,
   if (k->b == b && k->g == g && k->index == index && k->n == n) return;
   const uint8_t *real = p->desc.mask.key_mask;
   if (real) real += (size_t)b * (size_t)p->desc.kv_len + (size_t)first;
-  p->kn->pack_rows(key_source(c, &c->k, b, g, first), real, n, p->desc.dim,
+  p->kn->pack_rows(call_source(c, &c->k, b, g, first), real, n, p->desc.dim,
                    k->x, p->ldk);
   if (c->v.data) /* nobody weighs values when looking */
-    p->kn->pack_rows(key_source(c, &c->v, b, g, first), real, n, p->desc.dim_v,
+    p->kn->pack_rows(call_source(c, &c->v, b, g, first), real, n, p->desc.dim_v,
                      w->scaled, p->ldv);
   else
     memset(w->scaled, 0, PANEL * (size_t)p->ldv * sizeof *w->scaled);
@@ -128,16 +121,20 @@ void linear_read(const call *c, int b, int g, int64_t index,
 
 /* ---- sums --------------------------------------------------------------------------- */
 
+void linear_factors(const linear_block *k, float m, float factor[PANEL]) {
+  for (int j = 0; j < PANEL; j++)
+    factor[j] = j < k->n && k->shift[j] > -INFINITY
+                    ? power_of_two(k->shift[j] - m)
+                    : 0.0f;
+}
+
 void linear_block_sum(const attend_plan *p, const linear_block *k,
                       linear_sum part, float *scaled) {
   float factor[PANEL], m = k->n ? k->before[k->n - 1] : -INFINITY;
   size_t ldv = (size_t)p->ldv;
   *part.m = m;
   if (m == -INFINITY) return;
-  for (int j = 0; j < PANEL; j++)
-    factor[j] = j < k->n && k->shift[j] > -INFINITY
-                    ? power_of_two(k->shift[j] - m)
-                    : 0.0f;
+  linear_factors(k, m, factor);
   const float *v = k->v;
   if (p->map.shifts) {
     memcpy(scaled, k->v, PANEL * ldv * sizeof *scaled);
@@ -210,8 +207,9 @@ static int group_pairs(const attend_plan *p, int at, int rows,
   return most;
 }
 
-void linear_weigh(const call *c, tile t, const linear_block *k, linear_sum sum,
-                  linear_scratch *w) {
+/* Features, shifts and what the sums give of the rows' denominators. */
+static void weigh_sums(const call *c, tile t, const linear_block *k,
+                       linear_sum sum, linear_scratch *w) {
   const attend_plan *p = c->plan;
   linear_tile *x = &w->tile;
   bool sizes = attend_form_signed(&p->desc.form);
@@ -245,13 +243,12 @@ static void group_values(const attend_plan *p, int at, int rows, int most,
 static float lse_of(const attend_plan *p, float den, float shift, float top) {
   if (attend_form_signed(&p->desc.form)) {
     if (den == 0.0f || top == -INFINITY) return 0.0f;
-    return (float)((double)den *
-                   exp2((double)shift + (double)top +
-                        p->map.log_factor * 1.44269504088896340736));
+    return (float)((double)den * exp2((double)shift + (double)top +
+                                      p->map.log_factor * LOG2E));
   }
   if (den == 0.0f) return -INFINITY;
   return (float)(log((double)den) + p->map.log_factor +
-                 ((double)shift + (double)top) * 0.69314718055994530942);
+                 ((double)shift + (double)top) * LN2);
 }
 
 /* Heads of a group lie apart; the rows of one head are stored together. */
@@ -267,12 +264,13 @@ static void store_outputs(const call *c, tile t, const linear_tile *x) {
   }
 }
 
-/* Whether a key is in the row's sight that is not padding. Rare: it is asked of
- * rows without a denominator. */
+/* Whether a key is in the sight of a row that has no shift: keys that are padding
+ * are not, keys too long for f32 are. A state does not know any more which. */
 static bool sees_keys(const call *c, tile t, int i) {
   const attend_desc *d = &c->plan->desc;
   int64_t end = linear_row_end(c, t.b, t.row + i);
-  if (end == 0 || c->state || !d->mask.key_mask) return end > 0;
+  if (end == 0 || c->state) return false;
+  if (!d->mask.key_mask) return true;
   const uint8_t *real = d->mask.key_mask + (size_t)t.b * (size_t)d->kv_len;
   for (int64_t j = 0; j < end; j++)
     if (real[j]) return true;
@@ -284,8 +282,8 @@ static void store_rows(const call *c, tile t, linear_scratch *w) {
   linear_tile *x = &w->tile;
   bool is_signed = attend_form_signed(&p->desc.form);
   for (int i = 0; i < t.rows; i++) {
+    bool sees = x->top[i] > -INFINITY || sees_keys(c, t, i);
     if (x->top[i] == -INFINITY) x->den[i] = 0.0f;
-    bool sees = sees_keys(c, t, i);
     float den = x->den[i], lse = 0.0f;
     if (c->lse || is_signed) lse = lse_of(p, den, x->shift[i], x->top[i]);
     if (c->lse) c->lse[row_index(c, t, i)] = lse;
@@ -302,7 +300,7 @@ void linear_rows(const call *c, tile t, int64_t before, const linear_block *k,
   linear_tile *x = &w->tile;
   for (int i = 0; i < t.rows; i++)
     x->seen[i] = (int32_t)max64(0, linear_row_end(c, t.b, t.row + i) - before);
-  linear_weigh(c, t, k, sum, w);
+  weigh_sums(c, t, k, sum, w);
   if (*sum.m > -INFINITY) {
     p->kn->matmul(t.rows, p->ldv, p->map.ld, x->phi, p->map.ld, sum.s, p->ldv,
                   x->o, p->ldv, false);

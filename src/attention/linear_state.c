@@ -104,13 +104,10 @@ static void fold_open(const attend_plan *p, linear_stack *x,
 static void put_keys(const call *c, int b, int g, int at, int n,
                      linear_stack *x, linear_scratch *w) {
   const attend_plan *p = c->plan;
-  size_t size = attend_dtype_size(p->desc.dtype);
   const uint8_t *real = p->desc.mask.key_mask;
   if (real) real += (size_t)b * (size_t)c->n + (size_t)at;
-  source k = {view_at(&c->k, size, b, g, at), p->desc.dtype, c->k.stride[2],
-              c->k.stride[3]};
-  source v = {view_at(&c->v, size, b, g, at), p->desc.dtype, c->v.stride[2],
-              c->v.stride[3]};
+  source k = call_source(c, &c->k, b, g, at);
+  source v = call_source(c, &c->v, b, g, at);
   p->kn->pack_rows(k, real, n, p->desc.dim, w->keys.x, p->ldk);
   p->kn->pack_rows(v, real, n, p->desc.dim_v, w->scaled, p->ldv);
   x->open.phi = w->keys.phi;

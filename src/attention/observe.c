@@ -126,7 +126,7 @@ static void row_entropy(const call *c, float *sum, int j0, int j1,
   for (int j = j0; j < j1; j++)
     if (p[j] > 0.0f)
       more -= (double)p[j] * (logs ? (double)x[j] : log2((double)p[j]));
-  *sum = (float)((double)*sum + more * 0.69314718055994530942);
+  *sum = (float)((double)*sum + more * LN2);
 }
 
 static void row_mass(const call *c, tile g, int r, int64_t width, int64_t start,

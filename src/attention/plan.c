@@ -64,7 +64,7 @@ static void derive(attend_plan *p) {
   p->ldv = (int)round_up((size_t)d->dim_v, LANES);
   bool exponential = d->form.kind == ATTEND_SOFTMAX ||
                      d->form.kind == ATTEND_GAUSSIAN || d->form.temperature > 0;
-  double unit = exponential ? 1.44269504088896340736 : 1.0;
+  double unit = exponential ? LOG2E : 1.0;
   double scale = (double)d->scale;
   if (d->form.kind == ATTEND_GAUSSIAN)
     scale = 1 / ((double)d->form.sigma * (double)d->form.sigma);

@@ -110,7 +110,7 @@ double query_norm(const call *c, tile t, int r) {
 float row_lse2(const call *c, tile t, int r) {
   float lse = c->lse_in[row_index(c, t, r)];
   if (lse == -INFINITY) return INFINITY;
-  return (float)(((double)lse + query_norm(c, t, r)) * 1.44269504088896340736);
+  return (float)(((double)lse + query_norm(c, t, r)) * LOG2E);
 }
 
 /* ---- scores and masks --------------------------------------------------------- */

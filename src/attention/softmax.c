@@ -110,7 +110,7 @@ static void tile_block(const call *c, tile t, int64_t start, span seen,
 static float row_lse(const call *c, tile t, int i, float m, const float l[2]) {
   if (is_poly(c->plan)) return l[0];
   if (l[1] == 0.0f) return -INFINITY;
-  double sum = (double)m * 0.69314718055994530942 + log((double)l[1]);
+  double sum = (double)m * LN2 + log((double)l[1]);
   return (float)(sum - query_norm(c, t, i));
 }
 

@@ -14,7 +14,6 @@ void softmax_backward_size(attend_plan *p); /* adds to the plan's bytes */
 attend_status softmax_backward(call *c);
 void dense_clear(const call *c); /* dbias of a dense bias: zeros */
 
-void observe_size(attend_plan *p);
 attend_status observe_tiled(call *c);
 
 #endif

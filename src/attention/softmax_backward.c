@@ -61,7 +61,7 @@ void softmax_backward_size(attend_plan *p) {
 /* What is left to multiply: ds is by the exponent, or by poly's base. */
 static float score_slope(const attend_plan *p) {
   if (is_poly(p)) return p->desc.form.a;
-  return p->score_to2 / 1.44269504088896340736f;
+  return p->score_to2 / (float)LOG2E;
 }
 
 static void gaps_to_keys(const attend_plan *p, tile t, int j0, int j1,

@@ -116,8 +116,8 @@ static bool block_padding(const uint8_t *real, int64_t start, span seen,
   return out->n_hidden < to - from;
 }
 
-static source source_at(const call *c, const attend_view *view, int b, int g,
-                        int64_t i) {
+source call_source(const call *c, const attend_view *view, int b, int g,
+                   int64_t i) {
   attend_dtype dtype = c->plan->desc.dtype;
   return (source){view_at(view, attend_dtype_size(dtype), b, g, i), dtype,
                   view->stride[2], view->stride[3]};
@@ -127,7 +127,7 @@ static void load_panel(const call *c, int b, int g, int i, int n, block *out) {
   const attend_plan *p = c->plan;
   int d = p->desc.dim, m = p->desc.dim_v, at = i * PANEL;
   const uint8_t *valid = out->valid + at;
-  source k = source_at(c, &c->k, b, g, out->start + at);
+  source k = call_source(c, &c->k, b, g, out->start + at);
   bool finite = true;
   out->k[i] = out->k_lanes + (size_t)i * panel_key_bytes(p, c->on);
   c->on->pack_keys(k, valid, n, d, (void *)out->k[i]);
@@ -136,7 +136,7 @@ static void load_panel(const call *c, int b, int g, int i, int n, block *out) {
     finite = c->on->pack_values(k, valid, n, d, (void *)out->rows[i], p->ldk);
   }
   if (c->v.data) {
-    source v = source_at(c, &c->v, b, g, out->start + at);
+    source v = call_source(c, &c->v, b, g, out->start + at);
     if (out->v_lanes)
       c->on->pack_keys(v, valid, n, m, out->v_lanes + (size_t)at * (size_t)m);
     if (out->v_rows) {

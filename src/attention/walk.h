@@ -76,6 +76,10 @@ void block_cut(const attend_plan *p, arena *a, bool backward, block *out);
 bool block_load(const call *c, int b, int g, int64_t start, span seen,
                 block *out);
 
+/* Row i of (b, g) of a view over keys, for the kernels that pack. */
+source call_source(const call *c, const attend_view *view, int b, int g,
+                   int64_t i);
+
 /* Finds `longest` of the keys that are seen: worth it for many rows. */
 void block_longest(const call *c, span seen, block *k);
 /* Fills `norm` of the keys that are seen, where scores take norms. */
