@@ -20,6 +20,7 @@
 #ifndef KERNELS_KERNELS_H
 #define KERNELS_KERNELS_H
 
+#include "attend/layers.h"
 #include "base/base.h"
 
 enum {
@@ -180,6 +181,45 @@ typedef struct {
   K(void, sum_rows, (int rows, int n, const float *a, int ld, float *out))       \
   K(void, scale_rows, (int rows, int n, const float *f, float *x, int ld))       \
   K(void, join_all, (size_t n, float a, float b, const float *x, float *y))      \
+  /* Layers (dense.c). y[rows][16 lanes] = x[rows][depth] w scale + bias, w as \
+   * lanes [lanes][depth][16] of f32, bf16 or int8; scale NULL: 1. */ \
+  K(void, dense_f32,                                                             \
+    (int rows, int depth, int lanes, const float *x, int ldx, const void *w,     \
+     const float *scale, const float *bias, float *y, int ldy))                  \
+  K(void, dense_bf16,                                                            \
+    (int rows, int depth, int lanes, const float *x, int ldx, const void *w,     \
+     const float *scale, const float *bias, float *y, int ldy))                  \
+  K(void, dense_i8,                                                              \
+    (int rows, int depth, int lanes, const float *x, int ldx, const void *w,     \
+     const float *scale, const float *bias, float *y, int ldy))                  \
+  /* One of the lanes, narrowed: [depth][16]; int8 with its 16 scales. */        \
+  K(void, narrow_bf16, (int depth, const float *w, uint16_t *to))                \
+  K(void, narrow_i8, (int depth, const float *w, int8_t *to, float *scale))      \
+  /* y = activation(x) times, any n; times may be NULL (activations.c). */       \
+  K(void, activate,                                                              \
+    (attend_activation activation, int rows, int n, const float *x, int ldx,     \
+     const float *times, int ld_times, float *y, int ldy))                       \
+  /* Along rows of any n (layer_rows.c says what each does). */                  \
+  K(void, norm_rows,                                                             \
+    (bool centre, int rows, int n, const float *x, int ldx,                      \
+     const float *weight, const float *bias, float eps, float *y, int ldy))      \
+  K(void, norm_columns,                                                          \
+    (int rows, int n, const float *x, int ldx, const float *mean,                \
+     const float *variance, const float *weight, const float *bias, float eps,   \
+     float *y, int ldy))                                                         \
+  K(void, column_moments,                                                        \
+    (int rows, int n, const float *x, int ldx, float *mean, float *variance))    \
+  K(void, add_both,                                                              \
+    (int rows, int n, const float *a, int lda, const float *b, int ldb,          \
+     float *y, int ldy))                                                         \
+  K(void, embed_row,                                                             \
+    (attend_dtype dtype, const void *src, int n, float factor, bool add,         \
+     float *y))                                                                  \
+  K(void, turn_pairs,                                                            \
+    (int heads, int dim, int i0, int n, const float *cosine,                     \
+     const float *sine, float *x))                                               \
+  K(int, largest_at, (int n, const float *x))                                    \
+  K(double, sum_exp, (int n, const float *x, float less))                        \
   /* Ceilings: multiply-adds in registers (returns how many were done), and   \
    * a sum that reads n floats. */  \
   K(double, spin_fma, (long rounds))                                             \

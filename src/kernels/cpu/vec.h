@@ -5,6 +5,7 @@
  * in a tile, ACC the accumulators that fit the register file.
  *
  *   v_max(a, b)  a > b ? a : b, so b where either is NaN
+ *   v_below(a, b, x, y)  a < b ? x : y, so y where a or b is NaN
  *   v_fma(a, b, c)  a * b + c; rounded once, except on the scalar set
  *   v_fma_once(a, b, c)  the same, but the scalar set keeps the product whole
  *   v_eighths(t)  2^(n/8), n the integer in the low bits of t (see v_exp2)

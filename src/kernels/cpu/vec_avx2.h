@@ -25,6 +25,10 @@ static inline vf v_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
 static inline vf v_abs(vf a) {
   return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a);
 }
+static inline vf v_sqrt(vf a) { return _mm256_sqrt_ps(a); }
+static inline vf v_below(vf a, vf b, vf x, vf y) {
+  return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
+}
 static inline vf v_eighths(vf t) {
   __m256i u = _mm256_castps_si256(t);
   __m256i root = _mm256_permutevar8x32_epi32(
@@ -42,6 +46,10 @@ static inline void v_store_f16(uint16_t *p, vf a) {
 static inline vf v_load_bf16(const uint16_t *p) {
   __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
   return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+static inline vf v_load_i8(const int8_t *p) {
+  return _mm256_cvtepi32_ps(
+      _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
 static inline void v_store_bf16(uint16_t *p, vf a) {
   __m256i u = _mm256_castps_si256(a);

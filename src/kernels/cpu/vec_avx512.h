@@ -23,6 +23,10 @@ static inline vf v_min(vf a, vf b) { return _mm512_min_ps(a, b); }
 static inline vf v_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
 #define v_fma_once v_fma
 static inline vf v_abs(vf a) { return _mm512_abs_ps(a); }
+static inline vf v_sqrt(vf a) { return _mm512_sqrt_ps(a); }
+static inline vf v_below(vf a, vf b, vf x, vf y) {
+  return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x);
+}
 static inline vf v_eighths(vf t) {
   __m512i u = _mm512_castps_si512(t);
   __m512i roots =
@@ -44,6 +48,10 @@ static inline void v_store_f16(uint16_t *p, vf a) {
 static inline vf v_load_bf16(const uint16_t *p) {
   __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
   return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+static inline vf v_load_i8(const int8_t *p) {
+  return _mm512_cvtepi32_ps(
+      _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
 static inline void v_store_bf16(uint16_t *p, vf a) {
   __m512i u = _mm512_castps_si512(a);

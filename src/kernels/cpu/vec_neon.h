@@ -23,6 +23,10 @@ static inline vf v_min(vf a, vf b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
 static inline vf v_fma(vf a, vf b, vf c) { return vfmaq_f32(c, a, b); }
 #define v_fma_once v_fma
 static inline vf v_abs(vf a) { return vabsq_f32(a); }
+static inline vf v_sqrt(vf a) { return vsqrtq_f32(a); }
+static inline vf v_below(vf a, vf b, vf x, vf y) {
+  return vbslq_f32(vcltq_f32(a, b), x, y);
+}
 static inline vf v_eighths(vf t) {
   uint32x4_t u = vreinterpretq_u32_f32(t);
   uint32x4_t byte = vandq_u32(u, vdupq_n_u32(7)); /* the root's four bytes */
@@ -46,6 +50,12 @@ static inline void v_store_f16(uint16_t *p, vf a) {
 }
 static inline vf v_load_bf16(const uint16_t *p) {
   return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
+}
+static inline vf v_load_i8(const int8_t *p) {
+  uint32_t four;
+  memcpy(&four, p, sizeof four);
+  int16x8_t wide = vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four)));
+  return vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide)));
 }
 static inline void v_store_bf16(uint16_t *p, vf a) {
   uint32x4_t u = vreinterpretq_u32_f32(a);

@@ -25,6 +25,8 @@ static inline vf v_fma_once(vf a, vf b, vf c) {
   return (float)((double)a * (double)b + (double)c);
 }
 static inline vf v_abs(vf a) { return fabsf(a); }
+static inline vf v_sqrt(vf a) { return sqrtf(a); }
+static inline vf v_below(vf a, vf b, vf x, vf y) { return a < b ? x : y; }
 static inline vf v_eighths(vf t) {
   uint32_t u;
   memcpy(&u, &t, sizeof u);
@@ -36,6 +38,7 @@ static inline vf v_iota(void) { return 0.0f; }
 static inline vf v_load_f16(const uint16_t *p) { return half_to_float(*p); }
 static inline void v_store_f16(uint16_t *p, vf a) { *p = half_from_float(a); }
 static inline vf v_load_bf16(const uint16_t *p) { return bf16_to_float(*p); }
+static inline vf v_load_i8(const int8_t *p) { return (float)*p; }
 static inline void v_store_bf16(uint16_t *p, vf a) { *p = bf16_from_float(a); }
 INLINE float v_fold(const vf v[16], vf (*f)(vf, vf)) {
   vf t[16];

@@ -1,0 +1,163 @@
+/* attend/layers.h - what stands around attention in a transformer.
+ *
+ * Rows of floats in, rows of floats out. A row's result depends on that row
+ * alone: not on how many rows ride along, nor on the number of threads, so that
+ * a prompt read at once and read token by token gives the same bits.
+ *
+ * Rows may be wider in memory than they are long: ld is the distance from one
+ * row to the next, in floats. The memory belongs to the caller; only
+ * attend_linear keeps something of its own, the packed weights.
+ */
+#ifndef ATTEND_LAYERS_H
+#define ATTEND_LAYERS_H
+
+#include "attend/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- linear: y = x W^T + b -------------------------------------------------- */
+
+typedef enum {
+  ATTEND_WEIGHTS_F32 = 0,
+  ATTEND_WEIGHTS_BF16, /* rounded to nearest even */
+  ATTEND_WEIGHTS_I8    /* round(w / s) with s = max |w| / 127 of each output */
+} attend_weights;
+
+/* Outputs that lie one after another: q, k and v of one input are three parts
+ * of one product. */
+typedef struct {
+  const void *weight; /* [outputs, inputs], as the strides say                */
+  attend_dtype dtype;
+  int outputs;
+  ptrdiff_t output_stride, input_stride; /* in elements; both 0: contiguous   */
+  const float *bias;                     /* [outputs], or NULL: zeros         */
+} attend_linear_part;
+
+typedef struct attend_linear attend_linear;
+
+/* Packs the weights: the parts may be given back after the call. */
+ATTEND_API attend_status attend_linear_create(attend_context *ctx,
+                                              attend_weights kind, int inputs,
+                                              int n_parts,
+                                              const attend_linear_part *parts,
+                                              attend_linear **linear);
+ATTEND_API void attend_linear_free(attend_linear *linear);
+ATTEND_API int attend_linear_inputs(const attend_linear *linear);
+ATTEND_API int attend_linear_outputs(const attend_linear *linear);
+ATTEND_API size_t attend_linear_bytes(const attend_linear *linear);
+
+/* y[rows][ldy], ldy at least the outputs rounded up to a multiple of 16: what
+ * lies between is overwritten with zeros. x and y must not overlap. */
+ATTEND_API void attend_linear_forward(const attend_linear *linear, int rows,
+                                      const float *x /* [rows][ldx] */, int ldx,
+                                      float *y /* [rows][ldy] */, int ldy);
+
+/* ---- activations ------------------------------------------------------------- */
+
+typedef enum {
+  ATTEND_IDENTITY = 0,
+  ATTEND_RELU,
+  ATTEND_GELU,      /* x Phi(x), Phi the normal distribution                  */
+  ATTEND_GELU_TANH, /* x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2        */
+  ATTEND_SILU,      /* x / (1 + exp(-x))                                      */
+  ATTEND_TANH
+} attend_activation;
+
+ATTEND_API const char *attend_activation_name(attend_activation activation);
+/* y may be x. */
+ATTEND_API void attend_activate(attend_context *ctx,
+                                attend_activation activation, int rows, int n,
+                                const float *x, int ldx, float *y, int ldy);
+/* y = activation(a) b, element by element. y may be a or b. */
+ATTEND_API void attend_gate(attend_context *ctx, attend_activation activation,
+                            int rows, int n, const float *a, int lda,
+                            const float *b, int ldb, float *y, int ldy);
+
+/* ---- norms --------------------------------------------------------------------- */
+
+/* y = (x - mean) / sqrt(variance + eps) weight + bias, mean and variance of the
+ * row. weight and bias may be NULL (1 and 0); y may be x. */
+ATTEND_API void attend_layer_norm(attend_context *ctx, int rows, int n,
+                                  const float *x, int ldx, const float *weight,
+                                  const float *bias, float eps, float *y,
+                                  int ldy);
+/* y = x / sqrt(mean of x^2 + eps) weight. */
+ATTEND_API void attend_rms_norm(attend_context *ctx, int rows, int n,
+                                const float *x, int ldx, const float *weight,
+                                float eps, float *y, int ldy);
+/* By columns, with the means and variances that are given. */
+ATTEND_API void attend_batch_norm(attend_context *ctx, int rows, int n,
+                                  const float *x, int ldx, const float *mean,
+                                  const float *variance, const float *weight,
+                                  const float *bias, float eps, float *y,
+                                  int ldy);
+/* The means and (biased) variances of the columns of a batch; what training
+ * normalises with, and what it averages for later. */
+ATTEND_API void attend_batch_moments(attend_context *ctx, int rows, int n,
+                                     const float *x, int ldx, float *mean,
+                                     float *variance);
+
+/* y = a + b. y may be a or b. */
+ATTEND_API void attend_add(attend_context *ctx, int rows, int n, const float *a,
+                           int lda, const float *b, int ldb, float *y, int ldy);
+
+/* ---- embeddings and positions ------------------------------------------------- */
+
+/* A table whose rows are looked up, where it lies and as it is stored. */
+typedef struct {
+  const void *data; /* [entries, n], perhaps not aligned */
+  attend_dtype dtype;
+  int entries;
+} attend_table;
+
+/* y[r] = factor table[ids[r]], or added to y. An id outside of the table gives
+ * zeros. */
+ATTEND_API void attend_embed(attend_context *ctx, const attend_table *table,
+                             int rows, int n, const int32_t *ids, float factor,
+                             int add, float *y, int ldy);
+
+/* Sinusoidal: element 2i of position t is sin(t / 10000^(2i/n)), 2i + 1 the
+ * cosine. */
+ATTEND_API void attend_sinusoidal(int64_t position, int n, float *y /* [n] */);
+
+/* Rotary positions: the pair (i, i + dim/2) of a head is turned by
+ * position * frequency[i]. */
+typedef struct {
+  double theta; /* frequency i is theta^(-2i/dim), then scaled:               */
+  enum {
+    ATTEND_ROPE_PLAIN = 0,
+    ATTEND_ROPE_LINEAR, /* divided by factor                                  */
+    ATTEND_ROPE_LLAMA3, /* long waves divided by factor, short ones kept      */
+    ATTEND_ROPE_YARN    /* the same by a ramp over turns; longer vectors      */
+  } scaling;
+  double factor;
+  double low, high; /* llama3: low_freq_factor, high_freq_factor;
+                       yarn: beta_slow, beta_fast                             */
+  double context;   /* positions that training saw: original_max_position..   */
+  double stretch;   /* yarn: attention factor; 0: 0.1 ln(factor) + 1          */
+} attend_rope;
+
+ATTEND_API void attend_rope_frequencies(const attend_rope *rope, int dim,
+                                        double *frequency /* [dim/2] */,
+                                        double *stretch);
+/* Turns the heads of each row x[r] = [heads][dim] to its position. */
+ATTEND_API void attend_rope_turn(attend_context *ctx, const double *frequency,
+                                 double stretch, int rows, int heads, int dim,
+                                 const int32_t *positions /* [rows] */,
+                                 float *x, int ldx);
+
+/* ---- loss ------------------------------------------------------------------------ */
+
+/* loss[r] = log(sum_j exp x[r][j]) - x[r][targets[r]]; 0 where the target is
+ * negative (ignored). best may be NULL, or takes the largest logit's place. */
+ATTEND_API void attend_cross_entropy(attend_context *ctx, int rows, int n,
+                                     const float *x, int ldx,
+                                     const int32_t *targets, float *loss,
+                                     int32_t *best);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

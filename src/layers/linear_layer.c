@@ -1,0 +1,279 @@
+/* Linear layers: y = x W^T + b with weights packed once.
+ *
+ * Place: layers/ - the products of a model. Packing is here, with the walk over
+ * threads; the arithmetic is kernels/cpu/dense.c.
+ *
+ * Weights lie in lanes of 16 outputs, [lanes][inputs][16], zeros beyond the
+ * last. Parts follow each other without gaps, so lanes may hold the end of one
+ * part and the beginning of the next.
+ */
+#include <omp.h>
+#include <string.h>
+
+#include "layers/layers.h"
+
+struct attend_linear {
+  attend_context *ctx;
+  attend_weights kind;
+  int inputs, outputs, lanes;
+  void *weights;
+  float *scale; /* [lanes][16], int8 alone */
+  float *bias;  /* [lanes][16] */
+  size_t bytes;
+};
+
+static size_t weight_size(attend_weights kind) {
+  return kind == ATTEND_WEIGHTS_F32 ? 4 : kind == ATTEND_WEIGHTS_BF16 ? 2 : 1;
+}
+
+static size_t lane_weights(const attend_linear *l) {
+  return (size_t)l->inputs * LANES;
+}
+
+static void *lane_at(const attend_linear *l, int lane) {
+  return (char *)l->weights +
+         (size_t)lane * lane_weights(l) * weight_size(l->kind);
+}
+
+/* ---- packing --------------------------------------------------------------------- */
+
+typedef struct { /* what every thread packs from */
+  attend_linear *linear;
+  int n_parts;
+  const attend_linear_part *parts;
+  float *scratch; /* two lanes for each thread */
+} packing;
+
+static source part_source(const attend_linear_part *p, int inputs, int output) {
+  ptrdiff_t row = p->output_stride, col = p->input_stride;
+  if (!row && !col) row = inputs, col = 1;
+  ptrdiff_t size = (ptrdiff_t)attend_dtype_size(p->dtype);
+  return (source){(const char *)p->weight + output * row * size, p->dtype, row,
+                  col};
+}
+
+/* `count` outputs from `output` on as lanes; the rest of 16 zeros. */
+static void pack_outputs(const attend_linear *l, const attend_linear_part *p,
+                         int output, int count, float *to) {
+  const struct kernels *kn = l->ctx->kernels;
+  source src = part_source(p, l->inputs, output);
+  if (src.row != 1) {
+    kn->pack_lanes(src, NULL, count, l->inputs, to);
+    return;
+  }
+  /* stored as [inputs, outputs]: rows of it are lanes already */
+  src = (source){src.data, src.dtype, src.col, 1};
+  kn->pack_rows(src, NULL, l->inputs, count, to, LANES);
+}
+
+static void put_lanes(int inputs, int first, int count, const float *from,
+                      float *to) {
+  for (int k = 0; k < inputs; k++)
+    memcpy(to + (size_t)k * LANES + first, from + (size_t)k * LANES,
+           (size_t)count * sizeof *to);
+}
+
+/* Lanes `lane` as f32. Most lie within one part; a lane across parts is put
+ * together from pieces. */
+static void gather_lanes(const packing *pk, int lane, float *piece, float *to) {
+  const attend_linear *l = pk->linear;
+  int begin = lane * LANES, end = begin + LANES, at = 0;
+  for (int p = 0; p < pk->n_parts; at += pk->parts[p++].outputs) {
+    const attend_linear_part *part = &pk->parts[p];
+    int from = at > begin ? at : begin;
+    int to_end = at + part->outputs < end ? at + part->outputs : end;
+    if (from >= to_end) continue;
+    if (from == begin) {
+      pack_outputs(l, part, from - at, to_end - from, to);
+    } else {
+      pack_outputs(l, part, from - at, to_end - from, piece);
+      put_lanes(l->inputs, from - begin, to_end - from, piece, to);
+    }
+    if (part->bias)
+      memcpy(l->bias + from, part->bias + (from - at),
+             (size_t)(to_end - from) * sizeof(float));
+  }
+}
+
+static void pack_lane(const packing *pk, int lane) {
+  const attend_linear *l = pk->linear;
+  const struct kernels *kn = l->ctx->kernels;
+  size_t size = lane_weights(l);
+  float *wide = pk->scratch + (size_t)omp_get_thread_num() * 2 * size;
+  void *to = lane_at(l, lane);
+  gather_lanes(pk, lane, wide + size,
+               l->kind == ATTEND_WEIGHTS_F32 ? (float *)to : wide);
+  if (l->kind == ATTEND_WEIGHTS_BF16) kn->narrow_bf16(l->inputs, wide, to);
+  if (l->kind == ATTEND_WEIGHTS_I8)
+    kn->narrow_i8(l->inputs, wide, to, l->scale + (size_t)lane * LANES);
+}
+
+static attend_status pack_all(packing *pk) {
+  attend_linear *l = pk->linear;
+  int threads =
+      parts_of(l->ctx, l->lanes, (double)l->lanes * (double)lane_weights(l));
+  size_t bytes = 2 * lane_weights(l) * sizeof(float) * (size_t)threads;
+  ATTEND_TRY(take(l->ctx, bytes, "packing weights", &pk->scratch));
+#pragma omp parallel for num_threads(threads) schedule(static)
+  for (int lane = 0; lane < l->lanes; lane++) pack_lane(pk, lane);
+  give(l->ctx, pk->scratch);
+  return ATTEND_OK;
+}
+
+/* ---- making ---------------------------------------------------------------------- */
+
+static attend_status count_outputs(attend_context *ctx, int inputs, int n_parts,
+                                   const attend_linear_part *parts,
+                                   int *outputs) {
+  int64_t sum = 0;
+  ATTEND_CHECK(ctx, inputs >= 1, "a linear layer of %d inputs: give at least 1",
+               inputs);
+  ATTEND_CHECK(ctx, n_parts >= 1, "a linear layer of %d parts: give at least 1",
+               n_parts);
+  for (int p = 0; p < n_parts; p++) {
+    ATTEND_CHECK(ctx, parts[p].weight,
+                 "part %d of a linear layer has no weights", p);
+    ATTEND_CHECK(ctx, (unsigned)parts[p].dtype <= ATTEND_BF16,
+                 "part %d of a linear layer is of dtype %d: choose among f32, "
+                 "f16, bf16",
+                 p, (int)parts[p].dtype);
+    ATTEND_CHECK(ctx, parts[p].outputs >= 1,
+                 "part %d of a linear layer has %d outputs: give at least 1", p,
+                 parts[p].outputs);
+    sum += parts[p].outputs;
+  }
+  ATTEND_CHECK(ctx, sum <= INT32_MAX - LANES,
+               "a linear layer of %lld outputs: give fewer than 2^31",
+               (long long)sum);
+  *outputs = (int)sum;
+  return ATTEND_OK;
+}
+
+/* The struct, its biases and scales, and its weights are one block each: the
+ * weights may be gigabytes and should begin a page of their own. */
+static attend_status take_linear(attend_context *ctx, const attend_linear *like,
+                                 attend_linear **out) {
+  bool overflow = false, i8 = like->kind == ATTEND_WEIGHTS_I8;
+  size_t wide = (size_t)like->lanes * LANES;
+  size_t small = (i8 ? 2 : 1) * wide * sizeof(float);
+  size_t bytes = size_times(size_times(wide, (size_t)like->inputs, &overflow),
+                            weight_size(like->kind), &overflow);
+  ATTEND_CHECK(ctx, !overflow, "a linear layer of %d x %d is too large",
+               like->outputs, like->inputs);
+  size_t head = round_up(sizeof *like, 64);
+  attend_linear *l;
+  ATTEND_TRY(take_zeroed(ctx, head + small, "a linear layer", &l));
+  *l = *like;
+  l->bias = (float *)((char *)l + head);
+  l->scale = i8 ? l->bias + wide : NULL;
+  l->bytes = small + bytes;
+  attend_status status = take(ctx, bytes, "weights", &l->weights);
+  if (status) give(ctx, l), l = NULL;
+  *out = l;
+  return status;
+}
+
+attend_status attend_linear_create(attend_context *ctx, attend_weights kind,
+                                   int inputs, int n_parts,
+                                   const attend_linear_part *parts,
+                                   attend_linear **linear) {
+  *linear = NULL;
+  attend_linear like = {.ctx = ctx, .kind = kind, .inputs = inputs};
+  ATTEND_CHECK(ctx, (unsigned)kind <= ATTEND_WEIGHTS_I8,
+               "%d is no kind of weights: choose f32, bf16 or int8", (int)kind);
+  ATTEND_TRY(count_outputs(ctx, inputs, n_parts, parts, &like.outputs));
+  like.lanes = (like.outputs + LANES - 1) / LANES;
+  ATTEND_TRY(take_linear(ctx, &like, linear));
+  packing pk = {*linear, n_parts, parts, NULL};
+  attend_status status = pack_all(&pk);
+  if (status) attend_linear_free(*linear), *linear = NULL;
+  return status;
+}
+
+void attend_linear_free(attend_linear *linear) {
+  if (!linear) return;
+  give(linear->ctx, linear->weights);
+  give(linear->ctx, linear);
+}
+
+int attend_linear_inputs(const attend_linear *l) { return l->inputs; }
+int attend_linear_outputs(const attend_linear *l) { return l->outputs; }
+size_t attend_linear_bytes(const attend_linear *l) { return l->bytes; }
+
+/* ---- forward ---------------------------------------------------------------------- */
+
+typedef struct { /* threads as a grid over rows and lanes */
+  int by_rows, by_lanes;
+} grid;
+
+/* As kernels/cpu/dense.c walks: tiles of 12 rows and 2 lanes, blocks of 192
+ * rows. */
+enum { TILE_ROWS = 12, TILE_LANES = 2, ROW_BLOCK = 192 };
+
+/* Of one part, in multiply-adds for each input: its share of the product in
+ * whole tiles; its weights, brought in once for every block of rows, worth some
+ * 24 rows; and its rows, copied once, worth 8 outputs. */
+static double part_cost(const attend_linear *l, int rows, grid g) {
+  int r = (rows + g.by_rows - 1) / g.by_rows;
+  int t = (l->lanes + g.by_lanes - 1) / g.by_lanes;
+  double blocks = (r + ROW_BLOCK - 1) / ROW_BLOCK;
+  double wide = (double)round_up((size_t)t, TILE_LANES) * LANES;
+  double tall = (double)round_up((size_t)r, TILE_ROWS);
+  return tall * wide + 24 * blocks * wide + 8 * tall;
+}
+
+static grid choose_grid(const attend_linear *l, int rows) {
+  int threads = l->ctx->threads;
+  grid best = {1, 1};
+  if ((double)rows * l->inputs * l->outputs < 5e4) return best;
+  double least = part_cost(l, rows, best);
+  for (int by_rows = 1; by_rows <= threads && by_rows <= rows; by_rows++) {
+    grid g = {by_rows, threads / by_rows};
+    if (g.by_lanes > l->lanes) g.by_lanes = l->lanes;
+    double cost = part_cost(l, rows, g);
+    if (cost < least) least = cost, best = g;
+  }
+  return best;
+}
+
+/* Units of `unit` rows or lanes, so that tiles are whole but at the end. */
+static int grid_begin(int n, int parts, int p, int unit) {
+  int64_t at = (int64_t)part_begin((n + unit - 1) / unit, parts, p) * unit;
+  return (int)min64(at, n);
+}
+
+/* Zeros behind the last output: a NaN in x times a weight 0 would be a NaN. */
+static void clear_padding(const attend_linear *l, int rows, float *y,
+                          size_t ldy) {
+  size_t n = (size_t)l->outputs, wide = (size_t)l->lanes * LANES;
+  for (int r = 0; r < rows && n < wide; r++)
+    memset(y + (size_t)r * ldy + n, 0, (wide - n) * sizeof *y);
+}
+
+static void forward_part(const attend_linear *l, grid g, int p, int rows,
+                         const float *x, int ldx, float *y, int ldy) {
+  const struct kernels *kn = l->ctx->kernels;
+  int across = p % g.by_lanes, down = p / g.by_lanes;
+  int r0 = grid_begin(rows, g.by_rows, down, TILE_ROWS);
+  int r1 = grid_begin(rows, g.by_rows, down + 1, TILE_ROWS);
+  int t0 = grid_begin(l->lanes, g.by_lanes, across, TILE_LANES);
+  int t1 = grid_begin(l->lanes, g.by_lanes, across + 1, TILE_LANES);
+  if (r0 >= r1 || t0 >= t1) return;
+  size_t first = (size_t)t0 * LANES;
+  const float *scale = l->scale ? l->scale + first : NULL;
+  float *to = y + (size_t)r0 * (size_t)ldy;
+  (l->kind == ATTEND_WEIGHTS_F32    ? kn->dense_f32
+   : l->kind == ATTEND_WEIGHTS_BF16 ? kn->dense_bf16
+                                    : kn->dense_i8)(
+      r1 - r0, l->inputs, t1 - t0, x + (size_t)r0 * (size_t)ldx, ldx,
+      lane_at(l, t0), scale, l->bias + first, to + first, ldy);
+  if (t1 == l->lanes) clear_padding(l, r1 - r0, to, (size_t)ldy);
+}
+
+void attend_linear_forward(const attend_linear *l, int rows, const float *x,
+                           int ldx, float *y, int ldy) {
+  grid g = choose_grid(l, rows);
+  int parts = g.by_rows * g.by_lanes;
+#pragma omp parallel for num_threads(parts) if (parts > 1) schedule(static)
+  for (int p = 0; p < parts; p++) forward_part(l, g, p, rows, x, ldx, y, ldy);
+}

@@ -1,0 +1,265 @@
+/* Linear layers through the public door: parts as they come, all kinds of
+ * weights, threads, memory that runs out. */
+#include "attend/layers.h"
+#include "base/base.h"
+#include "world.h"
+
+static const double eps = 0x1p-24;
+
+enum { MOST_IN = 600, MOST_OUT = 320, MOST_ROWS = 40 };
+
+typedef struct { /* a layer as a caller has it, and what it means */
+  int inputs, outputs, n_parts;
+  attend_linear_part part[4];
+  void *stored[4];
+  float bias[MOST_OUT];
+  double value[MOST_OUT * MOST_IN]; /* [outputs][inputs], as stored */
+} model;
+
+static void uniform(float *x, size_t n, uint64_t stream) {
+  attend_random_uniform((attend_random){81, stream}, 0, n, x);
+  for (size_t i = 0; i < n; i++) x[i] = (x[i] - 0.5f) * 2;
+}
+
+/* One more part: by rows, by columns, or with gaps, in any storage. */
+static void add_part(model *m, int outputs, attend_dtype dtype, int way,
+                     int biased) {
+  int in = m->inputs, p = m->n_parts++;
+  ptrdiff_t row = way == 1 ? 1 : way == 2 ? 2 * in + 3 : in;
+  ptrdiff_t col = way == 1 ? outputs + 2 : way == 2 ? 2 : 1;
+  size_t size = attend_dtype_size(dtype);
+  float *x = room_for((size_t)(outputs * in), 4);
+  uniform(x, (size_t)(outputs * in), (uint64_t)(p + 1));
+  m->stored[p] = room_for((size_t)((outputs + 2) * (2 * in + 3)), size);
+  for (int o = 0; o < outputs; o++)
+    for (int i = 0; i < in; i++) {
+      char *at = (char *)m->stored[p] + (size_t)(o * row + i * col) * size;
+      float back, w = x[o * in + i] * (o % 3 ? 1 : 0.1f);
+      attend_convert_from_f32(dtype, &w, 1, at);
+      attend_convert_to_f32(dtype, at, 1, &back);
+      m->value[(m->outputs + o) * MOST_IN + i] = (double)back;
+    }
+  uniform(m->bias + m->outputs, (size_t)outputs, 77);
+  m->part[p] = (attend_linear_part){
+      m->stored[p],  dtype,         outputs,
+      way ? row : 0, way ? col : 0, biased ? m->bias + m->outputs : NULL};
+  if (!biased) memset(m->bias + m->outputs, 0, (size_t)outputs * 4);
+  m->outputs += outputs;
+  free(x);
+}
+
+static void drop(model *m) {
+  for (int p = 0; p < m->n_parts; p++) free(m->stored[p]);
+  m->n_parts = m->outputs = 0;
+}
+
+static attend_linear *make(attend_context *ctx, attend_weights kind,
+                           const model *m) {
+  attend_linear *l = NULL;
+  OK(ctx, attend_linear_create(ctx, kind, m->inputs, m->n_parts, m->part, &l));
+  return l;
+}
+
+/* What a weight may have lost; int8: half of one step for the whole output. */
+static double lost(const model *m, attend_weights kind, int o, int i) {
+  const double *w = m->value + o * MOST_IN;
+  double most = 0;
+  if (kind == ATTEND_WEIGHTS_F32) return 0;
+  if (kind == ATTEND_WEIGHTS_BF16) return fabs(w[i]) * 0x1p-8;
+  for (i = 0; i < m->inputs; i++) most = fmax(most, fabs(w[i]));
+  return most / 127 * 0.501;
+}
+
+static void check_output(const model *m, attend_weights kind, const float *x,
+                         int o, float y) {
+  double sum = (double)m->bias[o], size = 1, loss = 0,
+         step = lost(m, kind, o, 0);
+  for (int i = 0; i < m->inputs; i++) {
+    double w = m->value[o * MOST_IN + i], a = (double)x[i];
+    if (kind == ATTEND_WEIGHTS_BF16) step = lost(m, kind, o, i);
+    sum += w * a;
+    size += fabs(w * a) * sqrt(m->inputs + 4.0);
+    loss += step * fabs(a);
+  }
+  CHECK_NEAR((double)y, sum, loss + 3 * eps * size);
+}
+
+static void check_layer(attend_context *ctx, const model *m,
+                        attend_weights kind, int rows) {
+  static float x[MOST_ROWS * MOST_IN], y[MOST_ROWS * (MOST_OUT + 16)];
+  int wide = (m->outputs + 15) / 16 * 16, ldx = m->inputs + 1, ldy = wide + 1;
+  uniform(x, MOST_ROWS * MOST_IN, 50);
+  for (size_t i = 0; i < sizeof y / sizeof *y; i++) y[i] = -77;
+  attend_linear *l = make(ctx, kind, m);
+  CHECK_EQ(attend_linear_outputs(l), m->outputs);
+  CHECK_EQ(attend_linear_inputs(l), m->inputs);
+  attend_linear_forward(l, rows, x, ldx, y, ldy);
+  for (int r = 0; r < rows; r++) {
+    for (int o = 0; o < m->outputs; o++)
+      check_output(m, kind, x + r * ldx, o, y[r * ldy + o]);
+    for (int o = m->outputs; o < wide; o++) CHECK(y[r * ldy + o] == 0);
+    CHECK(y[r * ldy + wide] == -77); /* nothing beyond */
+  }
+  attend_linear_free(l);
+}
+
+TEST(layers_of_one_part) {
+  static const int in[] = {1, 3, 16, 255, 256, 257, 600};
+  static const int out[] = {1, 15, 16, 17, 100};
+  static model m;
+  attend_context *ctx = open_context(NULL, 1, NULL);
+  for (int n = 0; n < 7 * 5 * 17; n++) {
+    if (n % (light() ? 29 : 7)) continue;
+    m.inputs = in[n / 17 % 7];
+    add_part(&m, out[n / 119], (attend_dtype)(n % 3), n / 7 % 3, n / 21 % 2);
+    for (int kind = 0; kind < 3; kind++)
+      check_layer(ctx, &m, (attend_weights)kind, 1 + n % 17);
+    drop(&m);
+  }
+  attend_context_free(ctx);
+}
+
+TEST(parts_follow_each_other) {
+  static model m;
+  FOR_EACH_ISA(isa) {
+    attend_context *ctx = open_context(isa, 2, NULL);
+    for (int n = 0; n < (light() ? 4 : 12); n++) {
+      m.inputs = n % 2 ? 40 : 65;
+      add_part(&m, 1 + n * 5, ATTEND_F32, n % 3, 1);
+      add_part(&m, 3, ATTEND_BF16, (n + 1) % 3, 0); /* within one lane */
+      add_part(&m, 100, ATTEND_F16, (n + 2) % 3, n % 2);
+      add_part(&m, 16 + n, ATTEND_F32, 1, 1);
+      for (int kind = 0; kind < 3; kind++)
+        check_layer(ctx, &m, (attend_weights)kind, 5 + n);
+      drop(&m);
+    }
+    attend_context_free(ctx);
+  }
+}
+
+/* Rows of any batch on any number of threads, and every set with fma: the same
+ * bits. */
+TEST(bits_depend_on_nothing_else) {
+  static model m;
+  static float x[MOST_ROWS * MOST_IN], y[MOST_ROWS * MOST_OUT];
+  static float want[3][MOST_ROWS * MOST_OUT];
+  enum { LDY = 304 };
+  int known = 0;
+  m.inputs = 330;
+  add_part(&m, 290, ATTEND_F32, 0, 1);
+  uniform(x, MOST_ROWS * MOST_IN, 51);
+  FOR_EACH_ISA(isa) {
+    if (!strcmp(isa, "scalar")) continue;
+    attend_context *ctx = open_context(isa, 1, NULL);
+    for (int kind = 0; kind < 3; kind++) {
+      attend_linear *l = make(ctx, (attend_weights)kind, &m);
+      OK(ctx, attend_context_set_threads(ctx, 1));
+      if (!known)
+        for (int r = 0; r < MOST_ROWS; r++)
+          attend_linear_forward(l, 1, x + r * 330, 330, want[kind] + r * LDY,
+                                LDY);
+      for (int rows = 1; rows <= MOST_ROWS; rows += light() ? 13 : 1)
+        for (int threads = 1; threads <= 3; threads++) {
+          OK(ctx, attend_context_set_threads(ctx, threads));
+          memset(y, 0xff, sizeof y);
+          attend_linear_forward(l, rows, x, 330, y, LDY);
+          CHECK(!memcmp(y, want[kind], (size_t)(rows * LDY) * sizeof *y));
+        }
+      attend_linear_free(l);
+    }
+    known = 1;
+    attend_context_free(ctx);
+  }
+  drop(&m);
+}
+
+TEST(zeros_stay_zeros) {
+  float w[20 * 7] = {0}, x[7] = {1, NAN, -INFINITY, 4, 5, 6, 7}, y[32];
+  attend_linear_part part = {.weight = w, .outputs = 20};
+  attend_context *ctx = open_context(NULL, 1, NULL);
+  for (int kind = 0; kind < 3; kind++) {
+    attend_linear *l;
+    OK(ctx, attend_linear_create(ctx, (attend_weights)kind, 7, 1, &part, &l));
+    attend_linear_forward(l, 1, x, 7, y, 32);
+    for (int i = 20; i < 32; i++) CHECK(y[i] == 0); /* whatever x is */
+    x[1] = x[2] = 2;
+    attend_linear_forward(l, 1, x, 7, y, 32);
+    for (int i = 0; i < 32; i++) CHECK(y[i] == 0);
+    x[1] = NAN;
+    attend_linear_free(l);
+  }
+  attend_context_free(ctx);
+}
+
+/* ---- what goes wrong ------------------------------------------------------------------ */
+
+TEST(memory_runs_out) {
+  static model m;
+  m.inputs = 50;
+  add_part(&m, 70, ATTEND_F32, 0, 1);
+  for (int kind = 0; kind < 3; kind++) {
+    ledger memory = {0};
+    attend_context *ctx = open_context(NULL, 2, &memory);
+    attend_status status = ATTEND_NO_MEMORY;
+    long live = memory.live, n = 0;
+    while (status && n < 10) {
+      attend_linear *l = (attend_linear *)&m;
+      memory.fail_at = memory.taken + ++n;
+      status =
+          attend_linear_create(ctx, (attend_weights)kind, 50, 1, m.part, &l);
+      memory.fail_at = 0;
+      if (!status) break;
+      CHECK_EQ(status, ATTEND_NO_MEMORY);
+      CHECK(!l);
+      CHECK_SAYS(attend_message(ctx), "no memory for");
+      CHECK_EQ(memory.live, live);
+    }
+    CHECK(n >= 3);
+    attend_linear_free(NULL);
+    attend_context_free(ctx);
+  }
+  drop(&m);
+}
+
+/* A forward takes no memory. */
+TEST(forward_takes_nothing) {
+  static model m;
+  static float x[MOST_ROWS * 50], y[MOST_ROWS * 80];
+  ledger memory = {0};
+  attend_context *ctx = open_context(NULL, 2, &memory);
+  m.inputs = 50;
+  add_part(&m, 70, ATTEND_F32, 0, 1);
+  attend_linear *l = make(ctx, ATTEND_WEIGHTS_BF16, &m);
+  long taken = memory.taken;
+  for (int rows = 0; rows <= MOST_ROWS; rows++)
+    attend_linear_forward(l, rows, x, 50, y, 80);
+  CHECK_EQ(memory.taken, taken);
+  CHECK(attend_linear_bytes(l) >= 50 * 80 * 2);
+  attend_linear_free(l);
+  attend_context_free(ctx);
+  CHECK_EQ(memory.live, 0);
+  drop(&m);
+}
+
+TEST(wrong_layers_are_refused) {
+  attend_context *ctx = open_context(NULL, 1, NULL);
+  float w[4] = {0};
+  attend_linear_part part = {.weight = w, .outputs = 2};
+  attend_linear *l;
+  CHECK_EQ(attend_linear_create(ctx, ATTEND_WEIGHTS_F32, 0, 1, &part, &l),
+           ATTEND_INVALID);
+  CHECK_SAYS(attend_message(ctx), "0 inputs");
+  CHECK_EQ(attend_linear_create(ctx, ATTEND_WEIGHTS_F32, 2, 0, &part, &l),
+           ATTEND_INVALID);
+  CHECK_EQ(attend_linear_create(ctx, (attend_weights)7, 2, 1, &part, &l),
+           ATTEND_INVALID);
+  part.outputs = 0;
+  CHECK_EQ(attend_linear_create(ctx, ATTEND_WEIGHTS_I8, 2, 1, &part, &l),
+           ATTEND_INVALID);
+  CHECK_SAYS(attend_message(ctx), "0 outputs");
+  part.outputs = 2, part.weight = NULL;
+  CHECK_EQ(attend_linear_create(ctx, ATTEND_WEIGHTS_I8, 2, 1, &part, &l),
+           ATTEND_INVALID);
+  CHECK(!l);
+  attend_context_free(ctx);
+}
