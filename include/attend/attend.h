@@ -13,5 +13,8 @@
 #include "attend/predict.h"
 #include "attend/problem.h"
 #include "attend/machine.h"
+#include "attend/layers.h"
+#include "attend/model.h"
+#include "attend/decode.h"
 
 #endif

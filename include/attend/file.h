@@ -66,6 +66,11 @@ ATTEND_API const attend_tensor *attend_tensor_file_get(
 ATTEND_API const attend_tensor *attend_tensor_file_find(
     const attend_tensor_file *file, const char *name);
 
+/* The memory that holds what was read of a tensor may be used for other things:
+ * the next look reads it from the file again. */
+ATTEND_API void attend_tensor_file_release(const attend_tensor_file *file,
+                                           const attend_tensor *tensor);
+
 /* The metadata: names and strings. */
 ATTEND_API size_t attend_tensor_file_notes(const attend_tensor_file *file);
 ATTEND_API const char *attend_tensor_file_note(const attend_tensor_file *file,

@@ -58,6 +58,9 @@ typedef struct {
 ATTEND_API attend_status attend_problem_parse(attend_context *ctx,
                                               const char *text,
                                               attend_problem *problem);
+/* FORM alone: "favor(m=256,seed=1)". */
+ATTEND_API attend_status attend_form_parse(attend_context *ctx,
+                                           const char *text, attend_form *form);
 /* The canonical spelling. Returns the length it needs, as snprintf does. */
 ATTEND_API int attend_problem_print(const attend_problem *problem, char *text,
                                     size_t size);

@@ -450,3 +450,18 @@ attend_status attend_problem_parse(attend_context *ctx, const char *text,
   memcpy(problem, &r.problem, sizeof *problem);
   return ATTEND_OK;
 }
+
+attend_status attend_form_parse(attend_context *ctx, const char *text,
+                                attend_form *form) {
+  ATTEND_CHECK(ctx, text && *text,
+               "the form is empty: write one such as softmax or favor(m=256)");
+  reader r = {.ctx = ctx, .text = text, .rest = text};
+  next_word(&r);
+  ATTEND_TRY(read_form(&r));
+  ATTEND_CHECK(ctx, !r.rest && r.problem.op != ATTEND_OP_SGEMM,
+               "\"%.*s\" is not a form alone: write one such as softmax or "
+               "favor(m=256)",
+               SHOWN, text);
+  *form = r.problem.desc.form;
+  return ATTEND_OK;
+}

@@ -303,6 +303,17 @@ const attend_tensor *attend_tensor_file_find(const attend_tensor_file *file,
   return &file->tensor[place - (file->notes && file->notes < entry)];
 }
 
+/* Whole pages inside the tensor: those at its ends are shared with others. */
+void attend_tensor_file_release(const attend_tensor_file *file,
+                                const attend_tensor *tensor) {
+  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  const unsigned char *data = tensor->data;
+  if (data < file->map || data >= file->map + file->size) return;
+  size_t from = round_up((size_t)(data - file->map), page);
+  size_t to = ((size_t)(data - file->map) + tensor->bytes) / page * page;
+  if (from < to) madvise(file->map + from, to - from, MADV_DONTNEED);
+}
+
 size_t attend_tensor_file_notes(const attend_tensor_file *file) {
   return attend_json_count(file->notes);
 }

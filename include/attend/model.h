@@ -1,0 +1,262 @@
+/* attend/model.h - real transformers: checkpoints, and running them.
+ *
+ *   attend_checkpoint *files;
+ *   attend_model *model;
+ *   attend_run *run;
+ *   attend_checkpoint_open(ctx, "stories15M", &files);
+ *   attend_model_create(files, NULL, &model);
+ *   attend_run_create(model, NULL, &run);
+ *   attend_run_extend(run, 1, n, ids, NULL);       a prompt of n tokens
+ *   attend_run_next(run, 1, logits);               what comes next
+ *
+ * One transformer serves encoders (BERT, DistilBERT, RoBERTa), decoders (GPT-2,
+ * Llama) and both together (BART, T5): the configuration says which parts there
+ * are. A family is a list of names; the list is the parameter table.
+ *
+ * Masks by role: padding on the encoder's self-attention and on
+ * cross-attention, causal on the decoder's self-attention.
+ *
+ * The same bits always: what a token gives depends on the tokens it sees alone;
+ * not on the batch, on how a prompt was cut, or on the number of threads.
+ */
+#ifndef ATTEND_MODEL_H
+#define ATTEND_MODEL_H
+
+#include "attend/attention.h"
+#include "attend/file.h"
+#include "attend/layers.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- configuration --------------------------------------------------------- */
+
+typedef enum {
+  ATTEND_ENCODER = 1, /* reads a text from both sides                         */
+  ATTEND_DECODER = 2, /* continues one                                        */
+  ATTEND_BOTH = 3     /* reads one and writes another                         */
+} attend_parts;
+
+typedef struct { /* the layers of one side; layers 0: there is none          */
+  int layers;
+  int width; /* F */
+  int heads, kv_heads;
+  int dim, dim_v; /* of a head: q and k, v */
+  int mlp;        /* width inside */
+} attend_stack;
+
+typedef enum {
+  ATTEND_POSITIONS_LEARNED = 0,
+  ATTEND_POSITIONS_SINUSOIDAL,
+  ATTEND_POSITIONS_ROTARY,
+  ATTEND_POSITIONS_BUCKETS /* T5: a bias of the scores */
+} attend_positions;
+
+enum { ATTEND_MOST_EOS = 8 };
+
+typedef struct {
+  char family[16]; /* config.json's model_type: "gpt2", "bert", ..            */
+  attend_parts parts;
+  attend_stack encoder, decoder;
+  int vocab;
+  int types; /* of segments; 0: none */
+  attend_positions position;
+  int positions;       /* that the model was made for; 0: no limit           */
+  int position_offset; /* of the first row of the table                      */
+  attend_rope rope;
+  int buckets, max_distance;
+  int rms; /* RMS norm instead of layer norm                        */
+  float norm_eps;
+  int post_norm;  /* the norm follows the sum instead of opening the branch */
+  int embed_norm; /* one after the embeddings                              */
+  int final_norm; /* one after the last layer                              */
+  float embed_factor; /* embeddings times this                               */
+  float head_factor;  /* what the head reads times this                      */
+  float score_factor; /* of q.k; 0: 1/sqrt(dim)                              */
+  int score_by_layer; /* and divided by the number of the layer              */
+  attend_activation activation;
+  int gated; /* activation(gate x) (up x) instead of activation(up x) */
+  int attention_biases, mlp_biases; /* llama's switches: q, k, v, o; mlp     */
+  int transform; /* masked-LM heads: dense, activation, norm first        */
+  int tied;      /* the head is the embedding table                       */
+  int bos, eos[ATTEND_MOST_EOS], n_eos, pad; /* -1: none                     */
+  int decoder_start, forced_bos, forced_eos; /* -1: none                     */
+} attend_config;
+
+/* path: a folder with config.json, or the file. */
+ATTEND_API attend_status attend_config_read(attend_context *ctx,
+                                            const char *path,
+                                            attend_config *config);
+
+/* ---- checkpoints -------------------------------------------------------------- */
+
+/* One entry of the parameter table. */
+typedef struct {
+  const char *name; /* in the files, with their prefix                        */
+  int rank;
+  int64_t shape[2];
+  int encoder; /* 1 of the encoder, 0 of the decoder or neither              */
+  int layer;   /* -1: of no layer                                            */
+  int turned;  /* stored [inputs, outputs] (GPT-2's Conv1D)                  */
+  int matrix;  /* multiplies: it is not looked up in, nor a norm or a bias   */
+  int bias;
+  const char *what; /* "token table", "self-attention query", ..              */
+  const attend_tensor *tensor; /* NULL: optional, or tied, and not there      */
+} attend_parameter;
+
+typedef struct attend_checkpoint attend_checkpoint;
+
+/* A folder in Hugging Face layout: config.json and model.safetensors (or the
+ * only .safetensors there), or model.safetensors.index.json and its shards. The files are mapped and only
+ * their headers are read. Every tensor that the configuration asks for must be
+ * there, in the shape it says, under the family's name with any prefix; what is
+ * there beyond that is passed over (attend_checkpoint_unused). */
+ATTEND_API attend_status attend_checkpoint_open(attend_context *ctx,
+                                                const char *path,
+                                                attend_checkpoint **checkpoint);
+/* Weights drawn from a seed as PyTorch resets its layers, for a folder's
+ * config.json; weights that lie beside it are not read. */
+ATTEND_API attend_status
+attend_checkpoint_fresh(attend_context *ctx, const char *path, uint64_t seed,
+                        attend_checkpoint **checkpoint);
+ATTEND_API void attend_checkpoint_close(attend_checkpoint *checkpoint);
+ATTEND_API const attend_config *attend_checkpoint_config(
+    const attend_checkpoint *checkpoint);
+/* Entry i of the table; 0 past the last. */
+ATTEND_API int attend_checkpoint_get(const attend_checkpoint *checkpoint,
+                                     size_t i, attend_parameter *parameter);
+/* Tensor i of those that the table has no use for; NULL past the last. */
+ATTEND_API const attend_tensor *attend_checkpoint_unused(
+    const attend_checkpoint *checkpoint, size_t i);
+/* Bytes of the files. */
+ATTEND_API size_t attend_checkpoint_bytes(const attend_checkpoint *checkpoint);
+/* Whether there is a head that turns hidden states into logits. */
+ATTEND_API int attend_checkpoint_has_head(const attend_checkpoint *checkpoint);
+
+/* ---- models --------------------------------------------------------------------- */
+
+typedef struct { /* zero means default */
+  attend_weights weights;
+  const attend_form *form; /* of all attention; NULL: softmax                 */
+  int no_head;             /* hidden states only: saves its memory            */
+  /* Called between tensors; other than 0 stops the load.                     */
+  int (*progress)(size_t done, size_t total, void *user);
+  void *user;
+} attend_model_options;
+
+typedef struct attend_model attend_model;
+
+/* Packs the weights. The checkpoint must stay open: embeddings are looked up in
+ * the mapped file. options may be NULL. */
+ATTEND_API attend_status
+attend_model_create(attend_checkpoint *checkpoint,
+                    const attend_model_options *options, attend_model **model);
+/* The same weights with another form of attention; they are shared, so the
+ * first model must stay. */
+ATTEND_API attend_status attend_model_with_form(const attend_model *model,
+                                                const attend_form *form,
+                                                attend_model **other);
+ATTEND_API void attend_model_free(attend_model *model);
+ATTEND_API attend_context *attend_model_context(const attend_model *model);
+ATTEND_API const attend_config *attend_model_config(const attend_model *model);
+ATTEND_API const attend_form *attend_model_form(const attend_model *model);
+/* Of packed weights: what one token reads in decoding. */
+ATTEND_API size_t attend_model_bytes(const attend_model *model);
+/* Multiply-adds of the weights for one token of each side, twice. */
+ATTEND_API double attend_model_flops(const attend_model *model);
+
+/* ---- watching -------------------------------------------------------------------- */
+
+typedef enum {
+  ATTEND_SEE_HIDDEN = 1,     /* [B,1,T,F] before layer 0, and after each; after
+                               the last one past the final norm              */
+  ATTEND_SEE_QUERY = 2,      /* [B,H,T,D] with rotary positions               */
+  ATTEND_SEE_KEY = 4,        /* [B,G,S,D]: of the tokens of this call         */
+  ATTEND_SEE_VALUE = 8,      /* [B,G,S,M]                                     */
+  ATTEND_SEE_ATTENTION = 16, /* [B,H,T,S] weights                            */
+  ATTEND_SEE_MIXED = 32      /* [B,H,T,M] what the heads give                 */
+} attend_see;
+
+typedef enum {
+  ATTEND_ENCODER_SELF = 0,
+  ATTEND_DECODER_SELF,
+  ATTEND_CROSS
+} attend_role;
+
+typedef struct {
+  attend_see what;
+  attend_role role;
+  int layer;
+  int shape[4];
+  attend_view view; /* f32; stays until the function returns */
+} attend_sight;
+
+/* Looking never changes the outputs' bits. What is not asked for costs
+ * nothing; attention takes B H T S floats while it is seen. */
+typedef struct {
+  unsigned what; /* of attend_see */
+  void (*see)(const attend_sight *sight, void *user);
+  void *user;
+} attend_watch;
+
+/* ---- running ---------------------------------------------------------------------- */
+
+typedef struct { /* zero means default */
+  int batch;     /* sequences side by side; 0: 1                             */
+  int rows;      /* of one sequence that are computed at once in the decoder;
+                    longer calls are cut; 0: 512                             */
+} attend_run_options;
+
+typedef struct attend_run attend_run;
+
+ATTEND_API attend_status attend_run_create(attend_model *model,
+                                           const attend_run_options *options,
+                                           attend_run **run);
+ATTEND_API void attend_run_free(attend_run *run);
+ATTEND_API void attend_run_watch(attend_run *run, const attend_watch *watch);
+
+/* The encoder reads the first `count` sequences: ids [count][n], of which
+ * lengths [count] are real (NULL: all). types [count][n] or NULL: 0. With a
+ * decoder, the keys of cross-attention are made here, once, and the decoder
+ * starts anew; sequences from count on see nothing until attend_run_reorder. */
+ATTEND_API attend_status attend_run_encode(attend_run *run, int count, int n,
+                                           const int32_t *ids,
+                                           const int32_t *lengths,
+                                           const int32_t *types);
+/* The decoder takes n more tokens of the first `count` sequences, lengths
+ * [count] of them real (NULL: all; 0: none). On failure the sequences are as
+ * long as before. */
+ATTEND_API attend_status attend_run_extend(attend_run *run, int count, int n,
+                                           const int32_t *ids,
+                                           const int32_t *lengths);
+
+/* What the last call gave: [count][n][F], rows *ld floats apart; NULL if a call
+ * of the decoder was longer than `rows`, so that not all of it is there. */
+ATTEND_API const float *attend_run_hidden(const attend_run *run, int *ld);
+/* Logits of places among that [count][n] (NULL: 0, 1, 2, ..). */
+ATTEND_API attend_status attend_run_logits(attend_run *run, int n_places,
+                                           const int32_t *places,
+                                           float *logits /* [n_places][V] */);
+/* Logits after the last token of each of the first `count` sequences of the
+ * decoder, however the call was cut. */
+ATTEND_API attend_status attend_run_next(attend_run *run, int count,
+                                         float *logits /* [count][V] */);
+
+/* Tokens that a sequence of the decoder holds. */
+ATTEND_API int64_t attend_run_length(const attend_run *run, int sequence);
+/* Sequence b continues what parents[b] was: beams, and several samples of one
+ * prompt. Cache pages are shared. */
+ATTEND_API attend_status attend_run_reorder(attend_run *run,
+                                            const int32_t *parents /* [B] */);
+ATTEND_API attend_status attend_run_truncate(attend_run *run, int sequence,
+                                             int64_t length);
+ATTEND_API void attend_run_reset(attend_run *run); /* all sequences empty */
+/* Bytes of caches or states; of everything else that the run holds. */
+ATTEND_API size_t attend_run_cache_bytes(const attend_run *run);
+ATTEND_API size_t attend_run_work_bytes(const attend_run *run);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,60 @@
+/* Files that are read whole.
+ *
+ * Place: base/ - under the readers of configurations and vocabularies.
+ */
+#include "base/files.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const size_t LARGEST_FILE = (size_t)1 << 30;
+
+static attend_status read_open(attend_context *ctx, const char *path, FILE *f,
+                               char **bytes, size_t *length) {
+  struct stat info;
+  if (fstat(fileno(f), &info) || !S_ISREG(info.st_mode))
+    return fail(ctx, ATTEND_IO, "%s is not a file that can be read", path);
+  if ((size_t)info.st_size > LARGEST_FILE)
+    return fail(ctx, ATTEND_IO, "%s is too large to be read whole", path);
+  *length = (size_t)info.st_size;
+  ATTEND_TRY(take(ctx, *length + 1, "a file", bytes));
+  (*bytes)[*length] = 0;
+  if (fread(*bytes, 1, *length, f) == *length) return ATTEND_OK;
+  give(ctx, *bytes);
+  *bytes = NULL;
+  return fail(ctx, ATTEND_IO, "%s cannot be read to its end", path);
+}
+
+attend_status file_read(attend_context *ctx, const char *path, char **bytes,
+                        size_t *length) {
+  FILE *f = fopen(path, "rb");
+  *bytes = NULL;
+  *length = 0;
+  if (!f)
+    return fail(ctx, ATTEND_IO, "%s cannot be opened: %s", path,
+                strerror(errno));
+  attend_status status = read_open(ctx, path, f, bytes, length);
+  fclose(f);
+  return status;
+}
+
+bool file_beside(const char *folder, const char *name, char *path,
+                 size_t size) {
+  struct stat info;
+  int n = snprintf(path, size, "%s/%s", folder, name);
+  return n > 0 && (size_t)n < size && !stat(path, &info) &&
+         S_ISREG(info.st_mode);
+}
+
+attend_status json_read(attend_context *ctx, const char *path,
+                        attend_json **root) {
+  char *bytes;
+  size_t length;
+  *root = NULL;
+  ATTEND_TRY(file_read(ctx, path, &bytes, &length));
+  attend_status status = attend_json_parse(ctx, path, bytes, length, root);
+  give(ctx, bytes);
+  return status;
+}

@@ -1,0 +1,82 @@
+/* BERT and RoBERTa: encoders, norms last, learned positions, masked-LM heads.
+ *
+ * Place: model/ - two families that differ in the names of the head and in
+ * where positions start.
+ */
+#include "model/family.h"
+
+static attend_status configure_bert(attend_context *ctx,
+                                    const attend_json *json, const char *path,
+                                    attend_config *c) {
+  config_reader r = {ctx, json, path, ATTEND_OK};
+  attend_stack *s = &c->encoder;
+  c->parts = ATTEND_ENCODER;
+  s->layers = read_size(&r, "num_hidden_layers", -1);
+  s->width = read_size(&r, "hidden_size", -1);
+  s->heads = read_size(&r, "num_attention_heads", -1);
+  s->mlp = read_size(&r, "intermediate_size", -1);
+  complete_stack(&r, s);
+  c->vocab = read_size(&r, "vocab_size", -1);
+  c->positions = read_size(&r, "max_position_embeddings", 512);
+  c->types = read_size(&r, "type_vocab_size", 2);
+  c->norm_eps = read_real(&r, "layer_norm_eps", 1e-12);
+  c->post_norm = c->embed_norm = c->transform = 1;
+  c->activation = read_activation(&r, "hidden_act", "gelu");
+  c->tied = read_switch(&r, "tie_word_embeddings", true);
+  refuse_switch(&r, "is_decoder", "BERT as a decoder");
+  return r.status;
+}
+
+/* Rows up to the padding's id are not positions. */
+static attend_status configure_roberta(attend_context *ctx,
+                                       const attend_json *json,
+                                       const char *path, attend_config *c) {
+  int64_t pad = 1;
+  ATTEND_TRY(configure_bert(ctx, json, path, c));
+  attend_json_integer(attend_json_get(json, "pad_token_id"), &pad);
+  if (pad < 0 || pad + 1 >= c->positions)
+    return fail(ctx, ATTEND_IO, "%s: pad_token_id leaves no positions", path);
+  c->position_offset = (int)pad + 1;
+  c->positions -= c->position_offset;
+  return ATTEND_OK;
+}
+
+#define ENCODER_LAYER(prefix)                                                  \
+  {TOKENS, 0, "embeddings.word_embeddings", "VF", 0},                          \
+      {POSITIONS, ATTEND_ENCODER, "embeddings.position_embeddings", "PF", 0},  \
+      {TYPES, ATTEND_ENCODER, "embeddings.token_type_embeddings", "TF", 0},    \
+      {EMBED_NORM, ATTEND_ENCODER, "embeddings.LayerNorm", "F", BIASED},       \
+      {SELF_Q, ATTEND_ENCODER, prefix "attention.self.query", "QF", BIASED},   \
+      {SELF_K, ATTEND_ENCODER, prefix "attention.self.key", "KF", BIASED},     \
+      {SELF_V, ATTEND_ENCODER, prefix "attention.self.value", "WF", BIASED},   \
+      {SELF_O, ATTEND_ENCODER, prefix "attention.output.dense", "FO", BIASED}, \
+      {SELF_NORM, ATTEND_ENCODER, prefix "attention.output.LayerNorm", "F",    \
+       BIASED},                                                                \
+      {MLP_UP, ATTEND_ENCODER, prefix "intermediate.dense", "IF", BIASED},     \
+      {MLP_DOWN, ATTEND_ENCODER, prefix "output.dense", "FI", BIASED}, {       \
+    MLP_NORM, ATTEND_ENCODER, prefix "output.LayerNorm", "F", BIASED           \
+  }
+
+static const line bert_lines[] = {
+    ENCODER_LAYER("encoder.layer.%d."),
+    {TRANSFORM, 0, "cls.predictions.transform.dense", "FF",
+     BIASED | OUTSIDE | MAY_LACK},
+    {TRANSFORM_NORM, 0, "cls.predictions.transform.LayerNorm", "F",
+     BIASED | OUTSIDE | MAY_LACK},
+    {HEAD, 0, "cls.predictions.decoder", "VF", OUTSIDE | MAY_LACK},
+    {HEAD, 0, "cls.predictions.bias|cls.predictions.decoder.bias", "V",
+     BARE_BIAS | OUTSIDE | MAY_LACK},
+    {.name = NULL}};
+
+static const line roberta_lines[] = {
+    ENCODER_LAYER("encoder.layer.%d."),
+    {TRANSFORM, 0, "lm_head.dense", "FF", BIASED | OUTSIDE | MAY_LACK},
+    {TRANSFORM_NORM, 0, "lm_head.layer_norm", "F", BIASED | OUTSIDE | MAY_LACK},
+    {HEAD, 0, "lm_head.decoder", "VF", OUTSIDE | MAY_LACK},
+    {HEAD, 0, "lm_head.bias|lm_head.decoder.bias", "V",
+     BARE_BIAS | OUTSIDE | MAY_LACK},
+    {.name = NULL}};
+
+const family family_bert = {{"bert"}, configure_bert, bert_lines};
+const family family_roberta = {
+    {"roberta", "xlm-roberta", "camembert"}, configure_roberta, roberta_lines};

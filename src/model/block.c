@@ -1,0 +1,203 @@
+/* A layer: attention, attention to the encoder, mlp, each in its branch.
+ *
+ * Place: model/ - what a run does with its rows. A branch is
+ *   norms first:  x <- x + f(norm(x))
+ *   norms last:   x <- norm(x + f(x))
+ */
+#include <string.h>
+
+#include "kernels/kernels.h"
+#include "model/transformer.h"
+
+static int rows_of(const attend_run *r) { return r->count * r->n; }
+
+void norm_rows(attend_run *r, const norm *w, int width, const float *x,
+               float *y) {
+  const attend_config *c = &r->model->config;
+  int ld = padded(width);
+  if (c->rms)
+    attend_rms_norm(r->ctx, rows_of(r), width, x, ld, w->weight, c->norm_eps, y,
+                    ld);
+  else
+    attend_layer_norm(r->ctx, rows_of(r), width, x, ld, w->weight, w->bias,
+                      c->norm_eps, y, ld);
+}
+
+/* What the branch reads; h afterwards holds what it gives. */
+static const float *open_branch(attend_run *r, const norm *w, int width) {
+  if (r->model->config.post_norm) return r->x;
+  norm_rows(r, w, width, r->x, r->h);
+  return r->h;
+}
+
+static void close_branch(attend_run *r, const norm *w, int width) {
+  int ld = padded(width);
+  attend_add(r->ctx, rows_of(r), width, r->x, ld, r->h, ld, r->x, ld);
+  if (r->model->config.post_norm) norm_rows(r, w, width, r->x, r->x);
+}
+
+/* ---- attention ------------------------------------------------------------------------- */
+
+/* Heads of `width` that lie side by side in rows of ld floats. */
+static attend_view heads_at(const attend_run *r, float *data, int ld,
+                            int width) {
+  return (attend_view){data, {(ptrdiff_t)r->n * ld, width, ld, 1}};
+}
+
+static attend_status mix(attend_run *r, const mixing *m, attend_view q,
+                         attend_view k, attend_view v, attend_view o,
+                         float *lse) {
+  if (m->role == ATTEND_DECODER_SELF)
+    return attend_extend(m->plan, m->state, r->n, q, k, v, o, lse);
+  if (m->role == ATTEND_CROSS)
+    return attend_state_look(m->plan, m->state, r->n, q, o, lse);
+  return attend_forward(m->plan, q, k, v, o, lse);
+}
+
+/* From q, k, v in r->qkv to what the heads give in r->mix. */
+static attend_status attention(attend_run *r, const mixing *m, int ld) {
+  const attend_desc *d = attend_plan_desc(m->plan);
+  const int q_width = d->heads * d->dim, k_width = d->kv_heads * d->dim;
+  attend_view q = heads_at(r, r->qkv, ld, d->dim);
+  attend_view k = heads_at(r, r->qkv + q_width, ld, d->dim);
+  attend_view v = heads_at(r, r->qkv + q_width + k_width, ld, d->dim_v);
+  attend_view o = heads_at(r, r->mix, padded(d->heads * d->dim_v), d->dim_v);
+  if (!r->watch.what) return mix(r, m, q, k, v, o, NULL);
+  float *lse;
+  ATTEND_TRY(take(
+      r->ctx, (size_t)r->batch * (size_t)d->heads * (size_t)r->n * sizeof *lse,
+      "attention that is watched", &lse));
+  attend_status status = mix(r, m, q, k, v, o, lse);
+  if (!status) status = watch_mixing(r, m, q, k, v, o, lse);
+  give(r->ctx, lse);
+  return status;
+}
+
+static void turn_heads(attend_run *r, const attend_stack *s, int ld) {
+  const attend_model *m = r->model;
+  if (m->config.position != ATTEND_POSITIONS_ROTARY) return;
+  attend_rope_turn(r->ctx, m->frequency, m->stretch, rows_of(r),
+                   s->heads + s->kv_heads, s->dim, r->position, r->qkv, ld);
+}
+
+static void scale_queries(attend_run *r, const attend_stack *s, int number,
+                          int ld) {
+  if (!r->model->config.score_by_layer) return;
+  for (int i = 0; i < rows_of(r); i++) {
+    float *q = r->qkv + (size_t)i * (size_t)ld;
+    for (int j = 0; j < s->heads * s->dim; j++) q[j] /= (float)(number + 1);
+  }
+}
+
+static attend_status self_attention(attend_run *r, const stack *s, int number) {
+  const attend_stack *shape = s->shape;
+  const layer *w = &s->layers[number];
+  bool encoder = s == &r->model->encoder;
+  mixing m = {encoder ? ATTEND_ENCODER_SELF : ATTEND_DECODER_SELF,
+              encoder ? r->encoder_plan : r->self_plan,
+              encoder ? NULL : r->self[number], number};
+  int ld = padded(attend_linear_outputs(w->qkv)), ldx = padded(shape->width);
+  const float *from = open_branch(r, &w->self_norm, shape->width);
+  attend_linear_forward(w->qkv, rows_of(r), from, ldx, r->qkv, ld);
+  turn_heads(r, shape, ld);
+  scale_queries(r, shape, number, ld);
+  ATTEND_TRY(attention(r, &m, ld));
+  attend_linear_forward(w->out, rows_of(r), r->mix,
+                        padded(shape->heads * shape->dim_v), r->h, ldx);
+  close_branch(r, &w->self_norm, shape->width);
+  return ATTEND_OK;
+}
+
+static attend_status cross_attention(attend_run *r, const stack *s,
+                                     int number) {
+  const attend_stack *shape = s->shape;
+  const layer *w = &s->layers[number];
+  if (!w->cross_q) return ATTEND_OK;
+  mixing m = {ATTEND_CROSS, r->cross_plan, r->cross[number], number};
+  int ld = padded(attend_linear_outputs(w->cross_q));
+  int ldx = padded(shape->width);
+  const float *from = open_branch(r, &w->cross_norm, shape->width);
+  attend_linear_forward(w->cross_q, rows_of(r), from, ldx, r->qkv, ld);
+  attend_plan_set_padding(r->cross_plan, r->lengths, NULL);
+  ATTEND_TRY(attention(r, &m, ld));
+  attend_linear_forward(w->cross_out, rows_of(r), r->mix,
+                        padded(shape->heads * shape->dim_v), r->h, ldx);
+  close_branch(r, &w->cross_norm, shape->width);
+  return ATTEND_OK;
+}
+
+attend_status cross_fill(attend_run *r, int count, int n) {
+  const stack *s = &r->model->decoder;
+  const attend_stack *shape = s->shape;
+  int ld = padded(shape->kv_heads * (shape->dim + shape->dim_v));
+  int32_t real[1], *lengths = real;
+  ATTEND_TRY(
+      take(r->ctx, (size_t)r->batch * sizeof *lengths, "lengths", &lengths));
+  attend_status status = ATTEND_OK;
+  for (int i = 0; i < shape->layers && !status; i++) {
+    attend_linear_forward(s->layers[i].cross_kv, count * n, r->x,
+                          padded(r->model->config.encoder.width), r->qkv, ld);
+    attend_plan_set_padding(r->cross_plan, lengths, NULL);
+    for (int start = 0; start < n && !status; start += r->rows) {
+      int piece = (int)min64(r->rows, n - start);
+      float *k = r->qkv + (size_t)start * (size_t)ld;
+      for (int b = 0; b < r->batch; b++)
+        lengths[b] = (int32_t)max64(0, min64(r->lengths[b] - start, piece));
+      attend_view keys = heads_at(r, k, ld, shape->dim);
+      attend_view values =
+          heads_at(r, k + shape->kv_heads * shape->dim, ld, shape->dim_v);
+      status =
+          attend_state_append(r->cross_plan, r->cross[i], piece, keys, values);
+      mixing m = {ATTEND_CROSS, r->cross_plan, r->cross[i], i};
+      if (!status) status = watch_keep(r, &m, piece, lengths, keys);
+    }
+  }
+  give(r->ctx, lengths);
+  return status;
+}
+
+/* ---- mlp and the whole layer ------------------------------------------------------------- */
+
+static void mlp(attend_run *r, const stack *s, int number) {
+  const attend_config *c = &r->model->config;
+  const layer *w = &s->layers[number];
+  const int width = s->shape->width, inside = s->shape->mlp;
+  const int ld = padded(attend_linear_outputs(w->up)), ldx = padded(width);
+  const float *from = open_branch(r, &w->mlp_norm, width);
+  attend_linear_forward(w->up, rows_of(r), from, ldx, r->inside, ld);
+  if (c->gated)
+    attend_gate(r->ctx, c->activation, rows_of(r), inside, r->inside, ld,
+                r->inside + inside, ld, r->inside, ld);
+  else
+    attend_activate(r->ctx, c->activation, rows_of(r), inside, r->inside, ld,
+                    r->inside, ld);
+  attend_linear_forward(w->down, rows_of(r), r->inside, ld, r->h, ldx);
+  close_branch(r, &w->mlp_norm, width);
+}
+
+attend_status block_forward(attend_run *r, const stack *s, int number) {
+  ATTEND_TRY(self_attention(r, s, number));
+  ATTEND_TRY(cross_attention(r, s, number));
+  mlp(r, s, number);
+  return ATTEND_OK;
+}
+
+static void see_hidden(attend_run *r, const stack *s, int number) {
+  const int width = s->shape->width, ld = padded(width);
+  attend_view view = {r->x, {(ptrdiff_t)r->n * ld, 0, ld, 1}};
+  run_see(r, ATTEND_SEE_HIDDEN,
+          s == &r->model->encoder ? ATTEND_ENCODER_SELF : ATTEND_DECODER_SELF,
+          number, view, (int[4]){r->count, 1, r->n, width});
+}
+
+attend_status stack_forward(attend_run *r, const stack *s) {
+  const int layers = s->shape->layers, width = s->shape->width;
+  for (int i = 0; i < layers; i++) {
+    see_hidden(r, s, i);
+    ATTEND_TRY(block_forward(r, s, i));
+  }
+  if (r->model->config.final_norm)
+    norm_rows(r, &s->final_norm, width, r->x, r->x);
+  see_hidden(r, s, layers);
+  return ATTEND_OK;
+}

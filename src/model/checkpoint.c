@@ -1,0 +1,398 @@
+/* Opening a checkpoint: its files, its prefix, and every entry of the table.
+ *
+ * Place: model/ - the files come in here. Names are the family's behind one
+ * prefix ("", "bert.", "transformer.", "model.", or any other), which is where
+ * the embedding table was found; heads stand beside the base model.
+ */
+#include "model/checkpoint.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/files.h"
+
+/* ---- files ----------------------------------------------------------------------- */
+
+static attend_status add_file(attend_checkpoint *c, const char *path) {
+  attend_status status =
+      attend_tensor_file_open(c->ctx, path, &c->file[c->files]);
+  if (status) return status;
+  for (size_t i = 0; i < attend_tensor_file_count(c->file[c->files]); i++)
+    c->bytes += attend_tensor_file_get(c->file[c->files], i)->bytes;
+  c->files++;
+  return ATTEND_OK;
+}
+
+static bool is_plain_name(const char *name) {
+  return *name && !strchr(name, '/') && strcmp(name, "..") &&
+         strlen(name) < 200;
+}
+
+enum { MOST_SHARDS = 4096 };
+
+static attend_status shard_names(attend_checkpoint *c, const char *index,
+                                 const attend_json *map, const char **name,
+                                 int *count) {
+  for (size_t i = 0; i < attend_json_count(map); i++) {
+    const char *shard = attend_json_string(attend_json_at(map, i), NULL);
+    if (!shard || !is_plain_name(shard))
+      return fail(
+          c->ctx, ATTEND_IO,
+          "%s: the shard of \"%.100s\" is not the name of a file beside "
+          "it",
+          index, attend_json_name(attend_json_at(map, i), NULL));
+    bool known = *count && !strcmp(name[*count - 1], shard);
+    for (int j = 0; j < *count && !known; j++) known = !strcmp(name[j], shard);
+    if (known) continue;
+    if (*count == MOST_SHARDS)
+      return fail(c->ctx, ATTEND_IO, "%s names more than %d shards", index,
+                  MOST_SHARDS);
+    name[(*count)++] = shard;
+  }
+  return ATTEND_OK;
+}
+
+static attend_status open_shards(attend_checkpoint *c, const char *folder,
+                                 const char *index, const attend_json *map) {
+  const char **name;
+  int count = 0;
+  char path[LONGEST_PATH];
+  if (attend_json_kind_of(map) != ATTEND_JSON_OBJECT || !attend_json_count(map))
+    return fail(c->ctx, ATTEND_IO, "%s has no weight_map", index);
+  ATTEND_TRY(take(c->ctx, MOST_SHARDS * sizeof *name, "the shards", &name));
+  attend_status status = shard_names(c, index, map, name, &count);
+  if (!status)
+    status = take_zeroed(c->ctx, (size_t)count * sizeof *c->file, "the shards",
+                         &c->file);
+  for (int i = 0; i < count && !status; i++) {
+    snprintf(path, sizeof path, "%s/%s", folder, name[i]);
+    status = add_file(c, path);
+  }
+  give(c->ctx, name);
+  return status;
+}
+
+/* The one file of the format that lies in a folder, whatever it is called. */
+static int only_file(const char *folder, char *path, size_t size) {
+  DIR *d = opendir(folder);
+  struct dirent *entry;
+  int found = 0;
+  while (d && (entry = readdir(d))) {
+    size_t n = strlen(entry->d_name);
+    if (n < 12 || strcmp(entry->d_name + n - 12, ".safetensors")) continue;
+    if (++found == 1 && !file_beside(folder, entry->d_name, path, size))
+      found = 0;
+  }
+  if (d) closedir(d);
+  return found;
+}
+
+static attend_status open_files(attend_checkpoint *c, const char *folder) {
+  char path[LONGEST_PATH], other[LONGEST_PATH];
+  attend_json *index;
+  if (file_beside(folder, "model.safetensors", path, sizeof path)) {
+    ATTEND_TRY(take_zeroed(c->ctx, sizeof *c->file, "a checkpoint", &c->file));
+    return add_file(c, path);
+  }
+  bool sharded =
+      file_beside(folder, "model.safetensors.index.json", path, sizeof path);
+  if (!sharded && only_file(folder, other, sizeof other) == 1) {
+    ATTEND_TRY(take_zeroed(c->ctx, sizeof *c->file, "a checkpoint", &c->file));
+    return add_file(c, other);
+  }
+  if (!sharded)
+    return fail(c->ctx, ATTEND_IO,
+                "%s has neither model.safetensors nor "
+                "model.safetensors.index.json: weights in other formats are "
+                "not read",
+                folder);
+  ATTEND_TRY(json_read(c->ctx, path, &index));
+  attend_status status =
+      open_shards(c, folder, path, attend_json_get(index, "weight_map"));
+  attend_json_free(index);
+  return status;
+}
+
+/* ---- names ------------------------------------------------------------------------ */
+
+static const attend_tensor *find_named(const attend_checkpoint *c,
+                                       const char *name) {
+  for (int i = 0; i < c->files; i++) {
+    const attend_tensor *t = attend_tensor_file_find(c->file[i], name);
+    if (t) return t;
+  }
+  return NULL;
+}
+
+/* Checkpoints that came from TensorFlow call norms' weights gamma and beta. */
+static const attend_tensor *find_either(const attend_checkpoint *c,
+                                        const parameter *p, char *name) {
+  const attend_tensor *t = find_named(c, name);
+  bool norm = p->slot == EMBED_NORM || p->slot == SELF_NORM ||
+              p->slot == MLP_NORM || p->slot == TRANSFORM_NORM;
+  if (t || !norm) return t;
+  size_t stem = strlen(name) - strlen(p->suffix);
+  strcpy(name + stem, p->is_bias ? ".beta" : ".gamma");
+  t = find_named(c, name);
+  if (!t) strcpy(name + stem, p->suffix);
+  return t;
+}
+
+/* prefix + alternative number `which` + suffix; false past the last. */
+static bool write_name(const parameter *p, const char *prefix, int which,
+                       char name[LONGEST_NAME]) {
+  const char *from = p->names, *bar;
+  for (; which > 0; which--) {
+    if (!(bar = strchr(from, '|'))) return false;
+    from = bar + 1;
+  }
+  int length = (int)strcspn(from, "|"), stem = length;
+  const char *place = strstr(from, "%d");
+  char number[16] = "";
+  if (place && place < from + length) {
+    stem = (int)(place - from);
+    snprintf(number, sizeof number, "%d", p->layer < 0 ? 0 : p->layer);
+  }
+  int rest = *number ? length - stem - 2 : 0;
+  snprintf(name, LONGEST_NAME, "%.100s%.*s%s%.*s%s", prefix, stem, from, number,
+           rest, from + length - rest, p->suffix);
+  return true;
+}
+
+void parameter_name(const parameter *p, char name[LONGEST_NAME]) {
+  write_name(p, "", 0, name);
+}
+
+static bool ends_with(const char *text, const char *end) {
+  size_t n = strlen(text), m = strlen(end);
+  return n >= m && !strcmp(text + n - m, end) &&
+         (n == m || text[n - m - 1] == '.');
+}
+
+/* The prefix is what stands before the embedding table's name. */
+static attend_status find_prefix(attend_checkpoint *c) {
+  const parameter *tokens = &c->table.entry[0];
+  char name[LONGEST_NAME];
+  for (int which = 0; write_name(tokens, "", which, name); which++)
+    for (int i = 0; i < c->files; i++)
+      for (size_t j = 0; j < attend_tensor_file_count(c->file[i]); j++) {
+        const char *found = attend_tensor_file_get(c->file[i], j)->name;
+        size_t before = strlen(found) - strlen(name);
+        if (!ends_with(found, name) || before >= 100) continue;
+        memcpy(c->prefix, found, before);
+        c->prefix[before] = 0;
+        return ATTEND_OK;
+      }
+  write_name(tokens, "", 0, name);
+  return fail(c->ctx, ATTEND_IO,
+              "the checkpoint has no tensor whose name ends in \"%s\": it is "
+              "not of the family %s that config.json says",
+              name, c->config.family);
+}
+
+/* Heads stand beside the base model: without its prefix, or with what is left
+ * of it when its last part is gone. */
+static const attend_tensor *search(const attend_checkpoint *c, parameter *p) {
+  char outer[LONGEST_NAME], name[LONGEST_NAME];
+  const char *prefixes[3] = {c->prefix, NULL, NULL};
+  if (p->outside) {
+    snprintf(outer, sizeof outer, "%.*s", (int)strlen(c->prefix) - 1,
+             *c->prefix ? c->prefix : ".");
+    char *dot = strrchr(outer, '.');
+    if (dot)
+      dot[1] = 0;
+    else
+      *outer = 0;
+    prefixes[0] = "";
+    prefixes[1] = outer;
+    prefixes[2] = c->prefix;
+  }
+  for (int i = 0; i < 3 && prefixes[i]; i++)
+    for (int which = 0; write_name(p, prefixes[i], which, name); which++) {
+      const attend_tensor *t = find_either(c, p, name);
+      if (!t) continue;
+      strcpy(p->name, name);
+      return t;
+    }
+  write_name(p, p->outside ? "" : c->prefix, 0, p->name);
+  return NULL;
+}
+
+/* ---- checking ----------------------------------------------------------------------- */
+
+bool tensor_dtype(const attend_tensor *t, attend_dtype *dtype) {
+  switch (t->stored) {
+    case ATTEND_STORED_F32:
+      *dtype = ATTEND_F32;
+      return true;
+    case ATTEND_STORED_F16:
+      *dtype = ATTEND_F16;
+      return true;
+    case ATTEND_STORED_BF16:
+      *dtype = ATTEND_BF16;
+      return true;
+    default:
+      return false;
+  }
+}
+
+static attend_status check_tensor(const attend_checkpoint *c,
+                                  const parameter *p) {
+  const attend_tensor *t = p->tensor;
+  int64_t rows = p->turned ? p->shape[1] : p->shape[0];
+  int64_t cols = p->rank == 1 ? 1 : p->turned ? p->shape[0] : p->shape[1];
+  attend_dtype dtype;
+  int64_t first = t->rank ? t->shape[0] : 1,
+          last = t->rank == 2 ? t->shape[1] : 1;
+  /* a vector may be stored as one row: BART's final_logits_bias */
+  if (p->rank == 1 && t->rank == 2 && first == 1) {
+    first = last;
+    last = 1;
+  }
+  if (!tensor_dtype(t, &dtype))
+    return fail(c->ctx, ATTEND_UNSUPPORTED,
+                "tensor \"%s\" is stored as %s: F32, F16 and BF16 are read",
+                p->name, t->dtype);
+  if (t->rank > 2 || first != rows || last != cols)
+    return fail(c->ctx, ATTEND_IO,
+                "tensor \"%s\" is %lld x %lld where config.json says %lld x "
+                "%lld: the two do not belong together",
+                p->name, (long long)first, (long long)last, (long long)rows,
+                (long long)cols);
+  return ATTEND_OK;
+}
+
+static attend_status find_all(attend_checkpoint *c) {
+  ATTEND_TRY(find_prefix(c));
+  for (size_t i = 0; i < c->table.count; i++) {
+    parameter *p = &c->table.entry[i];
+    p->tensor = search(c, p);
+    if (p->tensor)
+      ATTEND_TRY(check_tensor(c, p));
+    else if (!p->may_lack)
+      return fail(c->ctx, ATTEND_IO,
+                  "tensor \"%s\" is missing from the checkpoint", p->name);
+  }
+  return ATTEND_OK;
+}
+
+/* ---- the public door ------------------------------------------------------------------ */
+
+attend_status attend_checkpoint_open(attend_context *ctx, const char *path,
+                                     attend_checkpoint **checkpoint) {
+  attend_checkpoint *c;
+  *checkpoint = NULL;
+  ATTEND_TRY(take_zeroed(ctx, sizeof *c, "a checkpoint", &c));
+  c->ctx = ctx;
+  attend_status status = attend_config_read(ctx, path, &c->config);
+  if (!status) status = table_make(ctx, &c->config, &c->table);
+  if (!status) status = open_files(c, path);
+  if (!status) status = find_all(c);
+  if (status)
+    attend_checkpoint_close(c);
+  else
+    *checkpoint = c;
+  return status;
+}
+
+void attend_checkpoint_close(attend_checkpoint *c) {
+  if (!c) return;
+  for (int i = 0; i < c->files; i++) attend_tensor_file_close(c->file[i]);
+  give(c->ctx, c->file);
+  for (size_t i = 0; c->drawn && i < c->table.count; i++)
+    give(c->ctx, (void *)c->drawn[i].data);
+  give(c->ctx, c->drawn);
+  give(c->ctx, c->table.entry);
+  give(c->ctx, c);
+}
+
+const attend_config *attend_checkpoint_config(const attend_checkpoint *c) {
+  return &c->config;
+}
+size_t attend_checkpoint_bytes(const attend_checkpoint *c) { return c->bytes; }
+
+static const char *const slot_names[SLOTS] = {
+    [TOKENS] = "token table",
+    [POSITIONS] = "position table",
+    [TYPES] = "segment table",
+    [EMBED_NORM] = "norm of the embeddings",
+    [FINAL_NORM] = "final norm",
+    [RELATIVE] = "relative positions",
+    [SELF_NORM] = "self-attention norm",
+    [SELF_Q] = "self-attention query",
+    [SELF_K] = "self-attention key",
+    [SELF_V] = "self-attention value",
+    [SELF_QKV] = "self-attention query, key, value",
+    [SELF_O] = "self-attention output",
+    [CROSS_NORM] = "cross-attention norm",
+    [CROSS_Q] = "cross-attention query",
+    [CROSS_K] = "cross-attention key",
+    [CROSS_V] = "cross-attention value",
+    [CROSS_O] = "cross-attention output",
+    [MLP_NORM] = "mlp norm",
+    [MLP_GATE] = "mlp gate",
+    [MLP_UP] = "mlp up",
+    [MLP_DOWN] = "mlp down",
+    [TRANSFORM] = "head's transform",
+    [TRANSFORM_NORM] = "norm of the head's transform",
+    [HEAD] = "head",
+};
+
+int attend_checkpoint_get(const attend_checkpoint *c, size_t i,
+                          attend_parameter *out) {
+  if (i >= c->table.count) return 0;
+  const struct parameter *p = &c->table.entry[i];
+  *out = (attend_parameter){0};
+  out->name = p->name;
+  out->rank = p->rank;
+  memcpy(out->shape, p->shape, sizeof p->shape);
+  out->encoder = p->of == ATTEND_ENCODER;
+  out->layer = p->layer;
+  out->turned = p->turned;
+  out->matrix = p->rank == 2 && p->slot > RELATIVE;
+  out->bias = p->is_bias;
+  out->what = slot_names[p->slot];
+  out->tensor = p->tensor;
+  return 1;
+}
+
+const parameter *checkpoint_find(const attend_checkpoint *c, enum slot slot,
+                                 attend_parts of, int layer, bool is_bias) {
+  for (size_t i = 0; i < c->table.count; i++) {
+    const parameter *p = &c->table.entry[i];
+    if (p->slot == slot && p->layer == layer && p->is_bias == is_bias &&
+        (p->of == of || p->of == 0) && p->tensor)
+      return p;
+  }
+  return NULL;
+}
+
+bool checkpoint_has_head(const attend_checkpoint *c) {
+  if (c->config.transform && !checkpoint_find(c, TRANSFORM, 0, -1, false))
+    return false;
+  return c->config.tied || checkpoint_find(c, HEAD, 0, -1, false);
+}
+int attend_checkpoint_has_head(const attend_checkpoint *c) {
+  return checkpoint_has_head(c);
+}
+
+static bool is_used(const attend_checkpoint *c, const attend_tensor *t) {
+  for (size_t i = 0; i < c->table.count; i++)
+    if (c->table.entry[i].tensor == t) return true;
+  return false;
+}
+
+const attend_tensor *attend_checkpoint_unused(const attend_checkpoint *c,
+                                              size_t i) {
+  for (int f = 0; f < c->files; f++)
+    for (size_t j = 0; j < attend_tensor_file_count(c->file[f]); j++) {
+      const attend_tensor *t = attend_tensor_file_get(c->file[f], j);
+      if (!is_used(c, t) && i-- == 0) return t;
+    }
+  return NULL;
+}
+
+void checkpoint_release(const attend_checkpoint *c, const attend_tensor *t) {
+  for (int f = 0; f < c->files; f++) attend_tensor_file_release(c->file[f], t);
+}

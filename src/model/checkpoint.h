@@ -1,0 +1,60 @@
+/* A checkpoint: the parameter table, and where each entry lies in the files.
+ *
+ * Place: model/ - between the files and the model; only headers are read here.
+ *
+ * The table is made once from a family's lines and drives everything that goes
+ * over parameters: finding them, packing them, describing them.
+ */
+#ifndef MODEL_CHECKPOINT_H
+#define MODEL_CHECKPOINT_H
+
+#include "model/family.h"
+
+enum { LONGEST_NAME = 256 };
+
+typedef struct parameter {
+  char name[LONGEST_NAME]; /* in the files once it was found */
+  enum slot slot;
+  attend_parts of;
+  int layer; /* -1: of no layer */
+  bool is_bias, turned, may_lack, outside;
+  int rank;
+  int64_t shape[2];  /* outputs, inputs: not turned */
+  const char *names; /* the line's, with alternatives; suffix behind it */
+  const char *suffix;
+  const attend_tensor *tensor;
+} parameter;
+
+typedef struct {
+  parameter *entry;
+  size_t count;
+} parameter_table;
+
+/* Expands a family's lines. Freed with give(entry). */
+attend_status table_make(attend_context *ctx, const attend_config *config,
+                         parameter_table *table);
+
+/* The family's own name of it, without a prefix. */
+void parameter_name(const parameter *p, char name[LONGEST_NAME]);
+
+struct attend_checkpoint {
+  attend_context *ctx;
+  attend_config config;
+  attend_tensor_file **file;
+  int files;
+  size_t bytes;
+  parameter_table table;
+  attend_tensor *drawn;      /* [table.count] of untrained weights, or NULL */
+  char prefix[LONGEST_NAME]; /* before the base model's names */
+};
+
+/* The entry of that place, or NULL if the table or the files have none. */
+const parameter *checkpoint_find(const attend_checkpoint *c, enum slot slot,
+                                 attend_parts of, int layer, bool is_bias);
+bool checkpoint_has_head(const attend_checkpoint *c);
+/* F32, F16 or BF16. */
+bool tensor_dtype(const attend_tensor *t, attend_dtype *dtype);
+/* The file's pages of this tensor need not stay in memory. */
+void checkpoint_release(const attend_checkpoint *c, const attend_tensor *t);
+
+#endif

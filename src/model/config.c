@@ -1,0 +1,207 @@
+/* Reading config.json.
+ *
+ * Place: model/ - what every family's configuration shares; the families read
+ * their own names through the functions here.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/files.h"
+#include "model/family.h"
+
+enum { LARGEST_SIZE = 1 << 28 };
+
+static const family *const families[] = {
+    &family_gpt2,    &family_llama, &family_bert, &family_distilbert,
+    &family_roberta, &family_bart,  &family_t5,   NULL};
+
+const family *family_of(const char *type) {
+  for (int i = 0; families[i]; i++)
+    for (int j = 0; families[i]->types[j]; j++)
+      if (!strcmp(families[i]->types[j], type)) return families[i];
+  return NULL;
+}
+
+/* ---- one value ------------------------------------------------------------------ */
+
+static bool is_missing(const attend_json *value) {
+  attend_json_kind kind = attend_json_kind_of(value);
+  return kind == ATTEND_JSON_NONE || kind == ATTEND_JSON_NULL;
+}
+
+#define REFUSE(r, ...) \
+  ((r)->status ? (r)->status : ((r)->status = fail((r)->ctx, __VA_ARGS__)))
+
+int read_size(config_reader *r, const char *name, int otherwise) {
+  const attend_json *value = attend_json_get(r->json, name);
+  int64_t n;
+  if (is_missing(value) && otherwise >= 0) return otherwise;
+  if (is_missing(value))
+    REFUSE(r, ATTEND_IO, "%s has no %s", r->path, name);
+  else if (!attend_json_integer(value, &n) || n < 1 || n > LARGEST_SIZE)
+    REFUSE(r, ATTEND_IO, "%s: %s must be a whole number from 1 to %d", r->path,
+           name, LARGEST_SIZE);
+  else
+    return (int)n;
+  return 1;
+}
+
+float read_real(config_reader *r, const char *name, double otherwise) {
+  const attend_json *value = attend_json_get(r->json, name);
+  if (is_missing(value)) return (float)otherwise;
+  double x = attend_json_number(value, NAN);
+  if (!isfinite(x))
+    REFUSE(r, ATTEND_IO, "%s: %s must be a number", r->path, name);
+  return (float)x;
+}
+
+bool read_switch(config_reader *r, const char *name, bool otherwise) {
+  const attend_json *value = attend_json_get(r->json, name);
+  if (is_missing(value)) return otherwise;
+  if (attend_json_kind_of(value) != ATTEND_JSON_BOOL)
+    REFUSE(r, ATTEND_IO, "%s: %s must be true or false", r->path, name);
+  return attend_json_boolean(value, otherwise);
+}
+
+void refuse_switch(config_reader *r, const char *name, const char *why) {
+  if (read_switch(r, name, false))
+    REFUSE(r, ATTEND_UNSUPPORTED, "%s: %s is not supported: %s", r->path, name,
+           why);
+}
+
+attend_activation activation_called(config_reader *r, const char *text) {
+  static const struct {
+    const char *name;
+    attend_activation is;
+  } known[] = {
+      {"relu", ATTEND_RELU},           {"gelu", ATTEND_GELU},
+      {"gelu_new", ATTEND_GELU_TANH},  {"gelu_pytorch_tanh", ATTEND_GELU_TANH},
+      {"gelu_fast", ATTEND_GELU_TANH}, {"silu", ATTEND_SILU},
+      {"swish", ATTEND_SILU},          {"tanh", ATTEND_TANH},
+      {"linear", ATTEND_IDENTITY}};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (!strcmp(text, known[i].name)) return known[i].is;
+  REFUSE(r, ATTEND_UNSUPPORTED,
+         "%s: the activation \"%.40s\" is not known here: use relu, gelu, "
+         "gelu_new, silu or tanh",
+         r->path, text);
+  return ATTEND_IDENTITY;
+}
+
+attend_activation read_activation(config_reader *r, const char *name,
+                                  const char *otherwise) {
+  const char *text = attend_json_string(attend_json_get(r->json, name), NULL);
+  return activation_called(r, text ? text : otherwise);
+}
+
+void complete_stack(config_reader *r, attend_stack *s) {
+  if (s->kv_heads == 0) s->kv_heads = s->heads;
+  if (s->dim == 0 && s->width % s->heads)
+    REFUSE(r, ATTEND_IO, "%s: a width of %d cannot be cut into %d heads",
+           r->path, s->width, s->heads);
+  if (s->dim == 0) s->dim = s->width / s->heads;
+  if (s->dim_v == 0) s->dim_v = read_size(r, "v_head_dim", s->dim);
+  if (s->heads % s->kv_heads)
+    REFUSE(r, ATTEND_IO, "%s: %d heads cannot share %d key-value heads",
+           r->path, s->heads, s->kv_heads);
+  if ((int64_t)s->heads * (s->dim + 2 * s->dim_v) > LARGEST_SIZE ||
+      s->layers > 1024)
+    REFUSE(r, ATTEND_IO, "%s: %d layers of %d heads of %d are too many",
+           r->path, s->layers, s->heads, s->dim);
+}
+
+/* ---- token ids ------------------------------------------------------------------- */
+
+/* Models name ids they do not have (bert-base: bos null), and vocabularies are
+ * cut: what is out of range counts as none. */
+static int read_id(const config_reader *r, const char *name, int vocab) {
+  int64_t id;
+  const attend_json *value = attend_json_get(r->json, name);
+  return attend_json_integer(value, &id) && id >= 0 && id < vocab ? (int)id
+                                                                  : -1;
+}
+
+static void read_eos(const config_reader *r, attend_config *c) {
+  const attend_json *value = attend_json_get(r->json, "eos_token_id");
+  int one = read_id(r, "eos_token_id", c->vocab);
+  if (one >= 0) {
+    c->eos[0] = one;
+    c->n_eos = 1;
+  }
+  if (attend_json_kind_of(value) != ATTEND_JSON_ARRAY) return;
+  for (size_t i = 0; i < attend_json_count(value) && c->n_eos < ATTEND_MOST_EOS;
+       i++) {
+    int64_t id;
+    if (attend_json_integer(attend_json_at(value, i), &id) && id >= 0 &&
+        id < c->vocab)
+      c->eos[c->n_eos++] = (int)id;
+  }
+}
+
+static void read_ids(const config_reader *r, attend_config *c) {
+  c->bos = read_id(r, "bos_token_id", c->vocab);
+  c->pad = read_id(r, "pad_token_id", c->vocab);
+  c->decoder_start = read_id(r, "decoder_start_token_id", c->vocab);
+  c->forced_bos = read_id(r, "forced_bos_token_id", c->vocab);
+  c->forced_eos = read_id(r, "forced_eos_token_id", c->vocab);
+  read_eos(r, c);
+}
+
+/* ---- the whole -------------------------------------------------------------------- */
+
+static attend_status read_config(attend_context *ctx, const char *path,
+                                 const attend_json *json, attend_config *c) {
+  config_reader r = {ctx, json, path, ATTEND_OK};
+  const char *type =
+      attend_json_string(attend_json_get(json, "model_type"), NULL);
+  if (!type) return fail(ctx, ATTEND_IO, "%s has no model_type", path);
+  const family *f = family_of(type);
+  if (!f)
+    return fail(ctx, ATTEND_UNSUPPORTED,
+                "%s: models of type \"%.40s\" are not known here: gpt2, llama, "
+                "bert, distilbert, roberta, bart and t5 are",
+                path, type);
+  snprintf(c->family, sizeof c->family, "%s", type);
+  c->embed_factor = c->head_factor = 1;
+  ATTEND_TRY(f->configure(ctx, json, path, c));
+  read_ids(&r, c);
+  return r.status;
+}
+
+/* What generation reads first, where it stands beside config.json. */
+static attend_status read_generation(attend_context *ctx, const char *folder,
+                                     attend_config *c) {
+  char path[LONGEST_PATH];
+  attend_json *json;
+  if (!file_beside(folder, "generation_config.json", path, sizeof path))
+    return ATTEND_OK;
+  ATTEND_TRY(json_read(ctx, path, &json));
+  config_reader r = {ctx, json, path, ATTEND_OK};
+  attend_config now = *c;
+  now.n_eos = 0;
+  read_ids(&r, &now);
+  if (now.bos >= 0) c->bos = now.bos;
+  if (now.pad >= 0) c->pad = now.pad;
+  if (now.decoder_start >= 0) c->decoder_start = now.decoder_start;
+  if (now.forced_bos >= 0) c->forced_bos = now.forced_bos;
+  if (now.forced_eos >= 0) c->forced_eos = now.forced_eos;
+  if (now.n_eos) {
+    memcpy(c->eos, now.eos, sizeof c->eos);
+    c->n_eos = now.n_eos;
+  }
+  attend_json_free(json);
+  return ATTEND_OK;
+}
+
+attend_status attend_config_read(attend_context *ctx, const char *path,
+                                 attend_config *config) {
+  char inside[LONGEST_PATH];
+  attend_json *json;
+  bool folder = file_beside(path, "config.json", inside, sizeof inside);
+  memset(config, 0, sizeof *config);
+  ATTEND_TRY(json_read(ctx, folder ? inside : path, &json));
+  attend_status status = read_config(ctx, folder ? inside : path, json, config);
+  attend_json_free(json);
+  if (!status && folder) status = read_generation(ctx, path, config);
+  return status;
+}

@@ -1,0 +1,135 @@
+/* The two ends of a model: tokens to rows, rows to logits.
+ *
+ * Place: model/ - before the first layer and after the last.
+ */
+#include <string.h>
+
+#include "model/transformer.h"
+
+static void add_sinusoidal(attend_run *r, int width, int ld) {
+  float *at = r->mix; /* free until the first layer */
+  for (int i = 0; i < r->count * r->n; i++) {
+    attend_sinusoidal(r->position[i], width, at);
+    float *x = r->x + (size_t)i * (size_t)ld;
+    for (int j = 0; j < width; j++) x[j] += at[j];
+  }
+}
+
+static void add_positions(attend_run *r, const stack *s, int ld) {
+  const attend_config *c = &r->model->config;
+  int32_t *row = (int32_t *)r->inside; /* free until the first layer */
+  int rows = r->count * r->n;
+  if (c->position == ATTEND_POSITIONS_SINUSOIDAL)
+    add_sinusoidal(r, s->shape->width, ld);
+  if (!s->positions.data) return;
+  for (int i = 0; i < rows; i++) row[i] = r->position[i] + c->position_offset;
+  attend_embed(r->ctx, &s->positions, rows, s->shape->width, row, 1, 1, r->x,
+               ld);
+}
+
+void embed_rows(attend_run *r, const stack *s, const int32_t *ids,
+                const int32_t *types) {
+  const attend_config *c = &r->model->config;
+  const int width = s->shape->width, ld = padded(width);
+  const int rows = r->count * r->n;
+  attend_embed(r->ctx, &r->model->tokens, rows, width, ids, c->embed_factor, 0,
+               r->x, ld);
+  add_positions(r, s, ld);
+  if (s->types.data) {
+    int32_t *zeros = (int32_t *)r->inside;
+    if (!types) memset(zeros, 0, (size_t)rows * sizeof *zeros);
+    attend_embed(r->ctx, &s->types, rows, width, types ? types : zeros, 1, 1,
+                 r->x, ld);
+  }
+  if (c->embed_norm) norm_rows(r, &s->embed_norm, width, r->x, r->x);
+}
+
+/* ---- the head ---------------------------------------------------------------------------- */
+
+/* Rows of hidden states in head_rows -> logits. */
+static void head_piece(attend_run *r, int rows, float *logits) {
+  const attend_model *m = r->model;
+  const attend_config *c = &m->config;
+  const int width = r->side->shape->width, ld = padded(width);
+  float *x = r->head_rows, *y = x + (size_t)r->head_room * (size_t)ld;
+  if (c->head_factor != 1)
+    for (int i = 0; i < rows * ld; i++) x[i] *= c->head_factor;
+  if (m->transform) {
+    attend_linear_forward(m->transform, rows, x, ld, y, ld);
+    attend_activate(r->ctx, c->activation, rows, width, y, ld, y, ld);
+    attend_layer_norm(r->ctx, rows, width, y, ld, m->transform_norm.weight,
+                      m->transform_norm.bias, c->norm_eps, x, ld);
+  }
+  attend_linear_forward(m->head, rows, x, ld, r->wide ? r->wide : logits,
+                        padded(c->vocab));
+  for (int i = 0; r->wide && i < rows; i++)
+    memcpy(logits + (size_t)i * (size_t)c->vocab,
+           r->wide + (size_t)i * (size_t)padded(c->vocab),
+           (size_t)c->vocab * sizeof *logits);
+}
+
+/* Where row i of the answer comes from. */
+typedef const float *(*row_source)(const attend_run *r, const int32_t *places,
+                                   int i);
+
+static const float *row_of_call(const attend_run *r, const int32_t *places,
+                                int i) {
+  int place = places ? places[i] : i;
+  return r->x + (size_t)place * (size_t)padded(r->side->shape->width);
+}
+static const float *row_of_last(const attend_run *r, const int32_t *places,
+                                int i) {
+  (void)places;
+  return r->last + (size_t)i * (size_t)padded(r->side->shape->width);
+}
+
+static attend_status head_rows(attend_run *r, int n, const int32_t *places,
+                               row_source source, float *logits) {
+  const attend_config *c = &r->model->config;
+  const size_t ld = (size_t)padded(r->side->shape->width);
+  ATTEND_CHECK(r->ctx, r->model->head,
+               "the checkpoint has no head that gives logits, or it was not "
+               "loaded");
+  if (!r->wide && c->vocab != padded(c->vocab))
+    ATTEND_TRY(
+        take(r->ctx,
+             (size_t)r->head_room * (size_t)padded(c->vocab) * sizeof *r->wide,
+             "logits", &r->wide));
+  for (int start = 0; start < n; start += r->head_room) {
+    int rows = (int)min64(r->head_room, n - start);
+    for (int i = 0; i < rows; i++)
+      memcpy(r->head_rows + (size_t)i * ld, source(r, places, start + i),
+             ld * sizeof *r->x);
+    head_piece(r, rows, logits + (size_t)start * (size_t)c->vocab);
+  }
+  return ATTEND_OK;
+}
+
+attend_status attend_run_logits(attend_run *r, int n_places,
+                                const int32_t *places, float *logits) {
+  ATTEND_CHECK(r->ctx, r->n,
+               "there is no call to give logits of, or it was longer than the "
+               "%d rows that are computed at once",
+               r->rows);
+  for (int i = 0; i < n_places; i++) {
+    int place = places ? places[i] : i;
+    ATTEND_CHECK(r->ctx, place >= 0 && place < r->count * r->n,
+                 "place %d is not among the %d that the call had", place,
+                 r->count * r->n);
+  }
+  return head_rows(r, n_places, places, row_of_call, logits);
+}
+
+attend_status attend_run_next(attend_run *r, int count, float *logits) {
+  ATTEND_CHECK(r->ctx, r->self && r->side == &r->model->decoder,
+               "only a decoder that was given tokens says what comes next");
+  ATTEND_CHECK(r->ctx, count >= 0 && count <= r->batch,
+               "%d sequences are more than the %d of the run", count, r->batch);
+  return head_rows(r, count, NULL, row_of_last, logits);
+}
+
+const float *attend_run_hidden(const attend_run *r, int *ld) {
+  if (!r->n) return NULL;
+  *ld = padded(r->side->shape->width);
+  return r->x;
+}

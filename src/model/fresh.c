@@ -1,0 +1,108 @@
+/* Untrained weights: every parameter of a configuration, drawn from a seed.
+ *
+ * Place: model/ - a checkpoint without files, to compare trained models with
+ * and to measure shapes that nobody has trained.
+ *
+ * As PyTorch resets its layers: linear weights and biases uniform within
+ * 1/sqrt(inputs), embeddings normal, norms 1 and 0. A tensor's values depend on
+ * the seed and its place in the table alone.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "model/checkpoint.h"
+
+static bool is_norm(enum slot s) {
+  return s == EMBED_NORM || s == FINAL_NORM || s == SELF_NORM ||
+         s == CROSS_NORM || s == MLP_NORM || s == TRANSFORM_NORM;
+}
+
+static bool is_table(enum slot s) {
+  return s == TOKENS || s == POSITIONS || s == TYPES || s == RELATIVE;
+}
+
+/* A bias is drawn like its layer's weights, whose inputs say how wide. */
+static int64_t inputs_of(const attend_checkpoint *c, const parameter *p) {
+  for (size_t i = 0; i < c->table.count; i++) {
+    const parameter *q = &c->table.entry[i];
+    if (q->slot == p->slot && q->of == p->of && q->layer == p->layer &&
+        q->rank == 2)
+      return q->shape[1];
+  }
+  return 1;
+}
+
+static void draw(const attend_checkpoint *c, size_t i, uint64_t seed,
+                 float *to) {
+  const parameter *p = &c->table.entry[i];
+  size_t n = (size_t)p->tensor->count;
+  attend_random r = {seed, i};
+  if (is_norm(p->slot)) {
+    for (size_t j = 0; j < n; j++) to[j] = p->is_bias ? 0 : 1;
+    return;
+  }
+  if (is_table(p->slot)) {
+    attend_random_normal(r, 0, n, to);
+    return;
+  }
+  float within = 1 / sqrtf((float)inputs_of(c, p));
+  attend_random_uniform(r, 0, n, to);
+  for (size_t j = 0; j < n; j++) to[j] = (2 * to[j] - 1) * within;
+}
+
+static void describe(parameter *p, attend_tensor *t) {
+  t->name = p->name;
+  t->stored = ATTEND_STORED_F32;
+  t->dtype = "F32";
+  t->rank = p->rank;
+  t->count = 1;
+  for (int i = 0; i < p->rank; i++) {
+    t->shape[i] = p->turned ? p->shape[p->rank - 1 - i] : p->shape[i];
+    t->count *= t->shape[i];
+  }
+  t->bytes = (size_t)t->count * sizeof(float);
+  p->tensor = t;
+}
+
+/* The head of a tied model is its embedding table: there is nothing to draw. */
+static bool is_drawn(const attend_checkpoint *c, const parameter *p) {
+  return !(p->slot == HEAD && !p->is_bias && c->config.tied);
+}
+
+static attend_status draw_all(attend_checkpoint *c, uint64_t seed) {
+  for (size_t i = 0; i < c->table.count; i++) {
+    parameter *p = &c->table.entry[i];
+    parameter_name(p, p->name);
+    if (is_drawn(c, p)) describe(p, &c->drawn[i]);
+  }
+  for (size_t i = 0; i < c->table.count; i++) {
+    attend_tensor *t = &c->drawn[i];
+    if (!c->table.entry[i].tensor) continue;
+    float *floats;
+    ATTEND_TRY(take(c->ctx, t->bytes, "untrained weights", &floats));
+    t->data = floats;
+    c->bytes += t->bytes;
+    draw(c, i, seed, floats);
+  }
+  return ATTEND_OK;
+}
+
+attend_status attend_checkpoint_fresh(attend_context *ctx, const char *path,
+                                      uint64_t seed,
+                                      attend_checkpoint **checkpoint) {
+  attend_checkpoint *c;
+  *checkpoint = NULL;
+  ATTEND_TRY(take_zeroed(ctx, sizeof *c, "a checkpoint", &c));
+  c->ctx = ctx;
+  attend_status status = attend_config_read(ctx, path, &c->config);
+  if (!status) status = table_make(ctx, &c->config, &c->table);
+  if (!status)
+    status = take_zeroed(ctx, c->table.count * sizeof *c->drawn,
+                         "untrained weights", &c->drawn);
+  if (!status) status = draw_all(c, seed);
+  if (status)
+    attend_checkpoint_close(c);
+  else
+    *checkpoint = c;
+  return status;
+}

@@ -1,0 +1,86 @@
+/* T5: encoder and decoder, RMS norms first, positions as buckets of distance.
+ *
+ * Place: model/ - a family. The first kind has a plain relu mlp and a tied
+ * head that reads width^-1/2 times the hidden state; later ones are gated.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "model/family.h"
+
+static void read_stack(config_reader *r, const char *layers, int otherwise,
+                       attend_stack *s) {
+  s->layers = read_size(r, layers, otherwise);
+  s->width = read_size(r, "d_model", -1);
+  s->heads = read_size(r, "num_heads", -1);
+  s->dim = read_size(r, "d_kv", 0);
+  s->mlp = read_size(r, "d_ff", -1);
+  complete_stack(r, s);
+}
+
+/* "relu", "gated-gelu" (which means gelu_new), "gated-silu". */
+static void read_mlp(config_reader *r, attend_config *c) {
+  const char *text =
+      attend_json_string(attend_json_get(r->json, "feed_forward_proj"), NULL);
+  if (!text) text = "relu";
+  c->gated = !strncmp(text, "gated-", 6);
+  if (c->gated) text += 6;
+  if (c->gated && !strcmp(text, "gelu")) text = "gelu_new";
+  c->activation = activation_called(r, text);
+}
+
+static attend_status configure(attend_context *ctx, const attend_json *json,
+                               const char *path, attend_config *c) {
+  config_reader r = {ctx, json, path, ATTEND_OK};
+  c->parts = ATTEND_BOTH;
+  read_stack(&r, "num_layers", -1, &c->encoder);
+  read_stack(&r, "num_decoder_layers", c->encoder.layers, &c->decoder);
+  c->vocab = read_size(&r, "vocab_size", -1);
+  c->position = ATTEND_POSITIONS_BUCKETS;
+  c->buckets = read_size(&r, "relative_attention_num_buckets", 32);
+  c->max_distance = read_size(&r, "relative_attention_max_distance", 128);
+  c->rms = c->final_norm = 1;
+  c->norm_eps = read_real(&r, "layer_norm_epsilon", 1e-6);
+  c->score_factor = 1;
+  c->tied = read_switch(&r, "tie_word_embeddings", true);
+  if (read_switch(&r, "scale_decoder_outputs", c->tied))
+    c->head_factor = 1 / sqrtf((float)c->decoder.width);
+  read_mlp(&r, c);
+  return r.status;
+}
+
+#define SELF(block, of)                                                        \
+  {SELF_NORM, of, block "layer.0.layer_norm", "F", 0},                         \
+      {SELF_Q, of, block "layer.0.SelfAttention.q", "QF", 0},                  \
+      {SELF_K, of, block "layer.0.SelfAttention.k", "KF", 0},                  \
+      {SELF_V, of, block "layer.0.SelfAttention.v", "WF", 0},                  \
+      {SELF_O, of, block "layer.0.SelfAttention.o", "FO", 0}, {                \
+    RELATIVE, of, block "layer.0.SelfAttention.relative_attention_bias", "BH", \
+        ONE_LAYER                                                              \
+  }
+#define MLP(layer, of)                                             \
+  {MLP_NORM, of, layer "layer_norm", "F", 0},                      \
+      {MLP_UP, of, layer "DenseReluDense.wi", "IF", IF_PLAIN},     \
+      {MLP_GATE, of, layer "DenseReluDense.wi_0", "IF", IF_GATED}, \
+      {MLP_UP, of, layer "DenseReluDense.wi_1", "IF", IF_GATED}, { \
+    MLP_DOWN, of, layer "DenseReluDense.wo", "FI", 0               \
+  }
+#define CROSS "decoder.block.%d.layer.1."
+
+static const line lines[] = {
+    {TOKENS, 0, "shared|decoder.embed_tokens|encoder.embed_tokens", "VF", 0},
+    SELF("encoder.block.%d.", ATTEND_ENCODER),
+    MLP("encoder.block.%d.layer.1.", ATTEND_ENCODER),
+    {FINAL_NORM, ATTEND_ENCODER, "encoder.final_layer_norm", "F", 0},
+    SELF("decoder.block.%d.", ATTEND_DECODER),
+    {CROSS_NORM, ATTEND_DECODER, CROSS "layer_norm", "F", 0},
+    {CROSS_Q, ATTEND_DECODER, CROSS "EncDecAttention.q", "QF", 0},
+    {CROSS_K, ATTEND_DECODER, CROSS "EncDecAttention.k", "KE", 0},
+    {CROSS_V, ATTEND_DECODER, CROSS "EncDecAttention.v", "WE", 0},
+    {CROSS_O, ATTEND_DECODER, CROSS "EncDecAttention.o", "FO", 0},
+    MLP("decoder.block.%d.layer.2.", ATTEND_DECODER),
+    {FINAL_NORM, ATTEND_DECODER, "decoder.final_layer_norm", "F", 0},
+    {HEAD, 0, "lm_head", "VF", OUTSIDE},
+    {.name = NULL}};
+
+const family family_t5 = {{"t5", "mt5"}, configure, lines};

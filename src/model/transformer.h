@@ -1,0 +1,118 @@
+/* The one transformer: weights as they are computed with, and a run over them.
+ *
+ * Place: model/ - model.c packs the weights, run.c owns the memory of a run,
+ * block.c computes a layer, encode.c and extend.c are the two ways in.
+ */
+#ifndef MODEL_TRANSFORMER_H
+#define MODEL_TRANSFORMER_H
+
+#include "attend/observe.h"
+#include "attend/state.h"
+#include "model/checkpoint.h"
+
+typedef struct {
+  const float *weight, *bias; /* NULL: 1, 0 */
+} norm;
+
+typedef struct {
+  norm self_norm, cross_norm, mlp_norm;
+  attend_linear *qkv, *out;                      /* self-attention */
+  attend_linear *cross_q, *cross_kv, *cross_out; /* NULL: no encoder */
+  attend_linear *up, *down;                      /* up: [gate, up] if gated */
+} layer;
+
+typedef struct {
+  const attend_stack *shape;
+  attend_table positions, types; /* data NULL: none */
+  norm embed_norm, final_norm;
+  float *relative; /* [buckets, H] or NULL */
+  layer *layers;   /* [shape->layers] or NULL: there is no such side */
+} stack;
+
+struct attend_model {
+  attend_context *ctx;
+  attend_checkpoint *files;
+  attend_config config;
+  attend_form form;
+  bool borrowed; /* the weights are another model's */
+  attend_weights weights;
+  attend_table tokens;
+  stack encoder, decoder;
+  attend_linear *transform, *head; /* NULL: none */
+  norm transform_norm;
+  double *frequency, stretch; /* rotary */
+  void **kept;                /* small blocks, freed with the model */
+  size_t n_kept, bytes;
+  double flops;
+};
+
+static inline int padded(int n) { return (int)round_up((size_t)n, 16); }
+
+/* Keys of one layer that a linear state has only sums of, kept while its
+ * attention is watched: [batch][room][G * D]. */
+typedef struct {
+  float *keys;
+  int64_t *length; /* [batch] */
+  int64_t room;
+} kept_keys;
+
+struct attend_run {
+  attend_context *ctx;
+  attend_model *model;
+  int batch, rows;
+  attend_watch watch;
+  attend_plan *self_plan, *cross_plan; /* of the decoder */
+  attend_state **self, **cross;        /* [layers] */
+  kept_keys *kept[2];                  /* [layers] of self, of cross, or NULL */
+  attend_plan *encoder_plan;
+  int encoder_batch, encoder_rows; /* that it was made for */
+  /* of the current call */
+  size_t room; /* rows that the buffers below hold */
+  float *x, *h, *qkv, *mix, *inside;
+  float *lse;        /* [B,H,n], taken while attention is watched */
+  int32_t *position; /* [room] */
+  int32_t *lengths;  /* [batch] */
+  int64_t *before;   /* [batch] tokens held before the call */
+  float *last;      /* [batch][padded F]: hidden, after each one's last token */
+  int head_room;    /* rows that the head takes at once */
+  float *head_rows; /* [head_room][padded F] twice */
+  float *wide;      /* [head_room][padded V], where V is not whole lanes */
+  int64_t *held;    /* [batch] tokens before a call that may be cut */
+  int count, n;     /* of the last call; n 0: none, or it was cut */
+  const stack *side; /* that it ran */
+};
+
+/* How a layer's attention is computed in this call. */
+typedef struct {
+  attend_role role;
+  attend_plan *plan;
+  attend_state *state; /* NULL: attend_forward */
+  int layer;
+} mixing;
+
+/* x <- the layer's output; rows = count * n of them. */
+attend_status block_forward(attend_run *r, const stack *s, int layer);
+/* The tokens' rows, with positions and types, into x. types may be NULL. */
+void embed_rows(attend_run *r, const stack *s, const int32_t *ids,
+                const int32_t *types);
+/* All layers and the final norm. */
+attend_status stack_forward(attend_run *r, const stack *s);
+void norm_rows(attend_run *r, const norm *w, int width, const float *x,
+               float *y);
+/* Keys and values of cross-attention, from the encoder's output in x. */
+attend_status cross_fill(attend_run *r, int count, int n);
+attend_status run_room(attend_run *r, size_t rows);
+/* Shows the watcher what a layer's attention did. */
+attend_status watch_mixing(attend_run *r, const mixing *m, attend_view q,
+                           attend_view k, attend_view v, attend_view o,
+                           const float *lse);
+/* n keys were appended to a state, lengths [batch] of them real. */
+attend_status watch_keep(attend_run *r, const mixing *m, int n,
+                         const int32_t *lengths, attend_view k);
+attend_status watch_reorder(attend_run *r, const int32_t *parents);
+void watch_truncate(attend_run *r, int b, int64_t length);
+void watch_free(attend_run *r);
+void run_see(const attend_run *r, attend_see what, attend_role role, int layer,
+             attend_view view, const int shape[4]);
+
+#endif

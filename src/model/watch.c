@@ -1,0 +1,263 @@
+/* Watching a run: what an observer is shown, and how attention is seen.
+ *
+ * Place: model/ - called by block.c when someone watches; nothing here runs
+ * otherwise.
+ *
+ * Attention is computed again from queries and keys. A cache has the keys; a
+ * linear state has sums of them alone, so while attention is watched the keys
+ * are kept beside it, from the first token on.
+ */
+#include <string.h>
+
+#include "attention/state.h"
+#include "model/transformer.h"
+
+void run_see(const attend_run *r, attend_see what, attend_role role, int number,
+             attend_view view, const int shape[4]) {
+  attend_sight s = {what, role, number, {0}, view};
+  if (!(r->watch.what & what)) return;
+  memcpy(s.shape, shape, sizeof s.shape);
+  r->watch.see(&s, r->watch.user);
+}
+
+/* ---- keys that are kept ----------------------------------------------------------------- */
+
+static bool keeps_keys(const attend_run *r, const mixing *m) {
+  return r->watch.what & ATTEND_SEE_ATTENTION && m->state && m->state->linear;
+}
+
+static attend_status kept_room(attend_run *r, kept_keys *kept, size_t width,
+                               int64_t room) {
+  float *bigger;
+  if (room <= kept->room) return ATTEND_OK;
+  room = 2 * room + 64;
+  size_t row = (size_t)room * width, old = (size_t)kept->room * width;
+  ATTEND_TRY(take_zeroed(r->ctx, (size_t)r->batch * row * sizeof *bigger,
+                         "keys that are watched", &bigger));
+  for (int b = 0; b < r->batch && kept->keys; b++)
+    memcpy(bigger + (size_t)b * row, kept->keys + (size_t)b * old,
+           old * sizeof *bigger);
+  give(r->ctx, kept->keys);
+  kept->keys = bigger;
+  kept->room = room;
+  return ATTEND_OK;
+}
+
+static attend_status kept_open(attend_run *r, const mixing *m,
+                               kept_keys **kept) {
+  int which = m->role == ATTEND_CROSS;
+  int layers = r->model->config.decoder.layers;
+  if (!r->kept[which])
+    ATTEND_TRY(take_zeroed(r->ctx, (size_t)layers * sizeof **kept,
+                           "keys that are watched", &r->kept[which]));
+  *kept = &r->kept[which][m->layer];
+  if ((*kept)->length) return ATTEND_OK;
+  return take_zeroed(r->ctx, (size_t)r->batch * sizeof *(*kept)->length,
+                     "keys that are watched", &(*kept)->length);
+}
+
+static void keep_rows(const attend_desc *d, kept_keys *kept, int b, int n,
+                      const attend_view *k) {
+  size_t width = (size_t)d->kv_heads * (size_t)d->dim;
+  for (int i = 0; i < n; i++) {
+    int64_t at = (int64_t)b * kept->room + kept->length[b]++;
+    for (int g = 0; g < d->kv_heads; g++)
+      memcpy(kept->keys + (size_t)at * width + (size_t)(g * d->dim),
+             view_at(k, sizeof(float), b, g, i),
+             (size_t)d->dim * sizeof(float));
+  }
+}
+
+attend_status watch_keep(attend_run *r, const mixing *m, int n,
+                         const int32_t *lengths, attend_view k) {
+  const attend_desc *d = attend_plan_desc(m->plan);
+  kept_keys *kept;
+  int64_t most = 0;
+  if (!keeps_keys(r, m)) return ATTEND_OK;
+  ATTEND_TRY(kept_open(r, m, &kept));
+  for (int b = 0; b < r->batch; b++) most = max64(most, kept->length[b] + n);
+  ATTEND_TRY(kept_room(r, kept, (size_t)d->kv_heads * (size_t)d->dim, most));
+  for (int b = 0; b < r->batch; b++) keep_rows(d, kept, b, lengths[b], &k);
+  return ATTEND_OK;
+}
+
+static attend_status reorder_kept(attend_run *r, kept_keys *kept, size_t width,
+                                  const int32_t *parents) {
+  size_t row = (size_t)kept->room * width * sizeof(float);
+  float *keys;
+  int64_t *length;
+  if (!kept->keys) return ATTEND_OK;
+  ATTEND_TRY(
+      take(r->ctx, (size_t)r->batch * row, "keys that are watched", &keys));
+  attend_status status = take(r->ctx, (size_t)r->batch * sizeof *length,
+                              "keys that are watched", &length);
+  if (status) {
+    give(r->ctx, keys);
+    return status;
+  }
+  for (int b = 0; b < r->batch; b++) {
+    memcpy((char *)keys + (size_t)b * row,
+           (char *)kept->keys + (size_t)parents[b] * row, row);
+    length[b] = kept->length[parents[b]];
+  }
+  give(r->ctx, kept->keys);
+  give(r->ctx, kept->length);
+  kept->keys = keys;
+  kept->length = length;
+  return ATTEND_OK;
+}
+
+attend_status watch_reorder(attend_run *r, const int32_t *parents) {
+  const attend_stack *s = &r->model->config.decoder;
+  size_t width = (size_t)s->kv_heads * (size_t)s->dim;
+  for (int which = 0; which < 2; which++)
+    for (int i = 0; r->kept[which] && i < s->layers; i++)
+      ATTEND_TRY(reorder_kept(r, &r->kept[which][i], width, parents));
+  return ATTEND_OK;
+}
+
+void watch_truncate(attend_run *r, int b, int64_t length) {
+  for (int i = 0; r->kept[0] && i < r->model->config.decoder.layers; i++) {
+    kept_keys *kept = &r->kept[0][i];
+    if (kept->length && kept->length[b] > length) kept->length[b] = length;
+  }
+}
+
+void watch_free(attend_run *r) {
+  for (int which = 0; which < 2; which++) {
+    for (int i = 0; r->kept[which] && i < r->model->config.decoder.layers;
+         i++) {
+      give(r->ctx, r->kept[which][i].keys);
+      give(r->ctx, r->kept[which][i].length);
+    }
+    give(r->ctx, r->kept[which]);
+    r->kept[which] = NULL;
+  }
+}
+
+/* ---- attention ------------------------------------------------------------------------------ */
+
+typedef struct {
+  attend_run *r;
+  const mixing *m;
+  const attend_desc *d;
+  int keys;       /* of the longest sequence */
+  int32_t *rows;  /* [n]: all of them */
+  float *weights; /* [batch, H, n, keys], zeroed */
+} looking;
+
+/* One sequence of a linear state, by the keys that were kept. */
+static attend_status look_kept(const looking *l, const kept_keys *kept, int b,
+                               attend_view q, const float *lse) {
+  attend_run *r = l->r;
+  attend_desc d = *l->d;
+  attend_plan *plan;
+  int n = l->m->role == ATTEND_CROSS ? r->n : r->lengths[b];
+  if (n == 0 || kept->length[b] == 0) return ATTEND_OK;
+  size_t H = (size_t)d.heads, width = (size_t)d.kv_heads * (size_t)d.dim;
+  float *mine, *part;
+  d.batch = 1;
+  d.q_len = n;
+  d.kv_len = (int)kept->length[b];
+  d.purpose = 0;
+  d.engine = "linear";
+  d.mask.lengths = NULL;
+  ATTEND_TRY(attend_plan_create(r->ctx, &d, &plan));
+  attend_status status =
+      take(r->ctx, H * (size_t)n * (1 + (size_t)d.kv_len) * sizeof *mine,
+           "attention that is watched", &mine);
+  if (!status) {
+    part = mine + H * (size_t)n * (size_t)d.kv_len;
+    for (size_t h = 0; h < H; h++)
+      memcpy(part + h * (size_t)n, lse + ((size_t)b * H + h) * (size_t)r->n,
+             (size_t)n * sizeof *lse);
+    attend_view k = {kept->keys + (size_t)b * (size_t)kept->room * width,
+                     {0, d.dim, (ptrdiff_t)width, 1}};
+    q.data = (float *)q.data + b * q.stride[0];
+    attend_look look = {.rows = l->rows, .n_rows = n, .weights = mine};
+    status = attend_observe(plan, q, k, part, &look);
+    for (size_t i = 0; !status && i < H * (size_t)n; i++) {
+      size_t h = i / (size_t)n, row = i % (size_t)n;
+      memcpy(l->weights +
+                 (((size_t)b * H + h) * (size_t)r->n + row) * (size_t)l->keys,
+             mine + i * (size_t)d.kv_len, (size_t)d.kv_len * sizeof *mine);
+    }
+    give(r->ctx, mine);
+  }
+  attend_plan_free(plan);
+  return status;
+}
+
+static attend_status look(const looking *l, attend_view q, attend_view k,
+                          const float *lse) {
+  attend_run *r = l->r;
+  const mixing *m = l->m;
+  attend_look all = {.rows = l->rows, .n_rows = r->n, .weights = l->weights};
+  if (!m->state) return attend_observe(m->plan, q, k, lse, &all);
+  if (!m->state->linear)
+    return attend_state_observe(m->plan, m->state, r->n, q, lse, &all);
+  const kept_keys *kept = r->kept[m->role == ATTEND_CROSS];
+  for (int b = 0; b < r->count; b++) {
+    int64_t held = attend_state_length(m->state, b);
+    if (held == 0) continue;
+    if (!kept || !kept[m->layer].keys || kept[m->layer].length[b] != held)
+      return fail(r->ctx, ATTEND_INVALID,
+                  "a linear form keeps no keys: watch its attention from the "
+                  "first token on");
+    ATTEND_TRY(look_kept(l, &kept[m->layer], b, q, lse));
+  }
+  return ATTEND_OK;
+}
+
+static int longest(const attend_run *r, const attend_state *state) {
+  int64_t most = 0;
+  for (int b = 0; b < r->batch; b++)
+    most = max64(most, attend_state_length(state, b));
+  return (int)most;
+}
+
+static attend_status see_attention(attend_run *r, const mixing *m,
+                                   attend_view q, attend_view k,
+                                   const float *lse) {
+  const attend_desc *d = attend_plan_desc(m->plan);
+  looking l = {r, m, d, m->state ? longest(r, m->state) : r->n, NULL, NULL};
+  size_t row = (size_t)r->n * (size_t)l.keys;
+  ATTEND_TRY(
+      take(r->ctx, (size_t)r->n * sizeof *l.rows, "rows to watch", &l.rows));
+  for (int i = 0; i < r->n; i++) l.rows[i] = i;
+  attend_status status = take_zeroed(
+      r->ctx, (size_t)r->batch * (size_t)d->heads * row * sizeof *l.weights,
+      "attention that is watched", &l.weights);
+  if (!status) status = look(&l, q, k, lse);
+  if (!status) {
+    attend_view view = {
+        l.weights,
+        {(ptrdiff_t)((size_t)d->heads * row), (ptrdiff_t)row, l.keys, 1}};
+    run_see(r, ATTEND_SEE_ATTENTION, m->role, m->layer, view,
+            (int[4]){r->count, d->heads, r->n, l.keys});
+  }
+  give(r->ctx, l.weights);
+  give(r->ctx, l.rows);
+  return status;
+}
+
+attend_status watch_mixing(attend_run *r, const mixing *m, attend_view q,
+                           attend_view k, attend_view v, attend_view o,
+                           const float *lse) {
+  const attend_desc *d = attend_plan_desc(m->plan);
+  if (m->role == ATTEND_DECODER_SELF)
+    ATTEND_TRY(watch_keep(r, m, r->n, r->lengths, k));
+  if (r->watch.what & ATTEND_SEE_ATTENTION)
+    ATTEND_TRY(see_attention(r, m, q, k, lse));
+  run_see(r, ATTEND_SEE_QUERY, m->role, m->layer, q,
+          (int[4]){r->count, d->heads, r->n, d->dim});
+  if (m->role != ATTEND_CROSS) {
+    run_see(r, ATTEND_SEE_KEY, m->role, m->layer, k,
+            (int[4]){r->count, d->kv_heads, r->n, d->dim});
+    run_see(r, ATTEND_SEE_VALUE, m->role, m->layer, v,
+            (int[4]){r->count, d->kv_heads, r->n, d->dim_v});
+  }
+  run_see(r, ATTEND_SEE_MIXED, m->role, m->layer, o,
+          (int[4]){r->count, d->heads, r->n, d->dim_v});
+  return ATTEND_OK;
+}
