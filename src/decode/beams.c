@@ -1,0 +1,328 @@
+/* Beam search: the best of several continuations that are kept side by side.
+ *
+ * Place: decode/ - the other loop of generation.
+ *
+ * Each step scores every next token of every beam by the sum of log
+ * probabilities and looks at the 2k best. Those that end the text and are among
+ * the first k are put aside with their sum divided by length^penalty; the best
+ * k that go on are the next beams and share the cache pages of their parents.
+ * A prompt is done when no beam can beat what was put aside.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "decode/decode.h"
+
+typedef struct {
+  int32_t *ids; /* [max_new] */
+  int count;
+  double sum, score;
+} hypothesis;
+
+typedef struct {     /* of one prompt */
+  hypothesis *open;  /* [k] beams that go on */
+  hypothesis *next;  /* [k] */
+  hypothesis *ended; /* [k], best first */
+  int n_ended;
+  attend_end cut; /* why those that had not ended were put aside */
+  bool done;
+} beams;
+
+typedef struct {
+  double sum;
+  int beam;
+  int32_t id;
+} candidate;
+
+typedef struct {
+  batch *b;
+  beams *of;       /* [prompts] */
+  candidate *best; /* [2k] of one prompt, best first */
+  int32_t *parents, *ids, *lengths;
+  int step; /* tokens that every open beam has */
+} search;
+
+/* ---- candidates ---------------------------------------------------------------------- */
+
+static bool comes_first(const candidate *a, const candidate *b) {
+  if (a->sum != b->sum) return a->sum > b->sum;
+  return a->beam != b->beam ? a->beam < b->beam : a->id < b->id;
+}
+
+static void insert(candidate *best, int *count, int most, candidate c) {
+  if (*count == most && !comes_first(&c, &best[most - 1])) return;
+  int at = *count < most ? (*count)++ : most - 1;
+  for (; at > 0 && comes_first(&c, &best[at - 1]); at--)
+    best[at] = best[at - 1];
+  best[at] = c;
+}
+
+/* log p of every token, after the penalties. */
+static void log_softmax(attend_context *ctx, float *logits, int n) {
+  int32_t first = 0;
+  float loss;
+  attend_cross_entropy(ctx, 1, n, logits, n, &first, &loss, NULL);
+  float all = logits[0] + loss;
+  for (int i = 0; i < n; i++) logits[i] -= all;
+}
+
+static void prepare(search *s, int sequence, const hypothesis *h) {
+  batch *b = s->b;
+  const attend_config *c = attend_model_config(b->model);
+  float *logits = b->logits + (size_t)sequence * (size_t)c->vocab;
+  log_softmax(b->ctx, logits, c->vocab);
+  adjust_logits(b->o, logits, c->vocab, b->history[sequence],
+                b->held[sequence]);
+  if (h->count < b->o->min_new || b->o->ignore_end) forbid_end(b, logits);
+  int32_t forced = forced_id(b, h->count);
+  for (int i = 0; forced >= 0 && i < c->vocab; i++)
+    logits[i] = i == forced ? 0 : -INFINITY;
+}
+
+/* At first all beams are the same: only one of them is asked. */
+static int find_best(search *s, int prompt) {
+  batch *b = s->b;
+  const attend_config *c = attend_model_config(b->model);
+  int count = 0, k = b->each, asked = s->step == 0 ? 1 : k;
+  for (int i = 0; i < asked; i++) {
+    const hypothesis *h = &s->of[prompt].open[i];
+    int sequence = prompt * k + i;
+    const float *logits = b->logits + (size_t)sequence * (size_t)c->vocab;
+    prepare(s, sequence, h);
+    for (int32_t id = 0; id < c->vocab; id++) {
+      candidate x = {h->sum + (double)logits[id], i, id};
+      if (x.sum > -INFINITY) insert(s->best, &count, 2 * k, x);
+    }
+  }
+  return count;
+}
+
+/* ---- beams ------------------------------------------------------------------------------ */
+
+static double score_of(const search *s, double sum, int length) {
+  return sum / pow(length, (double)s->b->o->length_penalty);
+}
+
+static void extend_into(hypothesis *to, const hypothesis *from,
+                        const candidate *c) {
+  memcpy(to->ids, from->ids, (size_t)from->count * sizeof *to->ids);
+  to->ids[from->count] = c->id;
+  to->count = from->count + 1;
+  to->sum = c->sum;
+}
+
+static void put_aside(search *s, beams *p, const hypothesis *from,
+                      const candidate *c) {
+  int k = s->b->each, at;
+  double score = score_of(s, c->sum, from->count + 1);
+  if (p->n_ended == k && score <= p->ended[k - 1].score) return;
+  at = p->n_ended < k ? p->n_ended++ : k - 1;
+  hypothesis room = p->ended[at];
+  for (; at > 0 && score > p->ended[at - 1].score; at--)
+    p->ended[at] = p->ended[at - 1];
+  extend_into(&room, from, c);
+  room.score = score;
+  p->ended[at] = room;
+}
+
+/* Whether no open beam can still win: its sum can only fall. */
+static bool is_done(const search *s, const beams *p) {
+  int k = s->b->each;
+  if (p->n_ended < k) return false;
+  if (s->b->o->early_stop) return true;
+  return p->ended[k - 1].score >= score_of(s, p->open[0].sum, p->open[0].count);
+}
+
+static int advance_prompt(search *s, int prompt) {
+  batch *b = s->b;
+  beams *p = &s->of[prompt];
+  int k = b->each, count = find_best(s, prompt), open = 0;
+  for (int i = 0; i < count && open < k; i++) {
+    const candidate *x = &s->best[i];
+    if (is_end(b, x->id)) {
+      if (i < k) put_aside(s, p, &p->open[x->beam], x);
+      continue;
+    }
+    extend_into(&p->next[open], &p->open[x->beam], x);
+    s->parents[prompt * k + open] = prompt * k + x->beam;
+    s->ids[prompt * k + open++] = x->id;
+  }
+  hypothesis *swap = p->open;
+  p->open = p->next;
+  p->next = swap;
+  return open;
+}
+
+static void close_prompt(search *s, int prompt) {
+  beams *p = &s->of[prompt];
+  int k = s->b->each;
+  p->done = true;
+  for (int i = 0; i < k; i++) {
+    s->parents[prompt * k + i] = prompt * k + i;
+    s->ids[prompt * k + i] = 0;
+    s->lengths[prompt * k + i] = 0;
+  }
+}
+
+/* Beams that were cut count as ended where they stand. */
+static void end_open(search *s, beams *p, int open, attend_end why) {
+  p->cut = why;
+  for (int i = 0; i < open; i++) {
+    hypothesis *h = &p->open[i];
+    candidate last = {h->sum, i, h->ids[h->count - 1]};
+    hypothesis shorter = *h;
+    shorter.count--;
+    put_aside(s, p, &shorter, &last);
+  }
+}
+
+static bool has_room(const search *s, int sequence) {
+  return !s->b->limit || attend_run_length(s->b->run, sequence) < s->b->limit;
+}
+
+static attend_status advance(search *s, bool *live) {
+  batch *b = s->b;
+  *live = false;
+  for (int i = 0; i < b->count; i++) {
+    beams *p = &s->of[i];
+    if (p->done) continue;
+    int open = advance_prompt(s, i), k = b->each;
+    for (int j = 0; j < k; j++) s->lengths[i * k + j] = j < open;
+    for (int j = open; j < k; j++) {
+      s->parents[i * k + j] = i * k;
+      s->ids[i * k + j] = 0;
+      p->open[j].sum = -INFINITY;
+    }
+    bool last = s->step + 1 >= b->o->max_new, full = !has_room(s, i * k);
+    if (open && (last || full))
+      end_open(s, p, open, last ? ATTEND_END_LENGTH : ATTEND_END_CONTEXT);
+    if (!open || last || full || is_done(s, p))
+      close_prompt(s, i);
+    else
+      *live = true;
+  }
+  s->step++;
+  return ATTEND_OK;
+}
+
+static void write_history(search *s) {
+  batch *b = s->b;
+  const attend_config *c = attend_model_config(b->model);
+  int k = b->each;
+  for (int i = 0; i < batch_size(b); i++) {
+    const beams *p = &s->of[i / k];
+    const hypothesis *h = &p->open[i % k];
+    int before = c->parts == ATTEND_DECODER ? b->prompts[i / k].count : 1;
+    if (p->done || h->sum == -INFINITY) continue;
+    memcpy(b->history[i] + before, h->ids, (size_t)h->count * sizeof *h->ids);
+    b->held[i] = before + h->count;
+  }
+}
+
+/* The caller has had enough: what there is counts as ended. */
+static void stop_search(search *s) {
+  batch *b = s->b;
+  for (int i = 0; i < b->count; i++) {
+    beams *p = &s->of[i];
+    int open = 0;
+    if (p->done) continue;
+    while (open < b->each && p->open[open].sum > -INFINITY) open++;
+    end_open(s, p, open, ATTEND_END_CALLER);
+    close_prompt(s, i);
+  }
+}
+
+static attend_status run_search(search *s) {
+  batch *b = s->b;
+  bool live;
+  for (;;) {
+    ATTEND_TRY(advance(s, &live));
+    if (!live) return ATTEND_OK;
+    if (!may_step(b)) {
+      stop_search(s);
+      return ATTEND_OK;
+    }
+    ATTEND_TRY(attend_run_reorder(b->run, s->parents));
+    ATTEND_TRY(attend_run_extend(b->run, batch_size(b), 1, s->ids, s->lengths));
+    ATTEND_TRY(attend_run_next(b->run, batch_size(b), b->logits));
+    write_history(s);
+  }
+}
+
+/* ---- memory and answers -------------------------------------------------------------------- */
+
+static attend_status make_beams(search *s, beams *p, int32_t **ids) {
+  size_t k = (size_t)s->b->each, n = (size_t)s->b->o->max_new;
+  hypothesis **lists[] = {&p->open, &p->next, &p->ended};
+  for (int l = 0; l < 3; l++) {
+    ATTEND_TRY(
+        take_zeroed(s->b->ctx, k * sizeof **lists[l], "the beams", lists[l]));
+    for (size_t i = 0; i < k; i++, *ids += n) (*lists[l])[i].ids = *ids;
+  }
+  return ATTEND_OK;
+}
+
+static attend_status write_answers(search *s) {
+  batch *b = s->b;
+  const char *text;
+  size_t length;
+  for (int i = 0; i < batch_size(b); i++) {
+    const beams *p = &s->of[i / b->each];
+    continuation *one = &b->g->one[b->first * b->each + i];
+    one->public.score = one->public.log_probability = -INFINITY;
+    if (i % b->each >= p->n_ended) continue; /* there were fewer */
+    const hypothesis *h = &p->ended[i % b->each];
+    for (int j = 0; j < h->count; j++) {
+      ATTEND_TRY(add_id(b->ctx, one, h->ids[j]));
+      ATTEND_TRY(stream_push(&one->stream, h->ids[j], &text, &length));
+    }
+    ATTEND_TRY(stream_end(&one->stream, &text, &length));
+    one->public.text = one->stream.text ? one->stream.text : "";
+    one->public.log_probability = h->sum;
+    one->public.score = h->score;
+    one->public.end = one->stream.stopped               ? ATTEND_END_STOP
+                      : is_end(b, h->ids[h->count - 1]) ? ATTEND_END_TOKEN
+                                                        : p->cut;
+    one->done = true;
+    if (i % b->each < b->o->samples) tell_done(b, one);
+  }
+  return ATTEND_OK;
+}
+
+static attend_status take_search(search *s, int32_t **ids) {
+  batch *b = s->b;
+  size_t all = (size_t)batch_size(b);
+  int32_t *at;
+  ATTEND_TRY(take_zeroed(b->ctx, (size_t)b->count * sizeof *s->of, "the beams",
+                         &s->of));
+  ATTEND_TRY(take(b->ctx, 2 * (size_t)b->each * sizeof *s->best, "the beams",
+                  &s->best));
+  ATTEND_TRY(
+      take_zeroed(b->ctx, 3 * all * sizeof *s->ids, "the beams", &s->ids));
+  s->parents = s->ids + all;
+  s->lengths = s->parents + all;
+  ATTEND_TRY(take_zeroed(b->ctx, 3 * all * (size_t)b->o->max_new * sizeof **ids,
+                         "the beams", ids));
+  at = *ids;
+  for (int i = 0; i < b->count; i++) ATTEND_TRY(make_beams(s, &s->of[i], &at));
+  return ATTEND_OK;
+}
+
+attend_status search_batch(batch *b) {
+  search s = {.b = b};
+  int32_t *ids = NULL;
+  attend_status status = take_search(&s, &ids);
+  if (!status) status = run_search(&s);
+  if (!status) status = write_answers(&s);
+  for (int i = 0; s.of && i < b->count; i++) {
+    give(b->ctx, s.of[i].open);
+    give(b->ctx, s.of[i].next);
+    give(b->ctx, s.of[i].ended);
+  }
+  give(b->ctx, s.of);
+  give(b->ctx, s.best);
+  give(b->ctx, s.ids);
+  give(b->ctx, ids);
+  return status;
+}

@@ -1,0 +1,89 @@
+/* What the parts of generation share.
+ *
+ * Place: decode/ - generate.c goes token by token, beams.c searches, choose.c
+ * picks, stream.c turns ids into text and finds stop strings.
+ */
+#ifndef DECODE_DECODE_H
+#define DECODE_DECODE_H
+
+#include "attend/decode.h"
+#include "base/base.h"
+
+/* Text of one continuation, and whether a stop string ended it. Text that may
+ * be the beginning of a stop string is held back. */
+typedef struct {
+  attend_context *ctx;
+  attend_decoder *decoder; /* NULL: ids only */
+  const char *const *stops;
+  int n_stops;
+  char *text; /* all so far, ends in a zero byte */
+  size_t length, capacity;
+  size_t said; /* bytes that were handed out */
+  bool stopped;
+} stream;
+
+attend_status stream_open(attend_context *ctx, const attend_generate_options *o,
+                          stream *s);
+/* What stands before the first id: it is not said. */
+attend_status stream_prime(stream *s, const int32_t *ids, int count);
+/* *piece stays until the next call. */
+attend_status stream_push(stream *s, int32_t id, const char **piece,
+                          size_t *length);
+attend_status stream_end(stream *s, const char **piece, size_t *length);
+void stream_close(stream *s);
+
+typedef struct {
+  attend_continuation public;
+  int32_t *ids; /* [capacity] */
+  int capacity;
+  stream stream;
+  bool done;
+} continuation;
+
+struct attend_generation {
+  attend_context *ctx;
+  continuation *one;
+  int count;
+  attend_generation_cost cost;
+};
+
+/* One batch: what is being generated, and with what. */
+typedef struct {
+  attend_context *ctx;
+  attend_model *model;
+  const attend_generate_options *o;
+  attend_run *run;
+  attend_generation *g;
+  const attend_prompt *prompts; /* of this batch */
+  int first, count;             /* prompts [first, first + count) of the call */
+  int each;                     /* sequences of a prompt */
+  int limit;                    /* tokens of context; 0: none */
+  float *logits;                /* [count * each][V] */
+  int32_t *scratch;             /* [2V] for choosing */
+  int32_t **history;            /* [count * each]: prompt and new ids */
+  int *held;                    /* [count * each] ids in history */
+  bool stop;                    /* the caller has had enough */
+} batch;
+
+static inline int batch_size(const batch *b) { return b->count * b->each; }
+
+attend_status batch_read(batch *b); /* the prompts, up to the first logits */
+attend_status generate_batch(batch *b);
+attend_status search_batch(batch *b);
+attend_status add_id(attend_context *ctx, continuation *c, int32_t id);
+/* Whether the id ends a text, and never: no end can be chosen. */
+bool is_end(const batch *b, int32_t id);
+void forbid_end(const batch *b, float *logits);
+/* The id that must come after `count` ones; -1: any. */
+int32_t forced_id(const batch *b, int count);
+void tell_done(const batch *b, const continuation *one);
+/* Whether the caller lets one more step be taken; it is counted. */
+bool may_step(batch *b);
+
+/* choose.c */
+void adjust_logits(const attend_generate_options *o, float *logits, int n,
+                   const int32_t *history, int n_history);
+int32_t choose_adjusted(const attend_generate_options *o, const float *logits,
+                        int n, float uniform, int32_t *scratch /* [2n] */);
+
+#endif

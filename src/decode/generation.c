@@ -1,0 +1,245 @@
+/* A call of generation: checking it, cutting it into batches, its answers.
+ *
+ * Place: decode/ - the public door. generate.c and beams.c fill the answers.
+ */
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#include "decode/decode.h"
+
+enum { BATCH = 8 };
+
+static double seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- checking ----------------------------------------------------------------------------- */
+
+static int context_of(const attend_model *model,
+                      const attend_generate_options *o) {
+  const attend_config *c = attend_model_config(model);
+  bool hard = c->position == ATTEND_POSITIONS_LEARNED;
+  if (!o->context) return c->positions;
+  return hard && o->context > c->positions ? c->positions : o->context;
+}
+
+static attend_status check_options(attend_context *ctx,
+                                   const attend_generate_options *o) {
+  ATTEND_CHECK(ctx, o->max_new >= 1, "generate at least one token, not %d",
+               o->max_new);
+  ATTEND_CHECK(ctx, o->samples >= 1 && o->beams >= 1,
+               "%d samples and %d beams: there must be at least one of each",
+               o->samples, o->beams);
+  ATTEND_CHECK(ctx, o->beams == 1 || o->samples <= o->beams,
+               "%d answers cannot come from %d beams", o->samples, o->beams);
+  ATTEND_CHECK(ctx, o->beams == 1 || o->temperature == 0,
+               "beams search for the best and do not draw: leave the "
+               "temperature at 0, or take samples without beams");
+  ATTEND_CHECK(ctx, o->temperature >= 0 && isfinite(o->temperature),
+               "the temperature must be 0 or more");
+  ATTEND_CHECK(ctx,
+               o->top_p >= 0 && o->top_p <= 1 && o->min_p >= 0 && o->min_p <= 1,
+               "top-p and min-p are shares from 0 to 1");
+  ATTEND_CHECK(ctx, o->repetition > 0,
+               "the repetition penalty must be positive: 1 is none");
+  ATTEND_CHECK(ctx, o->n_stops == 0 || o->tokenizer,
+               "stop strings need a tokenizer");
+  return ATTEND_OK;
+}
+
+static attend_status check_prompt(attend_model *m, attend_context *ctx,
+                                  const attend_generate_options *o, int i,
+                                  int count) {
+  const attend_config *c = attend_model_config(m);
+  int limit = context_of(m, o);
+  ATTEND_CHECK(ctx, o->window != ATTEND_WINDOW_SLIDE || limit != 1,
+               "a window of 1 token cannot slide: choose a longer context");
+  ATTEND_CHECK(ctx, count >= 1,
+               "prompt %d has no token: give it at least the model's begin "
+               "token",
+               i);
+  ATTEND_CHECK(ctx, !limit || count <= limit,
+               "prompt %d has %d tokens and the context holds %d: shorten it",
+               i, count, limit);
+  ATTEND_CHECK(ctx, c->parts != ATTEND_BOTH || c->decoder_start >= 0,
+               "config.json has no decoder_start_token_id to begin with");
+  return ATTEND_OK;
+}
+
+/* ---- batches --------------------------------------------------------------------------------- */
+
+static attend_status take_history(batch *b) {
+  size_t n = (size_t)batch_size(b);
+  const attend_config *c = attend_model_config(b->model);
+  ATTEND_TRY(
+      take_zeroed(b->ctx, n * sizeof *b->history, "the history", &b->history));
+  ATTEND_TRY(take_zeroed(b->ctx, n * sizeof *b->held, "the history", &b->held));
+  for (size_t i = 0; i < n; i++) {
+    const attend_prompt *p = &b->prompts[i / (size_t)b->each];
+    bool both = c->parts == ATTEND_BOTH;
+    size_t most = (size_t)(both ? 1 : p->count) + (size_t)b->o->max_new + 1;
+    ATTEND_TRY(take(b->ctx, most * sizeof **b->history, "the history",
+                    &b->history[i]));
+    b->held[i] = both ? 1 : p->count;
+    if (both)
+      b->history[i][0] = c->decoder_start;
+    else
+      memcpy(b->history[i], p->ids, (size_t)p->count * sizeof *p->ids);
+  }
+  return ATTEND_OK;
+}
+
+static attend_status make_batch(batch *b) {
+  const attend_config *c = attend_model_config(b->model);
+  size_t rows = (size_t)batch_size(b) + 1; /* one to change */
+  ATTEND_TRY(take(b->ctx, rows * (size_t)c->vocab * sizeof *b->logits, "logits",
+                  &b->logits));
+  ATTEND_TRY(take(b->ctx, 2 * (size_t)c->vocab * sizeof *b->scratch,
+                  "candidates", &b->scratch));
+  ATTEND_TRY(take_history(b));
+  attend_run_options o = {.batch = batch_size(b)};
+  return attend_run_create(b->model, &o, &b->run);
+}
+
+static void free_batch(batch *b) {
+  for (int i = 0; b->history && i < batch_size(b); i++)
+    give(b->ctx, b->history[i]);
+  give(b->ctx, b->history);
+  give(b->ctx, b->held);
+  give(b->ctx, b->logits);
+  give(b->ctx, b->scratch);
+  attend_run_free(b->run);
+}
+
+static void count_cost(const batch *b, double start, double read, double end) {
+  attend_generation_cost *cost = &b->g->cost;
+  cost->prompt_seconds += read - start;
+  cost->new_seconds += end - read;
+  for (int i = 0; i < b->count; i++) cost->prompt_tokens += b->prompts[i].count;
+  for (int i = 0; i < batch_size(b); i++)
+    cost->new_tokens += b->g->one[b->first * b->each + i].public.count;
+  size_t cache = attend_run_cache_bytes(b->run);
+  size_t work = attend_run_work_bytes(b->run);
+  if (cache > cost->cache_bytes) cost->cache_bytes = cache;
+  if (work > cost->work_bytes) cost->work_bytes = work;
+}
+
+static attend_status run_batch(batch *b) {
+  attend_status status = make_batch(b);
+  double start = seconds(), read;
+  if (!status) status = batch_read(b);
+  read = seconds();
+  if (!status) status = b->o->beams > 1 ? search_batch(b) : generate_batch(b);
+  if (!status) count_cost(b, start, read, seconds());
+  free_batch(b);
+  return status;
+}
+
+/* ---- the call --------------------------------------------------------------------------------- */
+
+/* A decoder's prompt stands before the text: whether a space is said depends on
+ * what came before. */
+static attend_status make_answers(attend_generation *g, attend_model *model,
+                                  int n_prompts, const attend_prompt *prompts,
+                                  int each, const attend_generate_options *o) {
+  bool continues = attend_model_config(model)->parts == ATTEND_DECODER;
+  g->count = n_prompts * each;
+  ATTEND_TRY(take_zeroed(g->ctx, (size_t)g->count * sizeof *g->one,
+                         "the continuations", &g->one));
+  for (int i = 0; i < g->count; i++) {
+    g->one[i].public.prompt = i / each;
+    g->one[i].public.sample = i % each;
+    g->one[i].public.text = "";
+    g->one[i].public.end = ATTEND_END_CALLER; /* unless it is begun */
+    ATTEND_TRY(stream_open(g->ctx, o, &g->one[i].stream));
+    const attend_prompt *p = &prompts[i / each];
+    if (continues)
+      ATTEND_TRY(stream_prime(&g->one[i].stream, p->ids, p->count));
+  }
+  return ATTEND_OK;
+}
+
+/* Beams that were not asked for are let go. */
+static void keep_samples(attend_generation *g, int each, int samples) {
+  int kept = 0;
+  for (int i = 0; i < g->count; i++) {
+    continuation *c = &g->one[i];
+    if (i % each < samples) {
+      g->one[kept++] = *c;
+      continue;
+    }
+    give(g->ctx, c->ids);
+    stream_close(&c->stream);
+  }
+  g->count = kept;
+}
+
+static attend_status run_all(attend_model *model, attend_generation *g,
+                             int n_prompts, const attend_prompt *prompts,
+                             int each, const attend_generate_options *o) {
+  int most = o->batch ? o->batch : BATCH;
+  int at_once = most < each ? 1 : most / each;
+  for (int first = 0; first < n_prompts; first += at_once) {
+    batch b = {.ctx = g->ctx,
+               .model = model,
+               .o = o,
+               .g = g,
+               .prompts = prompts + first,
+               .first = first,
+               .count = (int)min64(at_once, n_prompts - first),
+               .each = each,
+               .limit = context_of(model, o)};
+    ATTEND_TRY(run_batch(&b));
+    if (b.stop) break;
+  }
+  return ATTEND_OK;
+}
+
+attend_status attend_generate(attend_model *model, int n_prompts,
+                              const attend_prompt *prompts,
+                              const attend_generate_options *options,
+                              attend_generation **generation) {
+  attend_context *ctx = attend_model_context(model);
+  attend_generation *g;
+  int each = options->beams > 1 ? options->beams : options->samples;
+  *generation = NULL;
+  ATTEND_TRY(check_options(ctx, options));
+  ATTEND_CHECK(ctx, attend_model_config(model)->parts & ATTEND_DECODER,
+               "%s is an encoder and cannot continue a text: use fill or embed",
+               attend_model_config(model)->family);
+  for (int i = 0; i < n_prompts; i++)
+    ATTEND_TRY(check_prompt(model, ctx, options, i, prompts[i].count));
+  ATTEND_TRY(take_zeroed(ctx, sizeof *g, "a generation", &g));
+  g->ctx = ctx;
+  attend_status status =
+      make_answers(g, model, n_prompts, prompts, each, options);
+  if (!status) status = run_all(model, g, n_prompts, prompts, each, options);
+  if (!status && options->beams > 1) keep_samples(g, each, options->samples);
+  if (status)
+    attend_generation_free(g);
+  else
+    *generation = g;
+  return status;
+}
+
+void attend_generation_free(attend_generation *g) {
+  if (!g) return;
+  for (int i = 0; g->one && i < g->count; i++) {
+    give(g->ctx, g->one[i].ids);
+    stream_close(&g->one[i].stream);
+  }
+  give(g->ctx, g->one);
+  give(g->ctx, g);
+}
+
+const attend_continuation *attend_generation_get(const attend_generation *g,
+                                                 int i) {
+  return i >= 0 && i < g->count ? &g->one[i].public : NULL;
+}
+
+attend_generation_cost attend_generation_costs(const attend_generation *g) {
+  return g->cost;
+}

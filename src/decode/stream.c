@@ -1,0 +1,108 @@
+/* Ids to text as it comes, up to a stop string.
+ *
+ * Place: decode/ - behind each continuation that has a tokenizer.
+ *
+ * A stop string may begin in one token and end in a later one. So what could be
+ * its beginning is held back until the next token decides.
+ */
+#include <string.h>
+
+#include "decode/decode.h"
+
+attend_status stream_open(attend_context *ctx, const attend_generate_options *o,
+                          stream *s) {
+  *s = (stream){.ctx = ctx, .stops = o->stops, .n_stops = o->n_stops};
+  if (!o->tokenizer) return ATTEND_OK;
+  return attend_decoder_create(o->tokenizer, true, &s->decoder);
+}
+
+attend_status stream_prime(stream *s, const int32_t *ids, int count) {
+  const char *text;
+  size_t length;
+  for (int i = 0; s->decoder && i < count; i++)
+    ATTEND_TRY(attend_decoder_push(s->decoder, ids[i], &text, &length));
+  return ATTEND_OK;
+}
+
+void stream_close(stream *s) {
+  attend_decoder_free(s->decoder);
+  if (s->ctx) give(s->ctx, s->text);
+}
+
+static attend_status append(stream *s, const char *text, size_t length) {
+  if (s->length + length + 1 > s->capacity) {
+    size_t capacity = 2 * (s->length + length) + 64;
+    char *bigger;
+    ATTEND_TRY(take(s->ctx, capacity, "the text", &bigger));
+    if (s->length) memcpy(bigger, s->text, s->length);
+    give(s->ctx, s->text);
+    s->text = bigger;
+    s->capacity = capacity;
+  }
+  memcpy(s->text + s->length, text, length);
+  s->length += length;
+  s->text[s->length] = 0;
+  return ATTEND_OK;
+}
+
+/* The text ends before the first stop string that it holds. */
+static void cut_at_stop(stream *s) {
+  for (int i = 0; i < s->n_stops; i++) {
+    if (!*s->stops[i]) continue;
+    const char *at = strstr(s->text + s->said, s->stops[i]);
+    if (!at) continue;
+    s->length = (size_t)(at - s->text);
+    s->text[s->length] = 0;
+    s->stopped = true;
+  }
+}
+
+/* How many bytes at the end could be the beginning of a stop string. */
+static size_t undecided(const stream *s) {
+  size_t most = 0;
+  for (int i = 0; i < s->n_stops; i++) {
+    size_t n = strlen(s->stops[i]), left = s->length - s->said;
+    for (size_t k = n > left ? left : n - (n > 0); k > most; k--)
+      if (!memcmp(s->text + s->length - k, s->stops[i], k)) {
+        most = k;
+        break;
+      }
+  }
+  return most;
+}
+
+static void hand_out(stream *s, bool all, const char **piece, size_t *length) {
+  size_t until = s->length - (all || s->stopped ? 0 : undecided(s));
+  *piece = s->text ? s->text + s->said : "";
+  *length = until - s->said;
+  s->said = until;
+}
+
+attend_status stream_push(stream *s, int32_t id, const char **piece,
+                          size_t *length) {
+  const char *text;
+  size_t n;
+  *piece = "";
+  *length = 0;
+  if (!s->decoder || s->stopped) return ATTEND_OK;
+  ATTEND_TRY(attend_decoder_push(s->decoder, id, &text, &n));
+  ATTEND_TRY(append(s, text, n));
+  cut_at_stop(s);
+  hand_out(s, false, piece, length);
+  return ATTEND_OK;
+}
+
+attend_status stream_end(stream *s, const char **piece, size_t *length) {
+  const char *text;
+  size_t n;
+  *piece = "";
+  *length = 0;
+  if (!s->decoder) return ATTEND_OK;
+  if (!s->stopped) {
+    ATTEND_TRY(attend_decoder_finish(s->decoder, &text, &n));
+    ATTEND_TRY(append(s, text, n));
+    cut_at_stop(s);
+  }
+  hand_out(s, true, piece, length);
+  return ATTEND_OK;
+}
