@@ -16,7 +16,15 @@ static const verb verbs[] = {
     {"explain", "what would run, and what it costs", cmd_explain},
     {"verify", "is it right: against the definition, in double", cmd_verify},
     {"bench", "how fast: verified, then timed", cmd_bench},
+    {"compare", "one model and text under several forms of attention",
+     cmd_compare},
+    {"generate", "a model continues texts, or answers them", cmd_generate},
+    {"eval", "how well a model predicts a text: perplexity", cmd_eval},
+    {"show", "what a model is, what it takes, what a token costs", cmd_show},
     {"tokenize", "text to token ids, and back", cmd_tokenize},
+    {"embed", "vectors of texts, and how alike they are", cmd_embed},
+    {"fill", "what belongs in the place of a mask", cmd_fill},
+    {"pull", "a model from a Hugging Face hub or npm", cmd_pull},
     {"version", "the version, instruction sets and threads", cmd_version},
     {"demo", NULL, cmd_demo},
 };
@@ -120,8 +128,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       state->next = state->argc;
       return 0;
     case ARGP_KEY_NO_ARGS:
-      argp_error(state,
-                 "name a verb: explain, verify, bench, tokenize or version");
+      argp_error(
+          state,
+          "name a verb: explain, verify, bench, tokenize, pull or version");
       return 0;
     default:
       return ARGP_ERR_UNKNOWN;

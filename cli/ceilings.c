@@ -82,7 +82,7 @@ static attend_machine machine_of(const attend_json *entry) {
                           .read_all = number_of(entry, "read_all")};
 }
 
-static bool find(attend_context *ctx, attend_machine *machine) {
+bool ceilings_find(attend_context *ctx, attend_machine *machine) {
   char path[LONGEST];
   ceilings_path(path, sizeof path);
   attend_json *root = read_cache(ctx, path);
@@ -173,7 +173,7 @@ attend_status ceilings_measure(attend_context *ctx, attend_machine *machine,
 
 attend_status ceilings_get(attend_context *ctx, attend_machine *machine) {
   bool kept;
-  if (find(ctx, machine)) return ATTEND_OK;
+  if (ceilings_find(ctx, machine)) return ATTEND_OK;
   fprintf(stderr,
           "attend: measuring what this machine can do with %s on %d thread%s, "
           "once\n",

@@ -10,6 +10,8 @@
 /* From the cache, or measured (with a line on stderr that says so) and put
  * there. A cache that cannot be written is not an error. */
 attend_status ceilings_get(attend_context *ctx, attend_machine *machine);
+/* From the cache alone; false if it has none. */
+bool ceilings_find(attend_context *ctx, attend_machine *machine);
 /* Measured now, and put into the cache. *kept says whether that worked. */
 attend_status ceilings_measure(attend_context *ctx, attend_machine *machine,
                                bool *kept);

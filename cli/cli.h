@@ -24,7 +24,14 @@ typedef struct {
 int cmd_explain(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_generate(int argc, char **argv);
+int cmd_eval(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
+int cmd_embed(int argc, char **argv);
+int cmd_fill(int argc, char **argv);
+int cmd_show(int argc, char **argv);
+int cmd_pull(int argc, char **argv);
+int cmd_compare(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 

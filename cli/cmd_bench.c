@@ -11,6 +11,7 @@
 
 #include "blas.h"
 #include "ceilings.h"
+#include "bench_model.h"
 #include "crossover.h"
 #include "options.h"
 #include "progress.h"
@@ -55,13 +56,14 @@ typedef struct {
   bool table;
   const char *out;
   crossover_options crossover;
+  bench_model_options model;
   char **problems;
   int count;
 } bench_options;
 
 /* ---- options ------------------------------------------------------------------- */
 
-enum { KEY_TABLE = 256, KEY_OUT, KEY_DIM, KEY_LIMIT };
+enum { KEY_TABLE = 256, KEY_OUT, KEY_DIM, KEY_LIMIT, KEY_TOKENS, KEY_BATCH };
 
 static const struct argp_option list[] = {
     {"table", KEY_TABLE, 0, 0,
@@ -72,6 +74,10 @@ static const struct argp_option list[] = {
      "Width of q and k for crossover, unless FORM has one (default: 64)", 0},
     {"limit", KEY_LIMIT, "SECONDS", 0,
      "How long crossover searches, for each operation (default: 20)", 0},
+    {"tokens", KEY_TOKENS, "N", 0,
+     "Tokens that model reads at once (default: 512; encoders 128)", 0},
+    {"batch", KEY_BATCH, "N", 0,
+     "Sequences that model takes side by side (default: 1; encoders 32)", 0},
     {0}};
 
 static bool asks_for(const bench_options *o, const char *what) {
@@ -90,6 +96,9 @@ static void check_options(struct argp_state *state, bench_options *o) {
   if (crossover && o->common.engine)
     argp_error(state, "crossover compares engines: leave out --engine");
   if (crossover) o->crossover.form = o->problems[1];
+  if (asks_for(o, "model") && o->count != 2)
+    argp_error(state, "model takes a folder, which may hold config.json alone");
+  if (asks_for(o, "model")) o->model.model.path = o->problems[1];
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
@@ -108,8 +117,15 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       o->crossover.limit_s =
           (int)options_number(state, "--limit", arg, 1, 1 << 16);
       return 0;
+    case KEY_TOKENS:
+      o->model.tokens = (int)options_number(state, "--tokens", arg, 1, 1 << 20);
+      return 0;
+    case KEY_BATCH:
+      o->model.batch = (int)options_number(state, "--batch", arg, 1, 1 << 16);
+      return 0;
     case ARGP_KEY_INIT:
       options_share(state, 5);
+      state->child_inputs[5] = &o->model.model;
       return 0;
     case ARGP_KEY_ARGS:
       o->problems = state->argv + state->next;
@@ -123,20 +139,26 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   }
 }
 
-static const struct argp_child children[] = {
-    {&options_run, 0, NULL, 0},    {&options_seed, 0, NULL, 0},
-    {&options_repeat, 0, NULL, 0}, {&options_engine, 0, NULL, 0},
-    {&options_json, 0, NULL, 0},   {0}};
+static const struct argp_child children[] = {{&options_run, 0, NULL, 0},
+                                             {&options_seed, 0, NULL, 0},
+                                             {&options_repeat, 0, NULL, 0},
+                                             {&options_engine, 0, NULL, 0},
+                                             {&options_json, 0, NULL, 0},
+                                             {&options_model, 0, NULL, 0},
+                                             {0}};
 static const struct argp argp = {
     .options = list,
     .parser = parse,
-    .args_doc = "PROBLEM...\nmachine\ncrossover FORM[:SHAPE]\n--table",
+    .args_doc =
+        "PROBLEM...\nmachine\nmodel MODEL\ncrossover FORM[:SHAPE]\n--table",
     .doc =
         "Verifies each problem at a small size, then times it: medians. "
         "Several problems take turns, and are compared with the first."
         "\v`machine' measures the ceilings that `attend explain' divides "
         "by, and keeps them. `crossover' finds the length from which on a "
-        "form with a feature map is faster by sums than pair by pair.",
+        "form with a feature map is faster by sums than pair by pair. `model' "
+        "reads a prompt and writes tokens, as shares of what sgemm and memory "
+        "could do; a folder with config.json alone is enough.",
     .children = children};
 
 /* ---- the machine ----------------------------------------------------------------- */
@@ -365,6 +387,8 @@ int cmd_bench(int argc, char **argv) {
     code = bench_machine(&o, ctx);
   else if (asks_for(&o, "crossover"))
     code = bench_crossover(ctx, &o.common, &o.crossover);
+  else if (asks_for(&o, "model"))
+    code = bench_model(ctx, &o.common, &o.model);
   else
     code = bench(ctx, &o);
   attend_context_free(ctx);

@@ -8,6 +8,7 @@
 
 #include "attend/json.h"
 #include "attend/text.h"
+#include "model_path.h"
 #include "options.h"
 #include "table.h"
 
@@ -93,9 +94,10 @@ static const struct argp argp = {
     .args_doc = "MODEL [TEXT...]",
     .doc =
         "The ids, pieces and places of a text's tokens. MODEL is a folder "
-        "with a tokenizer or one of its files: tokenizer.json, vocab.json, "
-        "vocab.txt, tokenizer.model, a llama2.c tok*.bin. Without a TEXT it is "
-        "read from the standard input."
+        "with a tokenizer, one of its files (tokenizer.json, vocab.json, "
+        "vocab.txt, tokenizer.model, a llama2.c tok*.bin), or what was pulled: "
+        "hf:OWNER/NAME, npm:PACKAGE. Without a TEXT it is read from the "
+        "standard input."
         "\vPlaces are bytes of the text, from start to before end.",
     .children = children};
 
@@ -315,8 +317,12 @@ static int decode_text(tokenize_run *run) {
 
 static int tokenize(tokenize_run *run) {
   const tokenize_options *o = run->o;
+  int code;
+  char *model = model_path(o->model, &code);
+  if (!model) return code;
   attend_status status =
-      attend_tokenizer_load(run->ctx, o->model, &run->tokenizer);
+      attend_tokenizer_load(run->ctx, model, &run->tokenizer);
+  free(model);
   if (!status) status = attend_encoding_create(run->tokenizer, &run->encoding);
   if (!status)
     status =

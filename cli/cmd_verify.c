@@ -10,13 +10,14 @@
 #include <string.h>
 
 #include "cover.h"
+#include "golden_model.h"
 #include "progress.h"
 #include "trial.h"
 #include "verify.h"
 
 /* ---- options ------------------------------------------------------------------- */
 
-enum { KEY_ALL = 256, KEY_INVARIANCE, KEY_GOLDEN, KEY_LIGHT };
+enum { KEY_ALL = 256, KEY_INVARIANCE, KEY_GOLDEN, KEY_LIGHT, KEY_MODEL };
 
 static const struct argp_option list[] = {
     {"all", KEY_ALL, 0, 0,
@@ -29,6 +30,10 @@ static const struct argp_option list[] = {
      0},
     {"golden", KEY_GOLDEN, "FILE", 0,
      "The cases of a safetensors file that other code computed", 0},
+    {"model", KEY_MODEL, "DIR", 0,
+     "With --golden: what the file holds of this model's logits, hidden "
+     "states, attention and generated ids",
+     0},
     {"light", KEY_LIGHT, 0, 0, "Smaller sizes and fewer, for emulators", 0},
     {0}};
 
@@ -38,6 +43,8 @@ static void check_choice(struct argp_state *state, const verify_options *o) {
     argp_error(state,
                "name problems, or one of --all, --invariance and "
                "--golden FILE");
+  if (o->model.path && !o->golden)
+    argp_error(state, "--model goes with --golden FILE");
   if (o->common.engine && o->count == 0)
     argp_error(state, "--engine goes with problems");
 }
@@ -53,6 +60,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       return 0;
     case KEY_GOLDEN:
       o->golden = arg;
+      return 0;
+    case KEY_MODEL:
+      o->model.path = arg;
       return 0;
     case KEY_LIGHT:
       o->light = true;
@@ -80,7 +90,9 @@ static const struct argp_child children[] = {{&options_run, 0, NULL, 0},
 static const struct argp argp = {
     .options = list,
     .parser = parse,
-    .args_doc = "PROBLEM...\n--all\n--invariance\n--golden FILE",
+    .args_doc =
+        "PROBLEM...\n--all\n--invariance\n--golden FILE\n--model DIR --golden "
+        "FILE",
     .doc =
         "Runs the engine that the plan chooses and compares with the "
         "definition in double. The error may be twice that of a naive run "
@@ -326,9 +338,18 @@ static int verify(verify_run *run) {
   return verify_list(run, o->problems, (size_t)o->count, false);
 }
 
+static int verify_a_model(verify_options *o) {
+  model_opened m;
+  int code = model_open(&o->common, &o->model, &m);
+  if (!code) code = verify_model(m.ctx, m.model, o->golden, o->common.json);
+  model_close(&m);
+  return code;
+}
+
 int cmd_verify(int argc, char **argv) {
   verify_options o = {0};
   argp_parse(&argp, argc, argv, 0, NULL, &o);
+  if (o.model.path) return verify_a_model(&o);
   verify_run run = {.options = &o, .rows = table_start(columns)};
   int code = open_contexts(&run);
   if (!code) code = verify(&run);

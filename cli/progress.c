@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "table.h"
+
 enum { LINE = 78 }; /* characters, so that it never wraps */
 
 static struct { /* there is one terminal */
@@ -38,14 +40,45 @@ static void show(const char *text) {
   line.visible = true;
 }
 
-void progress_step(size_t done, const char *now) {
+static bool is_due(void) {
   double time = seconds_now();
-  if (!isatty(STDERR_FILENO) || time - line.started < 2 ||
-      time - line.shown < 0.1)
-    return;
+  return isatty(STDERR_FILENO) && time - line.started >= 2 &&
+         time - line.shown >= 0.1;
+}
+
+void progress_step(size_t done, const char *now) {
+  if (!is_due()) return;
   char text[256];
   snprintf(text, sizeof text, "%s: %zu of %zu %s", line.what, done, line.total,
            now ? now : "");
+  show(text);
+}
+
+/* "[=====>    ]  50 % of 1.5 GiB", or how much there is. */
+static void put_bar(size_t done, char *text, size_t size) {
+  enum { BAR = 20 };
+  static const char full[] = "====================";
+  char bytes[32];
+  format_cell(CELL_BYTES, (double)(line.total ? line.total : done), bytes,
+              sizeof bytes);
+  if (!line.total) {
+    snprintf(text, size, "%s", bytes);
+    return;
+  }
+  double part = done < line.total ? (double)done / (double)line.total : 1;
+  int width = (int)(part * BAR);
+  snprintf(text, size, "[%-*.*s] %3.0f %% of %s", BAR, width, full, 100 * part,
+           bytes);
+}
+
+void progress_bytes(size_t done, size_t before) {
+  if (!is_due()) return;
+  char text[256], bar[96], speed[32];
+  double seconds = seconds_now() - line.started;
+  put_bar(done, bar, sizeof bar);
+  format_cell(CELL_BYTES, (double)(done - before) / seconds, speed,
+              sizeof speed);
+  snprintf(text, sizeof text, "%.28s %s, %s/s", line.what, bar, speed);
   show(text);
 }
 

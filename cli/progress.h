@@ -11,6 +11,9 @@
  * progress_start, and then ten times a second at most; only on a terminal. */
 void progress_start(const char *what, size_t total);
 void progress_step(size_t done, const char *now);
+/* The same as a bar, for totals that are bytes (0: not known): `done` of them
+ * are here, of which `before` were when progress_start was called. */
+void progress_bytes(size_t done, size_t before);
 /* The same at once, for a step that will not report until it ends. */
 void progress_note(const char *now);
 void progress_end(void);

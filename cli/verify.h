@@ -6,6 +6,7 @@
 #ifndef CLI_VERIFY_H
 #define CLI_VERIFY_H
 
+#include "model_open.h"
 #include "options.h"
 #include "outputs.h"
 #include "table.h"
@@ -14,6 +15,7 @@ typedef struct {
   options common; /* first: the children of argp share it */
   bool all, invariance, light;
   const char *golden;
+  model_options model; /* path NULL: attention alone */
   char **problems;
   int count;
 } verify_options;

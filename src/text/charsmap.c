@@ -64,46 +64,91 @@ static size_t find_entry(const charsmap *m, const char *s, size_t n,
   return best;
 }
 
-attend_status put_charsmap(attend_context *ctx, const charsmap *map,
-                           const view *v, strand *out) {
+/* Whether an entry starts with these bytes. */
+static bool has_prefix(const charsmap *m, const char *s, size_t n) {
+  if (!m->units) return false;
+  size_t at = unit_offset(m->unit[0]);
+  for (size_t i = 0; i < n; i++) {
+    at ^= (unsigned char)s[i];
+    if (at >= m->units || unit_label(m->unit[at]) != (unsigned char)s[i])
+      return false;
+    at ^= unit_offset(m->unit[at]);
+  }
+  return true;
+}
+
+bool charsmap_leaves(const charsmap *m, unsigned char c) {
+  char text[2] = {(char)c, 0};
+  const char *with;
+  if (find_entry(m, text, 1, &with)) return false;
+  for (int next = 0; next < 0x80; next++) {
+    text[1] = (char)next;
+    if (has_prefix(m, text, 2)) return false;
+  }
+  return true;
+}
+
+/* Some unit has a child of that label: more than nodes are looked at, so it
+ * may be said of what is not so, but never the other way round. */
+bool charsmap_holds(const charsmap *m, unsigned char byte) {
+  for (size_t i = 1; i < m->units; i++) {
+    size_t at = i ^ unit_offset(m->unit[i]) ^ byte;
+    if (at < m->units && unit_label(m->unit[at]) == byte) return true;
+  }
+  return false;
+}
+
+attend_status put_charsmap(attend_context *ctx, const step *st, const view *v,
+                           strand *out) {
+  size_t kept = 0;
   for (size_t i = 0, n; i < v->length; i += n) {
     const char *with;
     uint32_t c;
-    n = find_entry(map, v->bytes + i, v->length - i, &with);
-    if (n) {
-      ATTEND_TRY(strand_put(ctx, out, with, strlen(with), view_from(v, i),
-                            view_to(v, i + n - 1)));
+    unsigned char first = (unsigned char)v->bytes[i];
+    bool followed = i + 1 < v->length && (unsigned char)v->bytes[i + 1] >= 0x80;
+    n = 1;
+    if (first < 0x80 && !followed && plain_has(st->plain, first)) continue;
+    n = find_entry(&st->map, v->bytes + i, v->length - i, &with);
+    if (!n) {
+      n = utf8_next(v->bytes + i, v->length - i, &c);
       continue;
     }
-    n = utf8_next(v->bytes + i, v->length - i, &c);
-    ATTEND_TRY(strand_copy(ctx, out, v, i, i + n));
+    ATTEND_TRY(strand_copy(ctx, out, v, kept, i));
+    ATTEND_TRY(strand_put(ctx, out, with, strlen(with), view_from(v, i),
+                          view_to(v, i + n - 1)));
+    kept = i + n;
   }
-  return ATTEND_OK;
+  return strand_copy(ctx, out, v, kept, v->length);
 }
 
 /* ---- spaces ------------------------------------------------------------------- */
 
-attend_status put_sp_spaces(attend_context *ctx, const step *st, const view *v,
-                            strand *out) {
+/* Of a portion that is not the first or the last of its text, the ends are
+ * inside it. */
+attend_status put_sp_spaces(attend_context *ctx, const scratch *s,
+                            const step *st, const view *v, strand *out) {
   static const char mark[] = "\xe2\x96\x81";
   const char *space = st->escape ? mark : " ";
   size_t width = strlen(space), start = 0, end = v->length;
-  while (st->squeeze && start < end && v->bytes[start] == ' ') start++;
-  while (st->squeeze && end > start && v->bytes[end - 1] == ' ') end--;
+  while (st->squeeze && s->first && start < end && v->bytes[start] == ' ')
+    start++;
+  while (st->squeeze && s->last && end > start && v->bytes[end - 1] == ' ')
+    end--;
   if (start == end) return ATTEND_OK;
   uint32_t from = view_from(v, start);
-  if (st->prefix) ATTEND_TRY(strand_put(ctx, out, space, width, from, from));
-  for (size_t i = start; i < end; i++) {
-    if (v->bytes[i] != ' ') {
-      ATTEND_TRY(strand_copy(ctx, out, v, i, i + 1));
+  if (st->prefix && s->first)
+    ATTEND_TRY(strand_put(ctx, out, space, width, from, from));
+  for (size_t i = start, next; i < end; i = next + 1) {
+    const char *found = memchr(v->bytes + i, ' ', end - i);
+    next = found ? (size_t)(found - v->bytes) : end;
+    ATTEND_TRY(strand_copy(ctx, out, v, i, next));
+    if (!found) break;
+    if (st->squeeze && next > start && v->bytes[next - 1] == ' ') {
+      out->to[out->length - 1] = view_to(v, next);
       continue;
     }
-    if (st->squeeze && v->bytes[i - 1] == ' ') {
-      out->to[out->length - 1] = view_to(v, i);
-      continue;
-    }
-    ATTEND_TRY(
-        strand_put(ctx, out, space, width, view_from(v, i), view_to(v, i)));
+    ATTEND_TRY(strand_put(ctx, out, space, width, view_from(v, next),
+                          view_to(v, next)));
   }
   return ATTEND_OK;
 }

@@ -25,22 +25,38 @@ static attend_status put_glyph(attend_context *ctx, scratch *s, size_t *count,
   return ATTEND_OK;
 }
 
+/* Ideographs, which most characters beyond ASCII are, have no parts. */
+static bool has_parts(uint32_t c) {
+  return c >= 0xa0 && !(c >= 0x3400 && c <= 0x9fff);
+}
+
+static size_t parts_of(uint32_t c, bool compat,
+                       utf8proc_int32_t parts[LONGEST_DECOMPOSITION]) {
+  int options = UTF8PROC_DECOMPOSE | (compat ? UTF8PROC_COMPAT : 0);
+  int boundary = 0;
+  utf8proc_ssize_t k = 1;
+  parts[0] = (utf8proc_int32_t)c;
+  if (has_parts(c))
+    k = utf8proc_decompose_char((utf8proc_int32_t)c, parts,
+                                LONGEST_DECOMPOSITION, options, &boundary);
+  return k < 0 || k > LONGEST_DECOMPOSITION ? 1 : (size_t)k;
+}
+
+bool has_no_parts(uint32_t c, bool compat) {
+  utf8proc_int32_t parts[LONGEST_DECOMPOSITION];
+  return parts_of(c, compat, parts) == 1 && parts[0] == (utf8proc_int32_t)c &&
+         !order_of(c);
+}
+
 static attend_status decompose(attend_context *ctx, scratch *s, bool compat,
                                const view *v, size_t *count) {
-  int options = UTF8PROC_DECOMPOSE | (compat ? UTF8PROC_COMPAT : 0);
   for (size_t i = 0, n; i < v->length; i += n) {
     utf8proc_int32_t parts[LONGEST_DECOMPOSITION];
-    int boundary = 0;
     uint32_t c;
     n = utf8_next(v->bytes + i, v->length - i, &c);
     glyph g = {c, view_from(v, i), view_to(v, i + n - 1), 0};
-    utf8proc_ssize_t k = 1;
-    parts[0] = (utf8proc_int32_t)c;
-    if (c >= 0xa0)
-      k = utf8proc_decompose_char((utf8proc_int32_t)c, parts,
-                                  LONGEST_DECOMPOSITION, options, &boundary);
-    if (k < 0 || k > LONGEST_DECOMPOSITION) k = 1;
-    for (utf8proc_ssize_t j = 0; j < k; j++) {
+    size_t k = parts_of(c, compat, parts);
+    for (size_t j = 0; j < k; j++) {
       g.c = (uint32_t)parts[j];
       ATTEND_TRY(put_glyph(ctx, s, count, g));
     }
@@ -73,10 +89,17 @@ static void reorder(glyph *g, size_t count) {
   }
 }
 
+/* What may join the character before it: marks, the later letters of a Hangul
+ * syllable, the vowels of Kirat Rai. */
+static bool is_joining(uint32_t b) {
+  return is_mark(b) || (b >= 0x1161 && b <= 0x11c2) ||
+         (b >= 0x16d63 && b <= 0x16d6a);
+}
+
 /* The one character that two make, or 0. */
 static uint32_t composed(uint32_t a, uint32_t b) {
   utf8proc_int32_t pair[2] = {(utf8proc_int32_t)a, (utf8proc_int32_t)b};
-  if (b < 0x300) return 0;
+  if (!is_joining(b)) return 0;
   utf8proc_ssize_t n =
       utf8proc_normalize_utf32(pair, 2, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
   return n == 1 ? (uint32_t)pair[0] : 0;
@@ -101,8 +124,8 @@ static size_t compose(glyph *g, size_t count) {
   return kept;
 }
 
-attend_status put_normal_form(attend_context *ctx, scratch *s, step_kind form,
-                              const view *v, strand *out) {
+static attend_status put_glyphs(attend_context *ctx, scratch *s, step_kind form,
+                                const view *v, strand *out) {
   size_t count = 0;
   bool compat = form == STEP_NFKC || form == STEP_NFKD;
   ATTEND_TRY(decompose(ctx, s, compat, v, &count));
@@ -111,5 +134,30 @@ attend_status put_normal_form(attend_context *ctx, scratch *s, step_kind form,
   for (size_t i = 0; i < count; i++)
     ATTEND_TRY(strand_put_char(ctx, out, s->glyphs[i].c, s->glyphs[i].from,
                                s->glyphs[i].to));
+  return ATTEND_OK;
+}
+
+/* The end of what is not plain. */
+static size_t rough_end(const plain_set *set, const view *v, size_t at) {
+  while (at < v->length && plain_end(set, v, at) == at) {
+    uint32_t c;
+    at += utf8_next(v->bytes + at, v->length - at, &c);
+  }
+  return at;
+}
+
+/* What is plain stays as it is, save that where characters join its last, which
+ * is of ASCII, may take part in what follows. */
+attend_status put_normal_form(attend_context *ctx, scratch *s, const step *st,
+                              const view *v, strand *out) {
+  bool joins = st->kind == STEP_NFC || st->kind == STEP_NFKC;
+  for (size_t i = 0, end; i < v->length; i = end) {
+    size_t plain = plain_end(st->plain, v, i);
+    end = rough_end(st->plain, v, plain);
+    if (joins && plain > i && end > plain) plain--;
+    view rest = view_slice(v, plain, end);
+    ATTEND_TRY(strand_copy(ctx, out, v, i, plain));
+    if (rest.length) ATTEND_TRY(put_glyphs(ctx, s, st->kind, &rest, out));
+  }
   return ATTEND_OK;
 }

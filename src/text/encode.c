@@ -22,8 +22,7 @@ typedef struct {
 
 attend_status scratch_start(const attend_tokenizer *t, scratch *s) {
   memset(s, 0, sizeof *s);
-  ATTEND_TRY(take_zeroed(t->ctx, CACHE_SLOTS * sizeof *s->cache,
-                         "remembered words", &s->cache));
+  s->first = s->last = true;
   return pattern_scratch(t, s);
 }
 
@@ -76,12 +75,15 @@ static attend_status put_raw(encoding *e, int32_t id, uint32_t start,
 }
 
 static attend_status encode_span(encoding *e, const view *v, span in) {
-  ATTEND_TRY(model_encode(e->t, &e->s, v->bytes + in.start, in.end - in.start));
+  scratch *s = &e->s;
+  ATTEND_TRY(model_encode(e->t, s, v->bytes + in.start, in.end - in.start));
+  ATTEND_TRY(grow(e->t->ctx, &s->raw, &s->raw_capacity,
+                  s->raw_count + s->word.count, sizeof *s->raw, "ids"));
   uint32_t start = in.start;
-  for (size_t i = 0; i < e->s.word.count; i++) {
-    uint32_t end = in.start + e->s.word.token[i].end;
-    ATTEND_TRY(put_raw(e, e->s.word.token[i].id, view_from(v, start),
-                       view_to(v, end - 1)));
+  for (size_t i = 0; i < s->word.count; i++) {
+    uint32_t end = in.start + s->word.token[i].end;
+    s->raw[s->raw_count++] = (raw_token){
+        s->word.token[i].id, view_from(v, start), view_to(v, end - 1)};
     start = end;
   }
   return ATTEND_OK;
@@ -96,22 +98,42 @@ static attend_status encode_plain(encoding *e, view v) {
   return ATTEND_OK;
 }
 
-/* Between added tokens that are matched as they stand, and then, normalized,
- * between the others. */
-static attend_status encode_between(encoding *e, view v, bool normalized) {
+/* A portion of text between added tokens: normalized, and then between those
+ * that are looked for in normalized text. */
+static attend_status encode_portion(encoding *e, view v) {
   size_t at = 0, start, end;
   int32_t id;
-  if (!v.length) return ATTEND_OK;
-  if (normalized) ATTEND_TRY(normalize(e->t, &e->s, v, &v));
-  while (added_find(&e->t->added, normalized, &v, at, &start, &end, &id)) {
-    view gap = view_slice(&v, at, start);
-    ATTEND_TRY(normalized ? encode_plain(e, gap)
-                          : encode_between(e, gap, true));
+  ATTEND_TRY(normalize(e->t, &e->s, v, &v));
+  while (added_find(&e->t->added, true, &v, at, &start, &end, &id)) {
+    ATTEND_TRY(encode_plain(e, view_slice(&v, at, start)));
+    ATTEND_TRY(put_raw(e, id, view_from(&v, start), view_to(&v, end - 1)));
+    e->s.carry = 0;
+    at = end;
+  }
+  return encode_plain(e, view_slice(&v, at, v.length));
+}
+
+static attend_status encode_gap(encoding *e, view v) {
+  e->s.carry = 0;
+  for (size_t at = 0, end; at < v.length; at = end) {
+    end = portion_end(e->t, &v, at);
+    e->s.first = at == 0;
+    e->s.last = end == v.length;
+    ATTEND_TRY(encode_portion(e, view_slice(&v, at, end)));
+  }
+  return ATTEND_OK;
+}
+
+/* Between added tokens that are matched as they stand. */
+static attend_status encode_between(encoding *e, view v) {
+  size_t at = 0, start, end;
+  int32_t id;
+  while (added_find(&e->t->added, false, &v, at, &start, &end, &id)) {
+    ATTEND_TRY(encode_gap(e, view_slice(&v, at, start)));
     ATTEND_TRY(put_raw(e, id, view_from(&v, start), view_to(&v, end - 1)));
     at = end;
   }
-  view rest = view_slice(&v, at, v.length);
-  return normalized ? encode_plain(e, rest) : encode_between(e, rest, true);
+  return encode_gap(e, view_slice(&v, at, v.length));
 }
 
 static attend_status encode_text(encoding *e, const char *text, size_t length) {
@@ -125,7 +147,7 @@ static attend_status encode_text(encoding *e, const char *text, size_t length) {
     ATTEND_TRY(strand_put_lossy(e->t->ctx, &e->s.clean, text, length));
     v = strand_view(&e->s.clean);
   }
-  return encode_between(e, v, false);
+  return encode_between(e, v);
 }
 
 /* ---- around it --------------------------------------------------------------------------- */

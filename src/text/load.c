@@ -10,59 +10,6 @@
 #include "text/loader.h"
 #include "text/pattern.h"
 
-enum { LONGEST_PATH = 4096 };
-static const size_t LARGEST_FILE = (size_t)1 << 30;
-
-/* ---- files -------------------------------------------------------------------------- */
-
-static attend_status read_open(attend_context *ctx, const char *path, FILE *f,
-                               char **bytes, size_t *length) {
-  struct stat info;
-  if (fstat(fileno(f), &info) || !S_ISREG(info.st_mode))
-    return fail(ctx, ATTEND_IO, "%s is not a file that can be read", path);
-  if ((size_t)info.st_size > LARGEST_FILE)
-    return fail(ctx, ATTEND_IO, "%s is too large for a tokenizer", path);
-  *length = (size_t)info.st_size;
-  ATTEND_TRY(take(ctx, *length + 1, "a tokenizer file", bytes));
-  (*bytes)[*length] = 0;
-  if (fread(*bytes, 1, *length, f) == *length) return ATTEND_OK;
-  give(ctx, *bytes);
-  *bytes = NULL;
-  return fail(ctx, ATTEND_IO, "%s cannot be read to its end", path);
-}
-
-attend_status file_read(attend_context *ctx, const char *path, char **bytes,
-                        size_t *length) {
-  FILE *f = fopen(path, "rb");
-  *bytes = NULL;
-  *length = 0;
-  if (!f)
-    return fail(ctx, ATTEND_IO, "%s cannot be opened: %s", path,
-                strerror(errno));
-  attend_status status = read_open(ctx, path, f, bytes, length);
-  fclose(f);
-  return status;
-}
-
-bool file_beside(const char *folder, const char *name, char *path,
-                 size_t size) {
-  struct stat info;
-  int n = snprintf(path, size, "%s/%s", folder, name);
-  return n > 0 && (size_t)n < size && !stat(path, &info) &&
-         S_ISREG(info.st_mode);
-}
-
-attend_status json_read(attend_context *ctx, const char *path,
-                        attend_json **root) {
-  char *bytes;
-  size_t length;
-  *root = NULL;
-  ATTEND_TRY(file_read(ctx, path, &bytes, &length));
-  attend_status status = attend_json_parse(ctx, path, bytes, length, root);
-  give(ctx, bytes);
-  return status;
-}
-
 /* ---- what every kind needs ------------------------------------------------------------ */
 
 attend_status text_keep(attend_tokenizer *t, const char *bytes, size_t length,
@@ -72,8 +19,10 @@ attend_status text_keep(attend_tokenizer *t, const char *bytes, size_t length,
 }
 
 attend_status step_add(attend_tokenizer *t, steps *list, step st) {
-  attend_status status = grow(t->ctx, &list->step, &list->capacity,
-                              list->count + 1, sizeof *list->step, "steps");
+  attend_status status = plain_find(t, &st);
+  if (!status)
+    status = grow(t->ctx, &list->step, &list->capacity, list->count + 1,
+                  sizeof *list->step, "steps");
   if (status) {
     pattern_free(t->ctx, st.pattern);
     return status;
@@ -102,27 +51,11 @@ attend_status build_trie(attend_tokenizer *t) {
       ATTEND_TRY(trie_put(t->ctx, &t->model.trie, p->key.bytes, p->key.length,
                           (int32_t)i));
   }
+  ATTEND_TRY(trie_finish(t->ctx, &t->model.trie));
+  ATTEND_TRY(take(t->ctx, v->count * sizeof *t->model.scores, "scores",
+                  &t->model.scores));
+  for (size_t i = 0; i < v->count; i++) t->model.scores[i] = v->piece[i].score;
   return ATTEND_OK;
-}
-
-static bool crosses(chars key, chars mark) {
-  for (size_t i = 1; i + mark.length <= key.length; i++) {
-    if (memcmp(key.bytes + i, mark.bytes, mark.length)) continue;
-    if (i < mark.length ||
-        memcmp(key.bytes + i - mark.length, mark.bytes, mark.length))
-      return true;
-  }
-  return false;
-}
-
-attend_status cut_at_marks(attend_tokenizer *t, const char *mark) {
-  step st = {.kind = STEP_AT_MARKS, .text = {mark, strlen(mark)}};
-  if (vocab_key(&t->vocab, mark, st.text.length) < 0) return ATTEND_OK;
-  for (size_t i = 0; i < t->vocab.count; i++)
-    if (t->vocab.piece[i].kind == PIECE_NORMAL &&
-        crosses(t->vocab.piece[i].key, st.text))
-      return ATTEND_OK;
-  return step_add(t, &t->splitters, st);
 }
 
 attend_status put_added(attend_tokenizer *t, const char *what, int64_t id,
@@ -190,7 +123,7 @@ static attend_status load_file(attend_tokenizer *t, const char *path,
   if (ends_with(path, "merges.txt"))
     return load_pair(t, path, "merges.txt", "vocab.json");
   if (ends_with(path, ".txt")) return load_vocab_txt(t, path, folder);
-  if (ends_with(path, ".model")) return load_sentencepiece(t, path);
+  if (ends_with(path, ".model")) return load_sentencepiece(t, path, folder);
   if (ends_with(path, ".bin")) return load_llama2c(t, path);
   return fail(t->ctx, ATTEND_INVALID,
               "%s: the name does not say which kind of tokenizer it is: it "
@@ -213,9 +146,13 @@ static bool find_bin(const char *folder, char *path, size_t size) {
 
 static attend_status load_folder(attend_tokenizer *t, const char *folder,
                                  bool *whole) {
-  static const char *const names[] = {"tokenizer.json", "tokenizer.model",
-                                      "spiece.model",   "vocab.json",
-                                      "vocab.txt",      NULL};
+  static const char *const names[] = {"tokenizer.json",
+                                      "tokenizer.model",
+                                      "spiece.model",
+                                      "sentencepiece.bpe.model",
+                                      "vocab.json",
+                                      "vocab.txt",
+                                      NULL};
   char path[LONGEST_PATH];
   for (int i = 0; names[i]; i++)
     if (file_beside(folder, names[i], path, sizeof path))
@@ -245,7 +182,9 @@ static attend_status load(attend_tokenizer *t, const char *path) {
     return fail(t->ctx, ATTEND_IO, "%s: the vocabulary is empty", path);
   ATTEND_TRY(vocab_index(t)); /* with what the settings added */
   if (t->model.from_scores) ATTEND_TRY(merges_from_scores(t));
-  return added_finish(t);
+  ATTEND_TRY(added_finish(t));
+  t->portions = portions_allowed(t);
+  return ATTEND_OK;
 }
 
 attend_status attend_tokenizer_load(attend_context *ctx, const char *path,
@@ -276,6 +215,7 @@ void attend_tokenizer_free(attend_tokenizer *t) {
   steps_free(t->ctx, &t->splitters);
   give(t->ctx, t->model.merges);
   trie_free(t->ctx, &t->model.trie);
+  give(t->ctx, t->model.scores);
   give(t->ctx, t->added.token);
   vocab_free(t->ctx, &t->vocab);
   pool_free(t->ctx, &t->pool);

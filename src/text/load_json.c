@@ -16,6 +16,7 @@ attend_status read_vocab_object(attend_tokenizer *t, const char *what,
     return fail(t->ctx, ATTEND_IO,
                 "%s: the model's vocab is not an object of pieces and ids",
                 what);
+  t->vocab.listed += attend_json_count(j);
   for (size_t i = 0; i < attend_json_count(j); i++) {
     const attend_json *member = attend_json_at(j, i);
     size_t length;
@@ -152,8 +153,9 @@ static attend_status read_bpe(attend_tokenizer *t, const char *what,
 static uint32_t node_behind(const trie *t, chars prefix) {
   uint32_t node = 0;
   for (size_t i = 0; i < prefix.length; i++) {
-    node = trie_step(t, node, (unsigned char)prefix.bytes[i]);
-    if (!node) return 0;
+    const trie_edge *e = trie_step(t, node, (unsigned char)prefix.bytes[i]);
+    if (!e) return 0;
+    node = e->child;
   }
   return node;
 }
@@ -222,6 +224,7 @@ static attend_status read_model(attend_tokenizer *t, const char *what,
 
 static attend_status read_added(attend_tokenizer *t, const char *what,
                                 const attend_json *j) {
+  t->vocab.listed += attend_json_count(j);
   for (size_t i = 0; i < attend_json_count(j); i++) {
     const attend_json *a = attend_json_at(j, i);
     added_token token = {0};

@@ -20,6 +20,7 @@ typedef struct {
   float least, most;
   int64_t model, unk, bos, eos, pad;
   bool byte_fallback, suffix;
+  bool fairseq; /* ids as XLM-R counts them */
   bool prefix, squeeze, escape;
   protobuf_field charsmap, unk_surface;
 } sp_model;
@@ -32,9 +33,18 @@ static attend_status truncated(const sp_model *s) {
 
 /* ---- the messages ------------------------------------------------------------------------ */
 
+/* fairseq has <s>, <pad>, </s>, <unk> first, and the others one later than the
+ * file, which starts with <unk>, <s>, </s>. */
+static int64_t id_of_piece(const sp_model *s) {
+  static const int64_t first[] = {3, 0, 2};
+  if (!s->fairseq) return s->count;
+  return s->count < 3 ? first[s->count] : s->count + 1;
+}
+
 static attend_status keep_piece(sp_model *s, const char *name, size_t length,
                                 float score, int type) {
   attend_tokenizer *t = s->t;
+  int64_t id = id_of_piece(s);
   bool normal = type == NORMAL || type == USER_DEFINED;
   if (!isfinite(score) || !length || !utf8_is_valid(name, length))
     return fail(t->ctx, ATTEND_IO,
@@ -42,15 +52,14 @@ static attend_status keep_piece(sp_model *s, const char *name, size_t length,
                 (long long)s->count);
   if (type == NORMAL && score < s->least) s->least = score;
   if (type == NORMAL && score > s->most) s->most = score;
-  ATTEND_TRY(vocab_put(t, s->count, name, length, score,
+  ATTEND_TRY(vocab_put(t, id, name, length, score,
                        normal ? PIECE_NORMAL : PIECE_HIDDEN));
-  t->vocab.piece[s->count].special = type == CONTROL;
-  if (type == UNKNOWN) t->model.unk = (int32_t)s->count;
+  t->vocab.piece[id].special = type == CONTROL;
+  if (type == UNKNOWN) t->model.unk = (int32_t)id;
   s->count++;
   if (type != USER_DEFINED) return ATTEND_OK;
-  added_token a = {.content = {name, length},
-                   .id = (int32_t)(s->count - 1),
-                   .normalized = true};
+  added_token a = {
+      .content = {name, length}, .id = (int32_t)id, .normalized = true};
   ATTEND_TRY(text_keep(t, name, length, &a.match));
   return added_put(t, &a);
 }
@@ -104,14 +113,39 @@ static attend_status read_all(sp_model *s, const char *bytes, size_t length) {
                 (const unsigned char *)bytes + length, false};
   protobuf_field f;
   while (protobuf_next(&p, &f)) {
-    protobuf inner = {f.data, f.data + f.length, false};
     if (f.number > 3 || !f.number) continue;
     if (!f.data) return truncated(s);
+    protobuf inner = {f.data, f.data + f.length, false};
     if (f.number == 1) ATTEND_TRY(read_piece(s, inner));
     if (f.number == 2) ATTEND_TRY(read_trainer(s, inner));
     if (f.number == 3) ATTEND_TRY(read_normalizer(s, inner));
   }
   return p.bad || !s->count ? truncated(s) : ATTEND_OK;
+}
+
+/* What the file does not have and the model does. */
+static attend_status add_fairseq(sp_model *s) {
+  static const char *const names[] = {"<unk>", "<s>", "</s>"};
+  attend_tokenizer *t = s->t;
+  int64_t mask = s->count + 1;
+  for (int64_t i = 0; i < 3; i++) {
+    int64_t id = i == 0 ? 3 : i == 1 ? 0 : 2;
+    if (s->count <= i || strcmp(t->vocab.piece[id].name.bytes, names[i]))
+      return fail(t->ctx, ATTEND_UNSUPPORTED,
+                  "%s: piece %lld is not %s, as it is in the models of XLM-R",
+                  s->path, (long long)i, names[i]);
+  }
+  ATTEND_TRY(vocab_put(t, 1, "<pad>", 5, 0, PIECE_HIDDEN));
+  ATTEND_TRY(vocab_put(t, mask, "<mask>", 6, 0, PIECE_HIDDEN));
+  t->vocab.piece[1].special = t->vocab.piece[mask].special = true;
+  t->special[ATTEND_SPECIAL_CLS] = s->bos = 0;
+  t->special[ATTEND_SPECIAL_SEP] = s->eos = 2;
+  t->special[ATTEND_SPECIAL_MASK] = (int32_t)mask;
+  s->pad = 1;
+  return added_put(t, &(added_token){.content = {"<mask>", 6},
+                                     .id = (int32_t)mask,
+                                     .lstrip = true,
+                                     .special = true});
 }
 
 /* ---- from there to a tokenizer -------------------------------------------------------------- */
@@ -132,8 +166,7 @@ static attend_status add_steps(sp_model *s) {
     ATTEND_TRY(step_add(t, &t->normalizers, map));
   }
   ATTEND_TRY(step_add(t, &t->normalizers, spaces));
-  if (s->model == BPE && s->escape) return cut_at_marks(t, MARK);
-  return ATTEND_OK;
+  return s->escape ? cut_at_marks(t, MARK) : ATTEND_OK;
 }
 
 static attend_status add_decoder(attend_tokenizer *t, const char *mark,
@@ -185,7 +218,8 @@ static attend_status check_twins(const sp_model *s) {
   return ATTEND_OK;
 }
 
-attend_status load_sentencepiece(attend_tokenizer *t, const char *path) {
+attend_status load_sentencepiece(attend_tokenizer *t, const char *path,
+                                 const char *folder) {
   static const char unknown[] = " \xe2\x81\x87 ";
   sp_model s = {.t = t,
                 .path = path,
@@ -198,8 +232,10 @@ attend_status load_sentencepiece(attend_tokenizer *t, const char *path) {
                 .escape = true};
   char *bytes;
   size_t length;
+  ATTEND_TRY(settings_fairseq(t->ctx, folder, &s.fairseq));
   ATTEND_TRY(file_read(t->ctx, path, &bytes, &length));
   attend_status status = read_all(&s, bytes, length);
+  if (!status && s.fairseq) status = add_fairseq(&s);
   if (!status) status = finish_model(&s);
   if (!status) status = check_twins(&s);
   if (!status) status = add_steps(&s);

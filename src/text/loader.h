@@ -6,20 +6,14 @@
 #define TEXT_LOADER_H
 
 #include "attend/json.h"
+#include "base/files.h"
 #include "text/tokenizer.h"
-
-/* A file as a whole, with a zero byte behind; freed with give. */
-attend_status file_read(attend_context *ctx, const char *path, char **bytes,
-                        size_t *length);
-/* folder/name; false if it does not fit or there is no such file. */
-bool file_beside(const char *folder, const char *name, char *path, size_t size);
-attend_status json_read(attend_context *ctx, const char *path,
-                        attend_json **root);
 
 /* One reader per kind of file. `what` names the file in sentences. */
 attend_status load_tokenizer_json(attend_tokenizer *t, const char *what,
                                   const attend_json *root);
-attend_status load_sentencepiece(attend_tokenizer *t, const char *path);
+attend_status load_sentencepiece(attend_tokenizer *t, const char *path,
+                                 const char *folder);
 attend_status load_llama2c(attend_tokenizer *t, const char *path);
 attend_status load_vocab_txt(attend_tokenizer *t, const char *path,
                              const char *folder);
@@ -49,6 +43,9 @@ attend_status load_decoder(attend_tokenizer *t, const char *what,
  * whole: the main file was a tokenizer.json, which has the last word. */
 attend_status read_settings(attend_tokenizer *t, const char *folder,
                             bool whole);
+/* Whether they say that ids are counted as XLM-R counts them. */
+attend_status settings_fairseq(attend_context *ctx, const char *folder,
+                               bool *fairseq);
 /* The ids behind a piece's names, for templates: 0 or 1 of each. */
 void template_around(attend_tokenizer *t, int32_t before, int32_t after,
                      int32_t middle, int32_t type_b);

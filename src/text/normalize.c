@@ -24,8 +24,7 @@ static uint32_t clean_nmt(uint32_t c) {
   return c;
 }
 
-/* The character that replaces c; UTF8_BAD: none does. */
-static uint32_t mapped(step_kind kind, uint32_t c) {
+uint32_t mapped(step_kind kind, uint32_t c) {
   switch (kind) {
     case STEP_CLEAN:
       return clean(c);
@@ -41,10 +40,12 @@ static uint32_t mapped(step_kind kind, uint32_t c) {
 }
 
 /* Stretches that stay are copied as a whole. */
-static attend_status put_mapped(attend_context *ctx, step_kind kind,
+static attend_status put_mapped(attend_context *ctx, const step *st,
                                 const view *v, strand *out) {
+  step_kind kind = st->kind;
   size_t kept = 0;
-  for (size_t i = 0, n; i < v->length; i += n) {
+  for (size_t i = plain_end(st->plain, v, 0), n; i < v->length;
+       i = plain_end(st->plain, v, i + n)) {
     uint32_t c;
     n = utf8_next(v->bytes + i, v->length - i, &c);
     uint32_t d = mapped(kind, c);
@@ -59,18 +60,22 @@ static attend_status put_mapped(attend_context *ctx, step_kind kind,
   return strand_copy(ctx, out, v, kept, v->length);
 }
 
-static attend_status put_chinese(attend_context *ctx, const view *v,
-                                 strand *out) {
-  for (size_t i = 0, n; i < v->length; i += n) {
+static attend_status put_chinese(attend_context *ctx, const step *st,
+                                 const view *v, strand *out) {
+  size_t kept = 0;
+  for (size_t i = plain_end(st->plain, v, 0), n; i < v->length;
+       i = plain_end(st->plain, v, i + n)) {
     uint32_t c;
     n = utf8_next(v->bytes + i, v->length - i, &c);
-    bool apart = c >= 0x3400 && is_chinese(c);
+    if (!is_chinese(c)) continue;
     uint32_t from = view_from(v, i), to = view_to(v, i + n - 1);
-    if (apart) ATTEND_TRY(strand_put(ctx, out, " ", 1, from, from));
+    ATTEND_TRY(strand_copy(ctx, out, v, kept, i));
+    ATTEND_TRY(strand_put(ctx, out, " ", 1, from, from));
     ATTEND_TRY(strand_copy(ctx, out, v, i, i + n));
-    if (apart) ATTEND_TRY(strand_put(ctx, out, " ", 1, to, to));
+    ATTEND_TRY(strand_put(ctx, out, " ", 1, to, to));
+    kept = i + n;
   }
-  return ATTEND_OK;
+  return strand_copy(ctx, out, v, kept, v->length);
 }
 
 /* ---- replacing, stripping, prepending -------------------------------------------- */
@@ -129,11 +134,13 @@ static attend_status put_stripped(attend_context *ctx, const step *st,
   return strand_copy(ctx, out, v, start, end);
 }
 
-static attend_status put_prepended(attend_context *ctx, const step *st,
-                                   const view *v, strand *out) {
+static attend_status put_prepended(attend_context *ctx, const scratch *s,
+                                   const step *st, const view *v, strand *out) {
   if (!v->length) return ATTEND_OK;
   uint32_t from = view_from(v, 0);
-  ATTEND_TRY(strand_put(ctx, out, st->text.bytes, st->text.length, from, from));
+  if (s->first)
+    ATTEND_TRY(
+        strand_put(ctx, out, st->text.bytes, st->text.length, from, from));
   return strand_copy(ctx, out, v, 0, v->length);
 }
 
@@ -146,21 +153,21 @@ static attend_status put_step(const attend_tokenizer *t, scratch *s,
     case STEP_NFD:
     case STEP_NFKC:
     case STEP_NFKD:
-      return put_normal_form(t->ctx, s, st->kind, v, out);
+      return put_normal_form(t->ctx, s, st, v, out);
     case STEP_CHINESE:
-      return put_chinese(t->ctx, v, out);
+      return put_chinese(t->ctx, st, v, out);
     case STEP_REPLACE:
       return put_replaced(t, s, st, v, out);
     case STEP_PREPEND:
-      return put_prepended(t->ctx, st, v, out);
+      return put_prepended(t->ctx, s, st, v, out);
     case STEP_STRIP:
       return put_stripped(t->ctx, st, v, out);
     case STEP_CHARSMAP:
-      return put_charsmap(t->ctx, &st->map, v, out);
+      return put_charsmap(t->ctx, st, v, out);
     case STEP_SP_SPACES:
-      return put_sp_spaces(t->ctx, st, v, out);
+      return put_sp_spaces(t->ctx, s, st, v, out);
     default:
-      return put_mapped(t->ctx, st->kind, v, out);
+      return put_mapped(t->ctx, st, v, out);
   }
 }
 
@@ -168,10 +175,12 @@ attend_status normalize(const attend_tokenizer *t, scratch *s, view v,
                         view *result) {
   int turn = 0;
   for (size_t i = 0; i < t->normalizers.count; i++) {
+    const step *st = &t->normalizers.step[i];
     strand *out = &s->text[turn];
+    if (v.length && plain_end(st->plain, &v, 0) == v.length) continue;
     turn = !turn;
     out->length = 0;
-    ATTEND_TRY(put_step(t, s, &t->normalizers.step[i], &v, out));
+    ATTEND_TRY(put_step(t, s, st, &v, out));
     v = strand_view(out);
   }
   *result = v;

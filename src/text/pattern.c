@@ -8,6 +8,8 @@
 
 #include "text/pattern.h"
 
+enum { MOST_KIB = 32 << 10 }; /* of memory, to find a way through a pattern */
+
 typedef enum { LITERAL, GPT2, LLAMA3, REGEX } pattern_kind;
 
 struct pattern {
@@ -100,6 +102,15 @@ attend_status pattern_regex(attend_tokenizer *t, const char *text,
   return compile(t, text, length, *p);
 }
 
+bool pattern_is(const pattern *p, const char *text) {
+  return p->kind == LITERAL && strlen(text) == p->string.length &&
+         !memcmp(text, p->string.bytes, p->string.length);
+}
+
+bool pattern_cuts_words(const pattern *p) {
+  return p->kind == GPT2 || p->kind == LLAMA3;
+}
+
 void pattern_free(const attend_context *ctx, pattern *p) {
   if (p) pcre2_code_free(p->code);
   give(ctx, p);
@@ -111,22 +122,27 @@ attend_status pattern_scratch(const attend_tokenizer *t, scratch *s) {
   pcre2_general_context *memory =
       pcre2_general_context_create(pcre_take, pcre_give, t->ctx);
   s->match = memory ? pcre2_match_data_create(1, memory) : NULL;
+  s->limits = memory ? pcre2_match_context_create(memory) : NULL;
   pcre2_general_context_free(memory);
-  if (s->match) return ATTEND_OK;
+  if (s->limits) pcre2_set_heap_limit(s->limits, MOST_KIB);
+  if (s->match && s->limits) return ATTEND_OK;
   return fail(t->ctx, ATTEND_NO_MEMORY, "no memory for regular expressions");
 }
 
-void pattern_scratch_free(scratch *s) { pcre2_match_data_free(s->match); }
+void pattern_scratch_free(scratch *s) {
+  pcre2_match_data_free(s->match);
+  pcre2_match_context_free(s->limits);
+}
 
 static attend_status next_regex(const attend_tokenizer *t, scratch *s,
                                 const pattern *p, const char *text, size_t end,
                                 size_t at, span *match, bool *found) {
   PCRE2_SPTR subject = (PCRE2_SPTR)text;
   int n = pcre2_match(p->code, subject, end, at, PCRE2_NO_UTF_CHECK, s->match,
-                      NULL);
+                      s->limits);
   if (n == PCRE2_ERROR_JIT_STACKLIMIT)
     n = pcre2_match(p->code, subject, end, at,
-                    PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, s->match, NULL);
+                    PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, s->match, s->limits);
   *found = n >= 0;
   if (n == PCRE2_ERROR_NOMATCH) return ATTEND_OK;
   if (n < 0)

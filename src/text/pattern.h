@@ -20,6 +20,10 @@ attend_status pattern_string(attend_tokenizer *t, const char *text,
                              size_t length, pattern **p);
 attend_status pattern_regex(attend_tokenizer *t, const char *text,
                             size_t length, pattern **p);
+/* Whether it is this string; whether it cuts between a letter or digit of
+ * ASCII and a space, wherever they stand. */
+bool pattern_is(const pattern *p, const char *text);
+bool pattern_cuts_words(const pattern *p);
 void pattern_free(const attend_context *ctx, pattern *p);
 
 /* The first match in [at, end) of the text, perhaps empty; *found says. The

@@ -8,6 +8,12 @@
 typedef enum { AT_END, SPACE, LETTER, NUMBER, OTHER } kind;
 
 static kind kind_of(uint32_t c) {
+  static const unsigned char kinds[] = {[0] = OTHER,
+                                        [ASCII_SPACE] = SPACE,
+                                        [ASCII_LETTER] = LETTER,
+                                        [ASCII_NUMBER] = NUMBER,
+                                        [ASCII_PUNCT] = OTHER};
+  if (c < 0x80) return (kind)kinds[ascii_kinds[c]];
   if (is_letter(c)) return LETTER;
   if (is_space(c)) return SPACE;
   return is_number(c) ? NUMBER : OTHER;

@@ -42,6 +42,39 @@ static attend_status open_all(attend_context *ctx, const char *folder,
   return read_one(ctx, folder, "config.json", &s->model);
 }
 
+static void close_all(const settings *s) {
+  attend_json_free(s->config);
+  attend_json_free(s->map);
+  attend_json_free(s->added);
+  attend_json_free(s->model);
+}
+
+static bool names(const char *text, const char *const list[]) {
+  for (int i = 0; text && list[i]; i++)
+    if (strstr(text, list[i])) return true;
+  return false;
+}
+
+static bool is_one_of(const settings *s, const char *const classes[]) {
+  return names(attend_json_string(attend_json_get(s->config, "tokenizer_class"),
+                                  NULL),
+               classes) ||
+         names(
+             attend_json_string(attend_json_get(s->model, "model_type"), NULL),
+             classes);
+}
+
+static const char *const fairseq_models[] = {"XLMRoberta", "xlm-roberta", NULL};
+
+attend_status settings_fairseq(attend_context *ctx, const char *folder,
+                               bool *fairseq) {
+  settings s = {0};
+  attend_status status = open_all(ctx, folder, &s);
+  *fairseq = !status && is_one_of(&s, fairseq_models);
+  close_all(&s);
+  return status;
+}
+
 /* ---- added tokens ------------------------------------------------------------------------ */
 
 static bool flag(const attend_json *j, const char *name) {
@@ -51,6 +84,7 @@ static bool flag(const attend_json *j, const char *name) {
 /* tokenizer_config.json: {"id": {"content": .., "special": ..}} */
 static attend_status add_from_config(attend_tokenizer *t, const settings *s) {
   const attend_json *list = attend_json_get(s->config, "added_tokens_decoder");
+  t->vocab.listed += attend_json_count(list);
   for (size_t i = 0; i < attend_json_count(list); i++) {
     const attend_json *j = attend_json_at(list, i);
     const char *name = attend_json_name(j, NULL);
@@ -74,6 +108,7 @@ static attend_status add_from_config(attend_tokenizer *t, const settings *s) {
 
 /* added_tokens.json: {"content": id} */
 static attend_status add_from_list(attend_tokenizer *t, const settings *s) {
+  t->vocab.listed += attend_json_count(s->added);
   for (size_t i = 0; i < attend_json_count(s->added); i++) {
     const attend_json *j = attend_json_at(s->added, i);
     added_token a = {0};
@@ -107,7 +142,7 @@ static int32_t usual_id(const attend_tokenizer *t, int which) {
 }
 
 /* A special token in a text is that token, as Hugging Face reads it; but not
- * in SentencePiece's models, where it is text like any other. */
+ * in SentencePiece's models, where it is text like any other, save XLM-R's. */
 static attend_status mark_special(attend_tokenizer *t, int32_t id) {
   piece *p = &t->vocab.piece[id];
   added_token a = {.content = p->name, .id = id, .special = true};
@@ -119,7 +154,7 @@ static attend_status mark_special(attend_tokenizer *t, int32_t id) {
 
 static attend_status find_specials(attend_tokenizer *t, const settings *s,
                                    bool whole) {
-  bool sentencepiece = t->model.single;
+  bool plain = t->model.single && !is_one_of(s, fairseq_models);
   for (int i = 0; i < ATTEND_SPECIALS; i++) {
     int32_t id = id_of(t, attend_json_get(s->config, special_names[i]));
     if (id < 0) id = id_of(t, attend_json_get(s->map, special_names[i]));
@@ -127,27 +162,12 @@ static attend_status find_specials(attend_tokenizer *t, const settings *s,
     if (id < 0 && i == ATTEND_SPECIAL_UNK) id = t->model.unk;
     if (id < 0) id = usual_id(t, i);
     t->special[i] = id;
-    if (id >= 0 && !whole && !sentencepiece) ATTEND_TRY(mark_special(t, id));
+    if (id >= 0 && !whole && !plain) ATTEND_TRY(mark_special(t, id));
   }
   return ATTEND_OK;
 }
 
 /* ---- what goes around a text --------------------------------------------------------------- */
-
-static bool names(const char *text, const char *const list[]) {
-  for (int i = 0; text && list[i]; i++)
-    if (strstr(text, list[i])) return true;
-  return false;
-}
-
-static bool is_one_of(const settings *s, const char *const classes[]) {
-  return names(attend_json_string(attend_json_get(s->config, "tokenizer_class"),
-                                  NULL),
-               classes) ||
-         names(
-             attend_json_string(attend_json_get(s->model, "model_type"), NULL),
-             classes);
-}
 
 static void surround_sentencepiece(attend_tokenizer *t, const settings *s) {
   static const char *const encoders[] = {"T5", "t5", "Pegasus", "pegasus",
@@ -170,7 +190,9 @@ static void surround(attend_tokenizer *t, const settings *s) {
   int32_t bos = t->special[ATTEND_SPECIAL_BOS];
   int32_t eos = t->special[ATTEND_SPECIAL_EOS];
   bool masks = t->special[ATTEND_SPECIAL_MASK] >= 0;
-  if (t->model.kind == MODEL_WORDPIECE && cls >= 0 && sep >= 0) {
+  if (t->model.single && is_one_of(s, fairseq_models)) {
+    template_around(t, bos, eos, eos, 0);
+  } else if (t->model.kind == MODEL_WORDPIECE && cls >= 0 && sep >= 0) {
     template_around(t, cls, sep, -1, 1);
   } else if (t->model.byte_level) {
     bool both = bos >= 0 && eos >= 0 && bos != eos;
@@ -199,9 +221,6 @@ attend_status read_settings(attend_tokenizer *t, const char *folder,
   settings s = {0};
   attend_status status = open_all(t->ctx, folder, &s);
   if (!status) status = apply(t, &s, whole);
-  attend_json_free(s.config);
-  attend_json_free(s.map);
-  attend_json_free(s.added);
-  attend_json_free(s.model);
+  close_all(&s);
   return status;
 }

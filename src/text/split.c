@@ -4,7 +4,6 @@
  * spans of the step before and cuts them further; byte-level and metaspace
  * also put marks in, and so write a new text.
  */
-#define _GNU_SOURCE /* memmem */
 #include "text/pattern.h"
 
 typedef struct { /* of one text */
@@ -95,22 +94,20 @@ static attend_status split_chars(splitting *p, span in, char_test test,
   return put_cuts(p, count, how, false);
 }
 
-static bool is_between_words(uint32_t c) {
-  return is_space(c) || is_punctuation(c);
-}
-
 /* Spaces go, punctuation stands alone. */
 static attend_status split_bert(splitting *p, span in) {
-  size_t count;
-  ATTEND_TRY(cut_chars(p, in, is_between_words, &count));
-  for (size_t i = 0; i < count; i++) {
-    cut c = p->s->cuts[i];
-    uint32_t first;
-    utf8_next(p->v->bytes + c.start, c.end - c.start, &first);
-    if (c.match && is_space(first)) continue;
-    ATTEND_TRY(put_span(p, c.start, c.end));
+  const char *s = p->v->bytes;
+  size_t start = in.start;
+  for (size_t i = in.start, n; i < in.end; i += n) {
+    uint32_t c;
+    n = utf8_next(s + i, in.end - i, &c);
+    bool space = is_space(c);
+    if (!space && !is_punctuation(c)) continue;
+    ATTEND_TRY(put_span(p, start, i));
+    if (!space) ATTEND_TRY(put_span(p, i, i + n));
+    start = i + n;
   }
-  return ATTEND_OK;
+  return put_span(p, start, in.end);
 }
 
 /* \w+|[^\w\s]+ */
@@ -164,19 +161,28 @@ static attend_status split_pattern(splitting *p, const step *st, span in) {
   return put_cuts(p, count, st->behaviour, st->invert);
 }
 
-/* Before each mark that follows something else: where no piece crosses, what
- * the model does with the parts is what it does with the whole. */
-static attend_status split_at_marks(splitting *p, chars mark, span in) {
-  const char *s = p->v->bytes, *found;
-  size_t start = in.start, at = in.start;
-  while (at < in.end &&
-         (found = memmem(s + at, in.end - at, mark.bytes, mark.length))) {
-    size_t place = (size_t)(found - s);
-    if (place != at || place == in.start) { /* not in a run of marks */
-      ATTEND_TRY(put_span(p, start, place));
-      start = place;
+/* Before each mark that follows something else, and between letters that no
+ * piece has side by side: what the model does with the parts is what it does
+ * with the whole. */
+static attend_status split_at_marks(splitting *p, const step *st, span in) {
+  const char *s = p->v->bytes;
+  const size_t width = st->text.length;
+  size_t start = in.start,
+         marks = in.start; /* marks: where a run of them ends */
+  unsigned char before = 0x80;
+  for (size_t i = in.start, n; i < in.end; i += n) {
+    unsigned char c = (unsigned char)s[i];
+    bool mark = s[i] == st->text.bytes[0] && in.end - i >= width &&
+                !memcmp(s + i, st->text.bytes, width);
+    bool apart = !mark && st->joins && (c | before) < 0x80 &&
+                 !may_join(st->joins, before, c);
+    if (apart || (mark && i != marks)) {
+      ATTEND_TRY(put_span(p, start, i));
+      start = i;
     }
-    at = place + mark.length;
+    n = mark ? width : 1;
+    if (mark) marks = i + n;
+    before = (unsigned char)s[i + n - 1];
   }
   return put_span(p, start, in.end);
 }
@@ -252,7 +258,7 @@ static attend_status split_span(splitting *p, const step *st, span in) {
     case STEP_PUNCTUATION:
       return split_chars(p, in, is_punctuation, st->behaviour);
     case STEP_AT_MARKS:
-      return split_at_marks(p, st->text, in);
+      return split_at_marks(p, st, in);
     default: /* SPLIT, METASPACE */
       return split_pattern(p, st, in);
   }

@@ -6,10 +6,9 @@
 
 #include <utf8proc.h>
 
-attend_status grow(attend_context *ctx, void *block, size_t *capacity,
-                   size_t wanted, size_t element, const char *what) {
+attend_status grow_more(attend_context *ctx, void *block, size_t *capacity,
+                        size_t wanted, size_t element, const char *what) {
   void **old = block, *fresh;
-  if (wanted <= *capacity) return ATTEND_OK;
   size_t next = *capacity + *capacity / 2;
   if (next < wanted) next = wanted;
   if (next < 64) next = 64;
@@ -27,9 +26,8 @@ attend_status grow(attend_context *ctx, void *block, size_t *capacity,
 
 /* The three arrays grow together; on failure those that grew are longer than
  * the capacity says, which harms nobody. */
-attend_status strand_reserve(attend_context *ctx, strand *s, size_t more) {
+attend_status strand_grow(attend_context *ctx, strand *s, size_t more) {
   size_t wanted = s->length + more;
-  if (wanted <= s->capacity) return ATTEND_OK;
   if (wanted > INT32_MAX) /* places are 32 bits wide */
     return fail(ctx, ATTEND_INVALID,
                 "the text grows beyond %d bytes when it is normalized: encode "
@@ -59,9 +57,16 @@ attend_status strand_copy(attend_context *ctx, strand *s, const view *v,
                           size_t start, size_t end) {
   ATTEND_TRY(strand_reserve(ctx, s, end - start));
   size_t n = end - start, at = s->length;
-  if (n) memcpy(s->bytes + at, v->bytes + start, n);
-  for (size_t i = 0; i < n; i++) s->from[at + i] = view_from(v, start + i);
-  for (size_t i = 0; i < n; i++) s->to[at + i] = view_to(v, start + i);
+  uint32_t base = v->base + (uint32_t)start;
+  if (!n) return ATTEND_OK;
+  memcpy(s->bytes + at, v->bytes + start, n);
+  if (v->from) {
+    memcpy(s->from + at, v->from + start, n * sizeof *s->from);
+    memcpy(s->to + at, v->to + start, n * sizeof *s->to);
+  } else {
+    for (size_t i = 0; i < n; i++) s->from[at + i] = base + (uint32_t)i;
+    for (size_t i = 0; i < n; i++) s->to[at + i] = base + (uint32_t)i + 1;
+  }
   s->length += n;
   return ATTEND_OK;
 }
@@ -123,15 +128,18 @@ int utf8_write(uint32_t c, char out[4]) {
   return more + 1;
 }
 
+size_t ascii_end(const char *s, size_t n, size_t at) {
+  for (uint64_t eight; n - at >= 8; at += 8) {
+    memcpy(&eight, s + at, 8);
+    if (eight & UINT64_C(0x8080808080808080)) break;
+  }
+  while (at < n && !((unsigned char)s[at] & 0x80)) at++;
+  return at;
+}
+
 bool utf8_is_valid(const char *s, size_t n) {
   uint32_t c;
-  for (size_t i = 0; i < n;) {
-    uint64_t eight;
-    if (n - i >= 8 &&
-        (memcpy(&eight, s + i, 8), !(eight & UINT64_C(0x8080808080808080)))) {
-      i += 8;
-      continue;
-    }
+  for (size_t i = ascii_end(s, n, 0); i < n; i = ascii_end(s, n, i)) {
     int length = utf8_read(s + i, n - i, &c);
     if (length < 0) return false;
     i += (size_t)length;
@@ -161,7 +169,14 @@ attend_status strand_put_lossy(attend_context *ctx, strand *s, const char *text,
 
 /* ---- kinds of characters ------------------------------------------------------- */
 
+/* Ideographs and Hangul, where much text is, are letters without case. */
+static bool is_plain_letter(uint32_t c) {
+  return (c >= 0x3400 && c <= 0x4dbf) || (c >= 0x4e00 && c <= 0x9ffc) ||
+         (c >= 0xac00 && c <= 0xd7a3);
+}
+
 static utf8proc_category_t category(uint32_t c) {
+  if (is_plain_letter(c)) return UTF8PROC_CATEGORY_LO;
   return c > 0x10ffff ? UTF8PROC_CATEGORY_CN
                       : utf8proc_category((utf8proc_int32_t)c);
 }
@@ -172,25 +187,31 @@ static bool is_between(uint32_t c, utf8proc_category_t first,
   return k >= first && k <= last;
 }
 
-bool is_space(uint32_t c) {
-  if (c < 0x85) return c == ' ' || (c >= 9 && c <= 13);
+const unsigned char ascii_kinds[128] = {
+    [9] = ASCII_SPACE,           [10] = ASCII_SPACE,
+    [11] = ASCII_SPACE,          [12] = ASCII_SPACE,
+    [13] = ASCII_SPACE,          [' '] = ASCII_SPACE,
+    ['!' ... '/'] = ASCII_PUNCT, ['0' ... '9'] = ASCII_NUMBER,
+    [':' ... '@'] = ASCII_PUNCT, ['A' ... 'Z'] = ASCII_LETTER,
+    ['[' ... '`'] = ASCII_PUNCT, ['a' ... 'z'] = ASCII_LETTER,
+    ['{' ... '~'] = ASCII_PUNCT};
+
+bool is_space_beyond(uint32_t c) {
+  if (c > 0x3000 || (c > 0xa0 && c < 0x1680)) return false;
   return c == 0x85 || c == 0xa0 || c == 0x1680 ||
          (c >= 0x2000 && c <= 0x200a) || c == 0x2028 || c == 0x2029 ||
          c == 0x202f || c == 0x205f || c == 0x3000;
 }
 
-bool is_letter(uint32_t c) {
-  if (c < 0x80) return (c | 32) >= 'a' && (c | 32) <= 'z';
+bool is_letter_beyond(uint32_t c) {
   return is_between(c, UTF8PROC_CATEGORY_LU, UTF8PROC_CATEGORY_LO);
 }
 
-bool is_number(uint32_t c) {
-  if (c < 0x80) return c >= '0' && c <= '9';
+bool is_number_beyond(uint32_t c) {
   return is_between(c, UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NO);
 }
 
-bool is_punctuation(uint32_t c) {
-  if (c < 0x80) return c > ' ' && c < 0x7f && !is_letter(c) && !is_number(c);
+bool is_punctuation_beyond(uint32_t c) {
   return is_between(c, UTF8PROC_CATEGORY_PC, UTF8PROC_CATEGORY_PO);
 }
 
@@ -225,5 +246,6 @@ bool is_chinese(uint32_t c) {
 uint32_t lower_of(uint32_t c) {
   if (c < 0x80) return c >= 'A' && c <= 'Z' ? c + 32 : c;
   if (c == 0x130) return 'i';
+  if (is_plain_letter(c)) return c;
   return (uint32_t)utf8proc_tolower((utf8proc_int32_t)c);
 }

@@ -48,11 +48,22 @@ static inline view strand_view(const strand *s) {
 }
 
 /* Makes room for `wanted` elements, keeping those there are. */
-attend_status grow(attend_context *ctx, void *block /* T ** */,
-                   size_t *capacity, size_t wanted, size_t element,
-                   const char *what);
+attend_status grow_more(attend_context *ctx, void *block /* T ** */,
+                        size_t *capacity, size_t wanted, size_t element,
+                        const char *what);
+static inline attend_status grow(attend_context *ctx, void *block,
+                                 size_t *capacity, size_t wanted,
+                                 size_t element, const char *what) {
+  if (wanted <= *capacity) return ATTEND_OK;
+  return grow_more(ctx, block, capacity, wanted, element, what);
+}
 
-attend_status strand_reserve(attend_context *ctx, strand *s, size_t more);
+attend_status strand_grow(attend_context *ctx, strand *s, size_t more);
+static inline attend_status strand_reserve(attend_context *ctx, strand *s,
+                                           size_t more) {
+  if (more <= s->capacity - s->length) return ATTEND_OK;
+  return strand_grow(ctx, s, more);
+}
 /* Appends bytes that all stand for the same range. */
 attend_status strand_put(attend_context *ctx, strand *s, const char *bytes,
                          size_t length, uint32_t from, uint32_t to);
@@ -77,14 +88,22 @@ int utf8_read(const char *s, size_t n, uint32_t *c);
 int utf8_write(uint32_t c, char out[4]);
 
 /* For bytes known to be well formed. */
-static inline size_t utf8_next(const char *s, size_t n, uint32_t *c) {
-  if (!((unsigned char)*s & 0x80)) {
-    *c = (unsigned char)*s;
-    return 1;
-  }
-  int length = utf8_read(s, n, c);
-  return (size_t)(length < 0 ? -length : length);
+static inline size_t utf8_next(const char *text, size_t n, uint32_t *c) {
+  const unsigned char *s = (const unsigned char *)text;
+  size_t width = s[0] < 0x80 ? 1 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+  *c = UTF8_REPLACEMENT;
+  if (width > n) return n;
+  if (width == 1) *c = s[0];
+  if (width == 2) *c = (s[0] & 31u) << 6 | (s[1] & 63u);
+  if (width == 3) *c = (s[0] & 15u) << 12 | (s[1] & 63u) << 6 | (s[2] & 63u);
+  if (width == 4)
+    *c = (s[0] & 7u) << 18 | (s[1] & 63u) << 12 | (s[2] & 63u) << 6 |
+         (s[3] & 63u);
+  return width;
 }
+
+/* The first byte at or behind `at` that is not of ASCII; n if there is none. */
+size_t ascii_end(const char *s, size_t n, size_t at);
 
 bool utf8_is_valid(const char *s, size_t n);
 /* Appends the text with malformed bytes replaced as Rust and Python do. */
@@ -93,10 +112,27 @@ attend_status strand_put_lossy(attend_context *ctx, strand *s, const char *text,
 
 /* ---- kinds of characters ----------------------------------------------------- */
 
-bool is_space(uint32_t c); /* White_Space */
-bool is_letter(uint32_t c);
-bool is_number(uint32_t c);
-bool is_punctuation(uint32_t c); /* of ASCII, and category P */
+enum { ASCII_SPACE = 1, ASCII_LETTER = 2, ASCII_NUMBER = 4, ASCII_PUNCT = 8 };
+extern const unsigned char ascii_kinds[128];
+
+bool is_space_beyond(uint32_t c); /* beyond ASCII */
+bool is_letter_beyond(uint32_t c);
+bool is_number_beyond(uint32_t c);
+bool is_punctuation_beyond(uint32_t c);
+
+static inline bool is_space(uint32_t c) { /* White_Space */
+  return c < 0x80 ? ascii_kinds[c] & ASCII_SPACE : is_space_beyond(c);
+}
+static inline bool is_letter(uint32_t c) {
+  return c < 0x80 ? ascii_kinds[c] & ASCII_LETTER : is_letter_beyond(c);
+}
+static inline bool is_number(uint32_t c) {
+  return c < 0x80 ? ascii_kinds[c] & ASCII_NUMBER : is_number_beyond(c);
+}
+/* Of ASCII all that is printed, and category P. */
+static inline bool is_punctuation(uint32_t c) {
+  return c < 0x80 ? ascii_kinds[c] & ASCII_PUNCT : is_punctuation_beyond(c);
+}
 bool is_mark(uint32_t c);
 bool is_nonspacing(uint32_t c);
 bool is_control(uint32_t c); /* category C, but for tab and line ends */

@@ -70,11 +70,19 @@ typedef struct { /* SentencePiece's table: a double array and strings */
   size_t length;
 } charsmap;
 
+enum { PLAIN_TABLE = 0x3000 }; /* up to ideographs */
+typedef struct {               /* characters that a normalizer leaves alone */
+  uint64_t bits[PLAIN_TABLE / 64];
+  bool ideographs, hangul;
+} plain_set;
+
 typedef struct {
   step_kind kind;
   pattern *pattern; /* REPLACE, SPLIT */
   chars text; /* REPLACE: by this; PREPEND; METASPACE, AT_MARKS: the mark */
   charsmap map;
+  const plain_set *plain;     /* normalizers */
+  const unsigned char *joins; /* AT_MARKS: see marks.c; or NULL */
   cut_behaviour behaviour;
   prepend_scheme prepend;
   bool invert;
@@ -117,6 +125,7 @@ typedef struct {
   piece *piece;
   size_t count, capacity; /* count: one more than the largest id */
   size_t real;            /* without phantoms, which stand behind */
+  size_t listed;          /* entries of the lists that give ids */
   string_table names, keys;
   int32_t byte[256]; /* of "<0x00>" or, in byte-level models, of the byte; -1 */
 } vocab;
@@ -131,12 +140,15 @@ typedef struct {
   uint32_t rank; /* lower goes first; equal ranks: the leftmost */
 } merge;
 
-typedef struct {   /* bytes to a node, by (node, byte); node 0 is the root */
-  uint64_t *key;   /* node << 8 | byte, plus 1; 0: free */
-  uint32_t *child; /* beside it */
-  size_t mask, nodes;
-  int32_t *value; /* [nodes] id of the piece that ends here, or -1 */
-  size_t value_capacity;
+typedef struct {
+  uint64_t key; /* node << 8 | byte, plus 1; 0: free */
+  uint32_t child;
+  int32_t value; /* id of the piece that ends at the child, or -1 */
+} trie_edge;
+
+typedef struct { /* bytes to a node, by (node, byte); node 0 is the root */
+  trie_edge *edge;
+  size_t mask, nodes, most;
 } trie;
 
 typedef struct {
@@ -144,6 +156,7 @@ typedef struct {
   merge *merges;
   size_t merge_mask; /* slots - 1; 0: none */
   trie trie;         /* of keys: WordPiece and unigram */
+  float *scores;     /* [ids] unigram: those of the pieces, side by side */
   int32_t unk;       /* -1: none; what is not known is left out */
   bool byte_level, byte_fallback, fuse_unk, ignore_merges;
   bool from_scores; /* BPE without a list of merges */
@@ -205,7 +218,8 @@ struct attend_tokenizer {
   steps normalizers, splitters;
   added_list added;
   template single, pair;
-  bool trim; /* offsets leave white space out */
+  bool trim;     /* offsets leave white space out */
+  bool portions; /* a long text may be taken apart: see portions.c */
   decode_step decode[DECODE_MOST];
   int decodes;
   int32_t special[ATTEND_SPECIALS];
@@ -283,7 +297,10 @@ typedef struct scratch {
   cached_word *cache; /* [CACHE_SLOTS] */
   raw_token *raw;
   size_t raw_count, raw_capacity;
-  void *match; /* of the regular expressions */
+  void *match;      /* of the regular expressions */
+  void *limits;     /* what they may take */
+  bool first, last; /* whether the portion starts, ends its text */
+  double carry;     /* unigram: the score that leads up to the word */
 } scratch;
 
 attend_status scratch_start(const attend_tokenizer *t, scratch *s);
@@ -294,16 +311,41 @@ void scratch_free(const attend_tokenizer *t, scratch *s);
 /* normalize.c: *result is v itself where there is nothing to do. */
 attend_status normalize(const attend_tokenizer *t, scratch *s, view v,
                         view *result);
+/* The character that replaces c in a step that goes one by one; UTF8_BAD: none
+ * does. */
+uint32_t mapped(step_kind kind, uint32_t c);
+/* plain.c: fills in st->plain. */
+attend_status plain_find(attend_tokenizer *t, step *st);
+/* The first place at or behind `at` where a character is not of the set. */
+size_t plain_end(const plain_set *set, const view *v, size_t at);
+static inline bool plain_has(const plain_set *set, uint32_t c) {
+  return c < PLAIN_TABLE && set->bits[c >> 6] >> (c & 63) & 1;
+}
+/* marks.c: whether two letters of ASCII may be in one piece, side by side. */
+static inline bool may_join(const unsigned char *joins, unsigned char a,
+                            unsigned char b) {
+  return joins[a << 4 | b >> 3] >> (b & 7) & 1;
+}
+/* portions.c: whether long texts may be taken apart, once all is loaded; and
+ * the end of the portion that starts at `at`. */
+bool portions_allowed(const attend_tokenizer *t);
+size_t portion_end(const attend_tokenizer *t, const view *v, size_t at);
 /* compose.c */
-attend_status put_normal_form(attend_context *ctx, scratch *s, step_kind form,
+attend_status put_normal_form(attend_context *ctx, scratch *s, const step *st,
                               const view *v, strand *out);
+/* Whether decomposing leaves it alone, and its neighbours too. */
+bool has_no_parts(uint32_t c, bool compat);
 /* charsmap.c */
 attend_status charsmap_check(attend_context *ctx, const char *what,
                              const char *blob, size_t length, charsmap *map);
-attend_status put_charsmap(attend_context *ctx, const charsmap *map,
-                           const view *v, strand *out);
-attend_status put_sp_spaces(attend_context *ctx, const step *st, const view *v,
-                            strand *out);
+attend_status put_charsmap(attend_context *ctx, const step *st, const view *v,
+                           strand *out);
+/* ASCII that nothing replaces where ASCII follows. */
+bool charsmap_leaves(const charsmap *map, unsigned char c);
+/* Whether an entry has this byte behind its first. */
+bool charsmap_holds(const charsmap *map, unsigned char byte);
+attend_status put_sp_spaces(attend_context *ctx, const scratch *s,
+                            const step *st, const view *v, strand *out);
 
 /* split.c: cuts *v into spans; *v may become another text. */
 attend_status split_text(const attend_tokenizer *t, scratch *s, view *v,
@@ -337,10 +379,24 @@ uint32_t byte_char(unsigned char byte);
 bool bytes_of_piece(const char *name, size_t length, char *out, size_t *n);
 
 /* trie.c */
+static inline size_t trie_slot(const trie *t, uint64_t key) {
+  return (size_t)((key * 0x9e3779b97f4a7c15u) >> 20) & t->mask;
+}
 attend_status trie_start(attend_context *ctx, trie *t, size_t bytes);
 attend_status trie_put(attend_context *ctx, trie *t, const char *key,
                        size_t length, int32_t value);
-uint32_t trie_step(const trie *t, uint32_t node, unsigned char byte);
+attend_status trie_finish(attend_context *ctx, trie *t);
+/* The edge out of a node, NULL if there is none. */
+static inline const trie_edge *trie_step(const trie *t, uint32_t node,
+                                         unsigned char byte) {
+  uint64_t key = ((uint64_t)node << 8 | byte) + 1;
+  size_t at = trie_slot(t, key);
+  while (t->edge[at].key != key) {
+    if (!t->edge[at].key) return NULL;
+    at = (at + 1) & t->mask;
+  }
+  return &t->edge[at];
+}
 void trie_free(const attend_context *ctx, trie *t);
 
 /* models: word to ids, into s->word. */

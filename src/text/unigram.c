@@ -3,7 +3,9 @@
  * Place: text/ - a model. A character that starts no piece of its own length
  * may be unknown, at a score below all others; neighbours that are unknown
  * become one token. Of equal sums the one found first stays, as in
- * SentencePiece: by start, then by length.
+ * SentencePiece: by start, then by length. It sums in single precision over a
+ * whole text, and so what is rounded depends on all that came before: a text
+ * that is cut into words carries its sum from one to the next.
  */
 #include "text/tokenizer.h"
 
@@ -23,14 +25,14 @@ static void leave(const attend_tokenizer *t, arrival *best, const char *word,
   uint32_t c, node = 0;
   size_t width = utf8_next(word + at, length - at, &c);
   bool single = false;
-  double here = at ? best[at].score : 0;
+  double here = best[at].score;
   for (size_t i = at; i < length; i++) {
-    node = trie_step(&m->trie, node, (unsigned char)word[i]);
-    if (!node) break;
-    int32_t id = m->trie.value[node];
-    if (id < 0) continue;
+    const trie_edge *e = trie_step(&m->trie, node, (unsigned char)word[i]);
+    if (!e) break;
+    node = e->child;
+    if (e->value < 0) continue;
     single |= i + 1 - at == width;
-    arrive(&best[i + 1], rounded(m, t->vocab.piece[id].score + here), at, id);
+    arrive(&best[i + 1], rounded(m, m->scores[e->value] + here), at, e->value);
   }
   if (!single)
     arrive(&best[at + width], rounded(m, m->unk_score + here), at,
@@ -67,7 +69,9 @@ attend_status unigram_encode(const attend_tokenizer *t, scratch *s,
   ATTEND_TRY(grow(t->ctx, &s->arrivals, &s->arrival_capacity, length + 1,
                   sizeof *s->arrivals, "a word"));
   for (size_t i = 0; i <= length; i++) s->arrivals[i].id = -1;
+  s->arrivals[0].score = t->model.single ? s->carry : 0;
   for (size_t at = 0; at < length; at += utf8_next(word + at, length - at, &c))
     leave(t, s->arrivals, word, length, at);
+  s->carry = s->arrivals[length].score;
   return put_way(t, s, word, length);
 }

@@ -9,7 +9,22 @@
  */
 #include "text/tokenizer.h"
 
-enum { MOST_PIECES = 1 << 22 }; /* ids beyond are a lie, not a vocabulary */
+/* Ids beyond are a lie, not a vocabulary. There may be holes between them, but
+ * a short list does not lead far. */
+enum { MOST_PIECES = 1 << 22, HOLES = 1 << 16, HOLES_EACH = 16 };
+
+/* Fewer than 8 bytes as a number, without a loop. */
+static uint64_t tail_of(const char *bytes, size_t length) {
+  uint32_t a, b;
+  if (length >= 4) {
+    memcpy(&a, bytes, 4);
+    memcpy(&b, bytes + length - 4, 4);
+    return (uint64_t)b << 32 | a;
+  }
+  if (!length) return 0;
+  return (unsigned char)bytes[0] | (unsigned char)bytes[length / 2] << 8 |
+         (unsigned char)bytes[length - 1] << 16;
+}
 
 uint32_t hash_bytes(const char *bytes, size_t length) {
   uint64_t h = 0x9e3779b97f4a7c15u ^ length, word;
@@ -18,9 +33,7 @@ uint32_t hash_bytes(const char *bytes, size_t length) {
     h = (h ^ word) * 0xff51afd7ed558ccdu;
     h ^= h >> 32;
   }
-  word = 0;
-  memcpy(&word, bytes, length);
-  h = (h ^ word) * 0xff51afd7ed558ccdu;
+  h = (h ^ tail_of(bytes, length)) * 0xff51afd7ed558ccdu;
   h ^= h >> 29;
   h *= 0xc4ceb9fe1a85ec53u;
   return (uint32_t)(h >> 32);
@@ -49,13 +62,20 @@ static attend_status make_key(attend_tokenizer *t, piece *p) {
   return pool_copy(t->ctx, &t->pool, small, n, &p->key.bytes);
 }
 
+static int64_t ids_end(const vocab *v) {
+  size_t end = HOLES + HOLES_EACH * v->listed;
+  if (end <= v->count) end = v->count + 1;
+  return end < MOST_PIECES ? (int64_t)end : MOST_PIECES;
+}
+
 attend_status vocab_put(attend_tokenizer *t, int64_t id, const char *name,
                         size_t length, float score, piece_kind kind) {
-  if (id < 0 || id >= MOST_PIECES)
+  int64_t end = ids_end(&t->vocab);
+  if (id < 0 || id >= end)
     return fail(t->ctx, ATTEND_IO,
                 "the vocabulary gives \"%.60s\" the id %lld: ids run from 0 to "
-                "%d",
-                name, (long long)id, MOST_PIECES - 1);
+                "%lld",
+                name, (long long)id, (long long)end - 1);
   if (length > INT32_MAX)
     return fail(t->ctx, ATTEND_IO, "a piece of the vocabulary is too long");
   ATTEND_TRY(make_room(t, (size_t)id));

@@ -17,10 +17,11 @@ static int32_t longest(const trie *t, uint32_t node, const char *word,
                        size_t length, size_t at, size_t *end) {
   int32_t id = -1;
   for (size_t i = at; i < length; i++) {
-    node = trie_step(t, node, (unsigned char)word[i]);
-    if (!node) break;
-    if (t->value[node] < 0) continue;
-    id = t->value[node];
+    const trie_edge *e = trie_step(t, node, (unsigned char)word[i]);
+    if (!e) break;
+    node = e->child;
+    if (e->value < 0) continue;
+    id = e->value;
     *end = i + 1;
   }
   return id;

@@ -76,7 +76,11 @@ attend_status model_encode(const attend_tokenizer *t, scratch *s,
                            const char *word, size_t length) {
   s->word.count = 0;
   if (!length) return ATTEND_OK;
-  if (length > CACHE_KEY) return encode_word(t, s, word, length);
+  bool carries = t->model.kind == MODEL_UNIGRAM && t->model.single;
+  if (length > CACHE_KEY || carries) return encode_word(t, s, word, length);
+  if (!s->cache)
+    ATTEND_TRY(take_zeroed(t->ctx, CACHE_SLOTS * sizeof *s->cache,
+                           "remembered words", &s->cache));
   uint32_t hash = hash_bytes(word, length) | 1;
   cached_word *c = &s->cache[hash >> 1 & (CACHE_SLOTS - 1)];
   if (c->hash == hash && c->length == length && !memcmp(c->key, word, length))

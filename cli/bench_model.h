@@ -1,0 +1,19 @@
+/* attend bench model: how fast a model reads and writes.
+ *
+ * Place: cli/ - a way to bench; cmd_bench.c calls it.
+ */
+#ifndef CLI_BENCH_MODEL_H
+#define CLI_BENCH_MODEL_H
+
+#include "model_open.h"
+
+typedef struct {
+  model_options model;
+  int tokens; /* of a prompt; 0: 512 */
+  int batch;  /* of texts for encoders; 0: 32 of 128 tokens */
+} bench_model_options;
+
+int bench_model(attend_context *ctx, const options *common,
+                const bench_model_options *o);
+
+#endif

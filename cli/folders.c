@@ -1,0 +1,190 @@
+/* Places on disk: paths, folders, names from elsewhere, locks.
+ *
+ * Place: cli/ - below the caches of models and the verb that fills them.
+ */
+#include "folders.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fts.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "progress.h"
+
+enum { LONGEST_NAME = 1024, LONGEST_PART = 200 };
+
+char *path_of(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  int length = vsnprintf(NULL, 0, format, args);
+  va_end(args);
+  char *path = need((size_t)length + 1, 1);
+  va_start(args, format);
+  vsnprintf(path, (size_t)length + 1, format, args);
+  va_end(args);
+  return path;
+}
+
+char *cache_home(void) {
+  const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  if (cache && cache[0] == '/') return need_copy(cache);
+  if (home && *home) return path_of("%s/.cache", home);
+  complain("there is no place for a cache: set HOME or XDG_CACHE_HOME");
+  return NULL;
+}
+
+/* ---- folders ----------------------------------------------------------------- */
+
+bool is_folder(const char *path) {
+  struct stat info;
+  return !stat(path, &info) && S_ISDIR(info.st_mode);
+}
+
+int64_t file_bytes(const char *path) {
+  struct stat info;
+  return !stat(path, &info) && S_ISREG(info.st_mode) ? info.st_size : -1;
+}
+
+/* Everything up to `end`, or all of it. */
+static bool make_up_to(const char *path, const char *end) {
+  char *folder = need_copy(path);
+  bool made = true;
+  if (end) folder[end - path] = 0;
+  for (char *at = folder; made && at; at = strchr(at + 1, '/')) {
+    if (at == folder) continue;
+    *at = 0;
+    made = !mkdir(folder, 0777) || errno == EEXIST;
+    *at = '/';
+  }
+  if (made) made = !mkdir(folder, 0777) || is_folder(folder);
+  if (!made)
+    complain("the folder %s cannot be made: %s", folder, strerror(errno));
+  free(folder);
+  return made;
+}
+
+bool make_folder(const char *path) { return make_up_to(path, NULL); }
+
+bool make_room(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return !slash || slash == path || make_up_to(path, slash);
+}
+
+void remove_folder(const char *path) {
+  char *roots[] = {(char *)path, NULL};
+  FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+  FTSENT *at;
+  while (walk && (at = fts_read(walk))) {
+    if (at->fts_info == FTS_DP)
+      rmdir(at->fts_path);
+    else if (at->fts_info != FTS_D)
+      unlink(at->fts_path);
+  }
+  if (walk) fts_close(walk);
+}
+
+/* ---- names ------------------------------------------------------------------- */
+
+void names_add(names *list, const char *name) {
+  if (list->count == list->capacity) {
+    char **wider =
+        need(list->capacity = 2 * list->capacity + 16, sizeof *wider);
+    if (list->count) memcpy(wider, list->name, list->count * sizeof *wider);
+    free(list->name);
+    list->name = wider;
+  }
+  list->name[list->count++] = need_copy(name);
+}
+
+static int by_name(const void *a, const void *b) {
+  return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+bool names_below(const char *folder, names *list) {
+  char *roots[] = {(char *)folder, NULL};
+  FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+  FTSENT *at;
+  *list = (names){0};
+  if (!walk) return false;
+  while ((at = fts_read(walk)))
+    if (at->fts_info == FTS_F || at->fts_info == FTS_SL)
+      names_add(list, at->fts_path + strlen(folder) + 1);
+  fts_close(walk);
+  if (list->count) qsort(list->name, list->count, sizeof *list->name, by_name);
+  return true;
+}
+
+void names_free(names *list) {
+  for (size_t i = 0; i < list->count; i++) free(list->name[i]);
+  free(list->name);
+  *list = (names){0};
+}
+
+static bool is_tame_part(const char *part, size_t length) {
+  if (!length || length > LONGEST_PART) return false;
+  if (part[0] == '.' && (length == 1 || (length == 2 && part[1] == '.')))
+    return false;
+  for (size_t i = 0; i < length; i++) {
+    unsigned char c = (unsigned char)part[i];
+    if (c < 32 || c == 127 || c == '\\') return false;
+  }
+  return true;
+}
+
+bool is_tame(const char *name, size_t length) {
+  if (length > LONGEST_NAME) return false;
+  for (size_t at = 0;; at++) {
+    const char *slash = memchr(name + at, '/', length - at);
+    size_t end = slash ? (size_t)(slash - name) : length;
+    if (!is_tame_part(name + at, end - at)) return false;
+    if (!slash) return true;
+    at = end;
+  }
+}
+
+bool is_hex(const char *text, size_t length) {
+  return strlen(text) == length && strspn(text, "0123456789abcdef") == length;
+}
+
+/* ---- locks ------------------------------------------------------------------- */
+
+/* Some programs remove a lock's file when they let go of it: what was locked
+ * must still be what others will find there. */
+static bool is_still_there(int lock, const char *path) {
+  struct stat ours, theirs;
+  return !fstat(lock, &ours) && !stat(path, &theirs) &&
+         ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
+}
+
+static bool wait_for(int lock) {
+  if (!flock(lock, LOCK_EX | LOCK_NB)) return true;
+  if (errno != EWOULDBLOCK) return false;
+  progress_note("waiting for another pull of the same");
+  bool got = !flock(lock, LOCK_EX);
+  progress_end();
+  return got;
+}
+
+int lock_take(const char *path) {
+  if (!make_room(path)) return -1;
+  for (;;) {
+    int lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (lock < 0 || !wait_for(lock)) {
+      complain("%s cannot be locked: %s", path, strerror(errno));
+      lock_drop(lock);
+      return -1;
+    }
+    if (is_still_there(lock, path)) return lock;
+    lock_drop(lock);
+  }
+}
+
+void lock_drop(int lock) {
+  if (lock >= 0) close(lock);
+}

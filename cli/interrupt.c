@@ -1,0 +1,34 @@
+/* Ctrl-C: the first asks for an end, the second is one.
+ *
+ * Place: cli/ - for verbs whose work so far is worth printing.
+ */
+#include "interrupt.h"
+
+#include <signal.h>
+#include <time.h>
+
+static volatile sig_atomic_t noted;
+static struct timespec first;
+
+/* One key press may come twice, by way of a wrapper such as timeout(1): within a
+ * quarter of a second it counts once. */
+static void note(int number) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  if (!noted) first = now;
+  double since = (double)(now.tv_sec - first.tv_sec) +
+                 1e-9 * (double)(now.tv_nsec - first.tv_nsec);
+  if (noted && since > 0.25) {
+    signal(number, SIG_DFL);
+    raise(number);
+  }
+  noted = 1;
+}
+
+void interrupt_watch(void) {
+  struct sigaction action = {.sa_handler = note, .sa_flags = SA_RESTART};
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, NULL);
+}
+
+bool is_interrupted(void) { return noted; }

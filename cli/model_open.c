@@ -1,0 +1,102 @@
+/* Opening the model that a verb runs.
+ *
+ * Place: cli/ - between a verb's options and the library.
+ */
+#include "model_open.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "attend/problem.h"
+#include "model_path.h"
+#include "progress.h"
+
+enum { KEY_ATTENTION = 1200, KEY_WEIGHTS, KEY_DEVICE };
+
+static const struct argp_option list[] = {
+    {"attention", KEY_ATTENTION, "FORM", 0,
+     "Run every attention of the model in this form, such as favor(m=256) "
+     "(default: softmax)",
+     1},
+    {"weights", KEY_WEIGHTS, "KIND", 0,
+     "Keep the weights as f32, bf16 or int8 (default: f32)", 1},
+    {"device", KEY_DEVICE, "NAME", 0, "Where to compute: cpu", 1},
+    {0}};
+
+static attend_weights read_weights(struct argp_state *state, const char *text) {
+  if (!strcmp(text, "f32")) return ATTEND_WEIGHTS_F32;
+  if (!strcmp(text, "bf16")) return ATTEND_WEIGHTS_BF16;
+  if (strcmp(text, "int8"))
+    argp_error(state, "--weights takes f32, bf16 or int8, not \"%s\"", text);
+  return ATTEND_WEIGHTS_I8;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
+  model_options *o = state->input;
+  switch (key) {
+    case KEY_ATTENTION:
+      o->attention = arg;
+      return 0;
+    case KEY_WEIGHTS:
+      o->weights = read_weights(state, arg);
+      o->weights_given = arg;
+      return 0;
+    case KEY_DEVICE:
+      if (strcmp(arg, "cpu"))
+        argp_error(state,
+                   "--device takes cpu: this build computes nowhere else, not "
+                   "on \"%s\"",
+                   arg);
+      return 0;
+    default:
+      return ARGP_ERR_UNKNOWN;
+  }
+}
+
+const struct argp options_model = {.options = list, .parser = parse};
+
+static int say_progress(size_t done, size_t total, void *user) {
+  (void)total;
+  (void)user;
+  progress_bytes(done, 0);
+  return 0;
+}
+
+static attend_status load(const model_options *o, model_opened *m) {
+  attend_status status = o->attention
+                             ? attend_form_parse(m->ctx, o->attention, &m->form)
+                             : ATTEND_OK;
+  if (!status) status = attend_checkpoint_open(m->ctx, m->path, &m->files);
+  if (status) return status;
+  attend_model_options wanted = {.weights = o->weights,
+                                 .form = &m->form,
+                                 .no_head = o->no_head,
+                                 .progress = say_progress};
+  progress_start("loading", attend_checkpoint_bytes(m->files));
+  double start = seconds_now();
+  status = attend_model_create(m->files, &wanted, &m->model);
+  m->seconds = seconds_now() - start;
+  progress_end();
+  if (!status && o->text)
+    status = attend_tokenizer_load(m->ctx, m->path, &m->tokenizer);
+  return status;
+}
+
+int model_open(const options *common, const model_options *o, model_opened *m) {
+  int code = EXIT_OK;
+  *m = (model_opened){0};
+  m->path = model_path(o->path, &code);
+  if (code) return code;
+  m->ctx = options_context(common, NULL, &code);
+  if (code) return code;
+  attend_status status = load(o, m);
+  return status ? complain_status(m->ctx, status) : EXIT_OK;
+}
+
+void model_close(model_opened *m) {
+  attend_tokenizer_free(m->tokenizer);
+  attend_model_free(m->model);
+  attend_checkpoint_close(m->files);
+  free(m->path);
+  attend_context_free(m->ctx);
+}

@@ -1,0 +1,39 @@
+/* Opening the model that a verb runs, and the options of it.
+ *
+ * Place: cli/ - every verb that runs a model has options_model among its argp
+ * children and a model_options as the input of that child.
+ */
+#ifndef CLI_MODEL_OPEN_H
+#define CLI_MODEL_OPEN_H
+
+#include "attend/model.h"
+#include "attend/text.h"
+#include "options.h"
+
+typedef struct {
+  const char *path;      /* a folder, hf:owner/name or npm:package */
+  const char *attention; /* a form; NULL: softmax */
+  attend_weights weights;
+  const char *weights_given; /* NULL: not */
+  bool no_head;              /* the verb needs hidden states alone */
+  bool text;                 /* the verb needs the tokenizer */
+} model_options;
+
+/* --attention, --weights, --device. The input is a model_options. */
+extern const struct argp options_model;
+
+typedef struct {
+  attend_context *ctx;
+  char *path; /* on disk */
+  attend_checkpoint *files;
+  attend_form form;
+  attend_model *model;
+  attend_tokenizer *tokenizer; /* NULL unless asked for */
+  double seconds;              /* that loading took */
+} model_opened;
+
+/* Loads it, with progress. An exit code; model_close is right after any. */
+int model_open(const options *common, const model_options *o, model_opened *m);
+void model_close(model_opened *m);
+
+#endif

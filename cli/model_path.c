@@ -1,0 +1,70 @@
+/* A MODEL argument, as a place on disk.
+ *
+ * Place: cli/ - every verb that takes a model asks here first.
+ */
+#include "model_path.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "folders.h"
+#include "hub_cache.h"
+#include "npm_cache.h"
+
+/* The snapshot's folder if it is there. */
+static char *snapshot_of(const hub_cache *cache, const char *revision) {
+  char *commit = hub_cache_commit(cache, revision);
+  char *folder = commit ? hub_cache_snapshot(cache, commit) : NULL;
+  free(commit);
+  if (folder && is_folder(folder)) return folder;
+  free(folder);
+  return NULL;
+}
+
+static char *in_hub_cache(const char *given, int *code) {
+  hub_spec spec;
+  hub_cache cache;
+  char *folder = NULL;
+  *code = EXIT_USAGE;
+  if (!hub_spec_read(given, &spec)) return NULL;
+  *code = EXIT_FAILED;
+  if (hub_cache_open(&spec, &cache)) {
+    folder = snapshot_of(&cache, spec.revision);
+    if (!folder)
+      complain("%s is not in %s: run attend pull %s", given, cache.root, given);
+    hub_cache_close(&cache);
+  }
+  hub_spec_free(&spec);
+  return folder;
+}
+
+static char *in_npm_cache(const char *given, int *code) {
+  npm_spec spec;
+  char *folder = NULL;
+  *code = EXIT_USAGE;
+  if (!npm_spec_read(given, &spec)) return NULL;
+  char *package = npm_cache_find(&spec);
+  if (package) {
+    folder = npm_model_folder(package);
+  } else if (spec.name) {
+    *code = EXIT_FAILED;
+    complain("%s has not been pulled: run attend pull %s", given, given);
+  } else {
+    complain(
+        "%s is no package's name: run attend pull %s, and give the "
+        "folder that it prints",
+        given, given);
+  }
+  free(package);
+  npm_spec_free(&spec);
+  return folder;
+}
+
+char *model_path(const char *given, int *code) {
+  *code = EXIT_OK;
+  char *path = !strncmp(given, "hf:", 3)    ? in_hub_cache(given, code)
+               : !strncmp(given, "npm:", 4) ? in_npm_cache(given, code)
+                                            : need_copy(given);
+  if (path) *code = EXIT_OK;
+  return path;
+}

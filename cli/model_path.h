@@ -1,0 +1,16 @@
+/* A MODEL argument, as a place on disk.
+ *
+ * Place: cli/ - every verb that takes a model asks here first.
+ */
+#ifndef CLI_MODEL_PATH_H
+#define CLI_MODEL_PATH_H
+
+#include "cli.h"
+
+/* hf:OWNER/NAME[@REVISION] and npm:PACKAGE[@VERSION] become the folders that
+ * `attend pull` left them in; anything else stays as it is. The caller frees
+ * it. NULL after a complaint; *code then is the exit code. Nothing is
+ * fetched: what runs a model needs no network. */
+char *model_path(const char *given, int *code);
+
+#endif

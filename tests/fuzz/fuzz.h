@@ -1,0 +1,169 @@
+/* What the fuzzers stand on: a context that counts memory, files in memory, a
+ * tokenizer put to use.
+ *
+ * What must not happen aborts, and the fuzzer keeps the input that did it.
+ */
+#ifndef TESTS_FUZZ_H
+#define TESTS_FUZZ_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "attend/file.h"
+#include "attend/json.h"
+#include "attend/text.h"
+#include "base/base.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
+
+#define MUST(condition)                                             \
+  do {                                                              \
+    if (condition) break;                                           \
+    fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); \
+    abort();                                                        \
+  } while (0)
+
+/* ---- memory ---------------------------------------------------------------- */
+
+/* What an input may take: a floor for tables of fixed size, and so much for
+ * each of its bytes. */
+enum { FUZZ_FLOOR = 48 << 20, FUZZ_EACH = 2048, FUZZ_HEAD = 64 };
+
+static size_t fuzz_live, fuzz_most;
+
+static inline void *fuzz_take(size_t bytes, void *user) {
+  (void)user;
+  fuzz_live += bytes;
+  MUST(fuzz_live <= fuzz_most);
+  char *block = aligned_alloc(64, (bytes + FUZZ_HEAD + 63) / 64 * 64);
+  MUST(block);
+  memcpy(block, &bytes, sizeof bytes);
+  return block + FUZZ_HEAD;
+}
+
+static inline void fuzz_give(void *block, void *user) {
+  size_t bytes;
+  (void)user;
+  if (!block) return;
+  memcpy(&bytes, (char *)block - FUZZ_HEAD, sizeof bytes);
+  fuzz_live -= bytes;
+  free((char *)block - FUZZ_HEAD);
+}
+
+/* Readers need no kernels, and theirs is made by hand. */
+static inline attend_context *fuzz_open_context(void) {
+  static attend_context blank = {.allocator = {fuzz_take, fuzz_give, NULL},
+                                 .threads = 1};
+  attend_context *ctx = &blank;
+#ifdef FUZZ_WHOLE
+  attend_options o = {.isa = "scalar", .threads = 1};
+  o.allocator = blank.allocator;
+  MUST(!attend_context_create(&o, &ctx));
+#endif
+  return ctx;
+}
+
+static inline attend_context *fuzz_context(size_t length) {
+  static attend_context *ctx;
+  fuzz_most = FUZZ_FLOOR + FUZZ_EACH * length;
+  if (!ctx) ctx = fuzz_open_context();
+  return ctx;
+}
+
+/* ---- files ----------------------------------------------------------------- */
+
+static inline const char *fuzz_path(const char *name) {
+  static char folder[200], path[300];
+  if (!*folder) {
+    const char *where = getenv("TMPDIR");
+    snprintf(folder, sizeof folder, "%s/attend-fuzz-XXXXXX",
+             where && *where ? where : "/dev/shm");
+    MUST(mkdtemp(folder));
+  }
+  snprintf(path, sizeof path, "%s/%s", folder, name);
+  return path;
+}
+
+static inline const char *fuzz_file(const char *name, const void *bytes,
+                                    size_t length) {
+  const char *path = fuzz_path(name);
+  FILE *f = fopen(path, "wb");
+  MUST(f);
+  MUST(fwrite(bytes, 1, length, f) == length);
+  MUST(!fclose(f));
+  return path;
+}
+
+/* ---- tokenizers ------------------------------------------------------------ */
+
+static inline void fuzz_check_encoding(const attend_tokenizer *t,
+                                       const attend_encoding *e,
+                                       size_t length) {
+  for (size_t i = 0; i < e->count; i++) {
+    MUST(e->id[i] >= 0 && e->id[i] < attend_tokenizer_count(t));
+    MUST(attend_tokenizer_piece(t, e->id[i], NULL));
+    MUST(e->start[i] <= e->end[i] && e->end[i] <= length);
+    (void)attend_tokenizer_is_special(t, e->id[i]);
+  }
+}
+
+/* What a decoder says piece by piece is what it says at once. */
+static inline void fuzz_check_decoding(attend_decoder *d,
+                                       const attend_encoding *e) {
+  char *joined = NULL;
+  size_t total = 0, n;
+  const char *text;
+  for (size_t i = 0; i <= e->count; i++) {
+    if (i < e->count)
+      MUST(!attend_decoder_push(d, e->id[i], &text, &n));
+    else
+      MUST(!attend_decoder_finish(d, &text, &n));
+    joined = realloc(joined, total + n + 1);
+    MUST(joined);
+    memcpy(joined + total, text, n);
+    total += n;
+  }
+  MUST(!attend_decode(d, e->id, e->count, &text, &n));
+  MUST(n == total && !memcmp(text, joined, n) && !text[n]);
+  free(joined);
+}
+
+/* An encoding may fail where a regular expression gives up. */
+static inline void fuzz_use(attend_context *ctx, const attend_tokenizer *t) {
+  static const char *const texts[] = {
+      "", "Hello, world!  It's 1 234.5 ab\n",
+      ("\xe2\x96\x81 caf\xc3\xa9 e\xcc\x81 \xe5\x8c\x97\xe4\xba\xac "
+       "\xf0\x9f\x91\x8d\xef\xac\x81 \xff\xc3 \xc4\xb0<s>[CLS]</s>ab"),
+      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
+  attend_encoding *e;
+  attend_decoder *d;
+  MUST(!attend_encoding_create(t, &e));
+  MUST(!attend_decoder_create(t, false, &d));
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    size_t n = strlen(texts[i]);
+    if (attend_encode(e, texts[i], n, NULL)) {
+      MUST(*attend_message(ctx));
+      continue;
+    }
+    fuzz_check_encoding(t, e, n);
+    fuzz_check_decoding(d, e);
+  }
+  attend_decoder_free(d);
+  attend_encoding_free(e);
+}
+
+/* Loads the file or folder, and if it loads uses it; gives all memory back. */
+static inline void fuzz_tokenizer(attend_context *ctx, const char *path) {
+  attend_tokenizer *t;
+  size_t live = fuzz_live;
+  attend_status status = attend_tokenizer_load(ctx, path, &t);
+  MUST((status == ATTEND_OK) == (t != NULL));
+  if (status) MUST(*attend_message(ctx));
+  if (!status) fuzz_use(ctx, t);
+  attend_tokenizer_free(t);
+  MUST(fuzz_live == live);
+}
+
+#endif

@@ -1,0 +1,171 @@
+/* Beams against all continuations there are: with as many beams as there are
+ * continuations, the answers are the best of them all, in order, by the sum of
+ * log probabilities over length^penalty. */
+#include "forge.h"
+
+__attribute__((destructor)) static void leave_nothing(void) { remove_folder(); }
+
+enum { VOCAB = 3, MOST = 4, ALL = 200 };
+
+typedef struct {
+  int32_t ids[MOST];
+  int count;
+  double sum, score;
+} answer;
+
+typedef struct {
+  const subject *s;
+  const int32_t *prompt;
+  int n_prompt, max_new, end; /* end -1: none */
+  double penalty;
+  answer found[ALL];
+  int count;
+} everything;
+
+static void log_softmax(const subject *s, const int32_t *ids, int n,
+                        double *log_p) {
+  attend_run *run = open_run(s, 1, 0);
+  float logits[VOCAB];
+  double sum = 0;
+  OK(s->ctx, attend_run_extend(run, 1, n, ids, NULL));
+  OK(s->ctx, attend_run_next(run, 1, logits));
+  for (int i = 0; i < VOCAB; i++) sum += exp((double)logits[i]);
+  for (int i = 0; i < VOCAB; i++) log_p[i] = (double)logits[i] - log(sum);
+  attend_run_free(run);
+}
+
+static void put(everything *e, answer a) {
+  int at = e->count++;
+  a.score = a.sum / pow(a.count, e->penalty);
+  for (; at > 0 && a.score > e->found[at - 1].score; at--)
+    e->found[at] = e->found[at - 1];
+  e->found[at] = a;
+}
+
+static void go_on(everything *e, answer from) {
+  int32_t ids[32];
+  double log_p[VOCAB];
+  memcpy(ids, e->prompt, (size_t)e->n_prompt * sizeof *ids);
+  memcpy(ids + e->n_prompt, from.ids, (size_t)from.count * sizeof *ids);
+  log_softmax(e->s, ids, e->n_prompt + from.count, log_p);
+  for (int32_t id = 0; id < VOCAB; id++) {
+    answer next = from;
+    next.ids[next.count++] = id;
+    next.sum += log_p[id];
+    if (id == e->end || next.count == e->max_new)
+      put(e, next);
+    else
+      go_on(e, next);
+  }
+}
+
+static void check_answers(const attend_generation *g, const everything *e,
+                          int answers) {
+  double before = INFINITY;
+  for (int i = 0; i < answers; i++) {
+    const attend_continuation *c = attend_generation_get(g, i);
+    if (!c) CHECK_FAIL("answer %d is missing", i);
+    if (!c) return;
+    CHECK(c->score <= before);
+    before = c->score;
+    CHECK_EQ(c->sample, i);
+    if (i >= e->count) { /* there are no more */
+      CHECK_EQ(c->count, 0);
+      continue;
+    }
+    CHECK_NEAR(c->score, e->found[i].score, 1e-4);
+    CHECK_NEAR(c->log_probability / pow(c->count, e->penalty), c->score, 1e-9);
+    bool alone =
+        (i == 0 || e->found[i - 1].score - e->found[i].score > 1e-4) &&
+        (i + 1 >= e->count || e->found[i].score - e->found[i + 1].score > 1e-4);
+    if (!alone) continue; /* rounding decides the order */
+    CHECK_EQ(c->count, e->found[i].count);
+    CHECK(!memcmp(c->ids, e->found[i].ids, (size_t)c->count * sizeof *c->ids));
+    CHECK_EQ(c->end, c->ids[c->count - 1] == e->end ? ATTEND_END_TOKEN
+                                                    : ATTEND_END_LENGTH);
+  }
+  CHECK(!attend_generation_get(g, answers));
+}
+
+static void check_beams(const subject *s, int max_new, int end, double penalty,
+                        int answers) {
+  static const int32_t letters[] = {2, 0, 1, 0, 1};
+  static everything e;
+  for (int n = 3; n <= 5; n++) {
+    e = (everything){.s = s,
+                     .prompt = letters,
+                     .n_prompt = n,
+                     .max_new = max_new,
+                     .end = end,
+                     .penalty = penalty};
+    go_on(&e, (answer){.count = 0});
+    attend_prompt prompts[2] = {{letters + 1, 4}, {letters, n}};
+    attend_generate_options o = attend_generate_defaults();
+    attend_generation *g;
+    o.max_new = max_new;
+    o.beams = 81;
+    o.samples = answers;
+    o.length_penalty = (float)penalty;
+    OK(s->ctx, attend_generate(s->model, 1, prompts + 1, &o, &g));
+    if (!g) return;
+    check_answers(g, &e, answers);
+    attend_generation *two; /* the same beside another prompt */
+    o.batch = 2 * o.beams;
+    OK(s->ctx, attend_generate(s->model, 2, prompts, &o, &two));
+    for (int i = 0; i < answers && two; i++) {
+      const attend_continuation *a = attend_generation_get(g, i);
+      const attend_continuation *b = attend_generation_get(two, answers + i);
+      CHECK(b->prompt == 1 && a->count == b->count && a->score == b->score);
+      CHECK(!memcmp(a->ids, b->ids, (size_t)a->count * sizeof *a->ids));
+    }
+    attend_generation_free(two);
+    attend_generation_free(g);
+  }
+}
+
+TEST(many_beams_find_the_best_of_all) {
+  subject s = open_model("gpt-nano-sort", NULL, 2, NULL);
+  for (int max_new = 1; max_new <= (light() ? 2 : 3); max_new++) {
+    check_beams(&s, max_new, -1, 1, 3);
+    check_beams(&s, max_new, -1, 1, 30);
+  }
+  close_model(&s);
+}
+
+/* With an end, answers have different lengths, which the penalty weighs. */
+TEST(ends_and_length_penalties) {
+  static const double penalties[] = {0, 1, 2.5, -1};
+  forgery *f = forge("gpt-nano-sort");
+  forge_config(f, "eos_token_id", "1");
+  forge_write(f);
+  forge_free(f);
+  subject s = open_path(open_context(NULL, 2, NULL), models_folder(), NULL);
+  CHECK_EQ(s.config->n_eos, 1);
+  for (int p = 0; p < 4; p++)
+    for (int max_new = 2; max_new <= (light() ? 2 : 4); max_new++)
+      check_beams(&s, max_new, 1, penalties[p], 16);
+  close_model(&s);
+}
+
+/* One beam is greedy, and more are never worse where nothing ends early. */
+TEST(more_beams_are_no_worse) {
+  subject s = open_model("llama-gqa", NULL, 2, NULL);
+  int32_t *ids = random_ids(s.config, 91, 6);
+  attend_prompt prompt = {ids, 6};
+  attend_generate_options o = attend_generate_defaults();
+  double greedy = 0;
+  o.max_new = 2;
+  o.ignore_end = true;
+  static const int beams[] = {1, 4, 211};
+  for (int i = 0; i < 3; i++) {
+    attend_generation *g;
+    o.beams = beams[i];
+    OK(s.ctx, attend_generate(s.model, 1, &prompt, &o, &g));
+    const attend_continuation *c = attend_generation_get(g, 0);
+    if (o.beams == 1) greedy = c->log_probability;
+    CHECK(c->log_probability >= greedy - 1e-4);
+    attend_generation_free(g);
+  }
+  free(ids);
+  close_model(&s);
+}

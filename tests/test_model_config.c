@@ -1,0 +1,232 @@
+/* config.json: sizes that are none, heads that do not divide, names that are not
+ * known, files that are no JSON: one sentence that names the file and the
+ * setting. And what checkpoints leave out has its usual value. */
+#include "forge.h"
+
+__attribute__((destructor)) static void leave_nothing(void) { remove_folder(); }
+
+static attend_context *context(void) {
+  static attend_context *ctx;
+  if (!ctx) ctx = open_context(NULL, 1, NULL);
+  return ctx;
+}
+
+/* Both doors refuse: the configuration alone, and the checkpoint. */
+static void refuse(const char *why, const char *what) {
+  attend_config config;
+  attend_checkpoint *c = NULL;
+  attend_status status =
+      attend_config_read(context(), models_folder(), &config);
+  const char *message = attend_message(context());
+  if (!status) CHECK_FAIL("%s is taken", what);
+  if (status) {
+    CHECK(status == ATTEND_IO || status == ATTEND_INVALID ||
+          status == ATTEND_UNSUPPORTED);
+    CHECK_SAYS(message, "config.json");
+    CHECK_SAYS(message, why);
+    CHECK(!strchr(message, '\n'));
+  }
+  CHECK(attend_checkpoint_open(context(), models_folder(), &c));
+  CHECK(!c);
+  attend_checkpoint_close(c);
+}
+
+static void refuse_setting(const char *family, const char *name,
+                           const char *value, const char *why) {
+  char what[200];
+  forgery *f = forge(family);
+  snprintf(what, sizeof what, "%s: %s = %s", family, name,
+           value ? value : "nothing");
+  forge_config(f, name, value);
+  forge_write(f);
+  forge_free(f);
+  refuse(why, what);
+}
+
+/* ---- sizes ------------------------------------------------------------------------------ */
+
+TEST(sizes_that_are_none) {
+  static const char *const values[] = {"0",
+                                       "-1",
+                                       "-4294967248",
+                                       "1.5",
+                                       "48.5",
+                                       "1e300",
+                                       "\"48\"",
+                                       "[48]",
+                                       "{}",
+                                       "true",
+                                       "999999999999999999999",
+                                       "268435457",
+                                       "2147483648"};
+  static const char *const settings[][2] = {
+      {"gpt2", "n_embd"},
+      {"gpt2", "n_layer"},
+      {"gpt2", "n_head"},
+      {"gpt2", "vocab_size"},
+      {"gpt2", "n_positions"},
+      {"llama-gqa", "hidden_size"},
+      {"llama-gqa", "head_dim"},
+      {"llama-gqa", "num_key_value_heads"},
+      {"bert", "type_vocab_size"},
+      {"bart", "d_model"},
+      {"bart", "encoder_layers"},
+      {"bart", "decoder_attention_heads"},
+      {"t5", "d_kv"},
+      {"t5", "relative_attention_num_buckets"},
+      {"t5", "d_ff"},
+      {"distilbert", "dim"}};
+  for (size_t s = 0; s < sizeof settings / sizeof *settings; s++)
+    for (size_t v = 0; v < sizeof values / sizeof *values; v++)
+      if (!light() || (s + v) % 4 == 0)
+        refuse_setting(settings[s][0], settings[s][1], values[v],
+                       settings[s][1]);
+}
+
+TEST(sizes_that_are_missing) {
+  static const char *const settings[][2] = {{"gpt2", "n_embd"},
+                                            {"gpt2", "vocab_size"},
+                                            {"llama-gqa", "num_hidden_layers"},
+                                            {"bert", "hidden_size"},
+                                            {"roberta", "vocab_size"},
+                                            {"distilbert", "n_heads"},
+                                            {"bart", "decoder_layers"},
+                                            {"t5", "d_model"}};
+  for (size_t s = 0; s < sizeof settings / sizeof *settings; s++) {
+    refuse_setting(settings[s][0], settings[s][1], NULL, settings[s][1]);
+    refuse_setting(settings[s][0], settings[s][1], "null", settings[s][1]);
+  }
+}
+
+/* Large and lawful: no memory is taken for what the files cannot have. */
+TEST(sizes_that_the_files_do_not_have) {
+  static const char *const settings[][3] = {
+      {"gpt2", "n_layer", "60000"},
+      {"gpt2", "n_layer", "4"},
+      {"gpt2", "vocab_size", "250000000"},
+      {"gpt2", "n_positions", "65"},
+      {"gpt2", "n_inner", "100"},
+      {"bart", "encoder_layers", "3"},
+      {"t5", "d_kv", "8"},
+      {"llama-gqa", "intermediate_size", "8"}};
+  for (size_t s = 0; s < sizeof settings / sizeof *settings; s++) {
+    forgery *f = forge(settings[s][0]);
+    ledger memory = {0};
+    attend_context *ctx = open_context(NULL, 1, &memory);
+    attend_checkpoint *c;
+    forge_config(f, settings[s][1], settings[s][2]);
+    forge_write(f);
+    forge_free(f);
+    attend_status status = attend_checkpoint_open(ctx, models_folder(), &c);
+    if (status != ATTEND_IO || memory.bytes > 64 << 20)
+      CHECK_FAIL("%s = %s gives %d and takes %zu bytes", settings[s][1],
+                 settings[s][2], (int)status, memory.bytes);
+    CHECK(!c);
+    attend_checkpoint_close(c);
+    attend_context_free(ctx);
+  }
+}
+
+TEST(heads_that_do_not_divide) {
+  refuse_setting("gpt2", "n_head", "5", "5 heads");
+  refuse_setting("bert", "num_attention_heads", "7", "7 heads");
+  refuse_setting("bart", "decoder_attention_heads", "9", "9 heads");
+  refuse_setting("llama-gqa", "num_key_value_heads", "4", "6 heads");
+  refuse_setting("llama-gqa", "num_key_value_heads", "7", "6 heads");
+  refuse_setting("llama-gqa", "head_dim", "7", "even head_dim");
+  refuse_setting("gpt2", "n_head", "200000000", "heads");
+  refuse_setting("roberta", "pad_token_id", "39", "pad_token_id");
+  refuse_setting("roberta", "pad_token_id", "2000000000", "pad_token_id");
+}
+
+/* ---- names and switches ------------------------------------------------------------------- */
+
+TEST(names_that_are_not_known) {
+  refuse_setting("gpt2", "model_type", "\"mamba\"", "\"mamba\"");
+  refuse_setting("gpt2", "model_type", "\"\"", "model");
+  refuse_setting("gpt2", "model_type", "7", "model_type");
+  refuse_setting("gpt2", "model_type", NULL, "model_type");
+  refuse_setting("gpt2", "activation_function", "\"quick_gelu\"",
+                 "\"quick_gelu\"");
+  refuse_setting("llama-gqa", "hidden_act", "\"relu6\"", "\"relu6\"");
+  refuse_setting("t5", "feed_forward_proj", "\"gated-\"", "activation");
+  refuse_setting("llama-gqa", "rope_parameters",
+                 "{\"rope_type\": \"longrope\"}", "\"longrope\"");
+  refuse_setting("gpt2", "tie_word_embeddings", "1", "tie_word_embeddings");
+  refuse_setting("gpt2", "add_cross_attention", "true", "add_cross_attention");
+  refuse_setting("bert", "is_decoder", "true", "is_decoder");
+  refuse_setting("gpt2", "layer_norm_epsilon", "\"small\"",
+                 "layer_norm_epsilon");
+  refuse_setting("gpt2", "layer_norm_epsilon", "1e999", "a double");
+}
+
+/* ---- files ---------------------------------------------------------------------------------- */
+
+static void refuse_text(const char *text) {
+  forgery *f = forge("gpt2");
+  forge_write(f);
+  forge_free(f);
+  write_in_folder("config.json", text, strlen(text));
+  refuse("", text);
+}
+
+TEST(files_that_are_no_configuration) {
+  refuse_text("");
+  refuse_text("null");
+  refuse_text("[]");
+  refuse_text("{}");
+  refuse_text("{\"model_type\": \"gpt2\"}");
+  refuse_text("{\"model_type\": \"gpt2\", \"model_type\": \"gpt2\"}");
+  refuse_text("{\"model_type\": \"gpt2\",}");
+  refuse_text("{\"model_type\": \"gpt\\ud800\"}");
+  refuse_text("\xff\xfe{}");
+  forgery *f = forge("gpt2"); /* a folder of that name */
+  forge_write(f);
+  unlink(in_folder("config.json"));
+  mkdir(in_folder("config.json"), 0700);
+  attend_checkpoint *c;
+  CHECK_EQ(attend_checkpoint_open(context(), models_folder(), &c), ATTEND_IO);
+  CHECK(!c);
+  empty_folder();
+  forge_write(f);
+  const char *bad = "{\"eos_token_id\": 3";
+  write_in_folder("generation_config.json", bad, strlen(bad));
+  CHECK_EQ(attend_checkpoint_open(context(), models_folder(), &c), ATTEND_IO);
+  CHECK_SAYS(attend_message(context()), "generation_config.json");
+  empty_folder();
+  forge_free(f);
+}
+
+/* ---- what is left out -------------------------------------------------------------------------- */
+
+static attend_config changed(const char *family, const char *name,
+                             const char *value) {
+  attend_config config;
+  forgery *f = forge(family);
+  forge_config(f, name, value);
+  forge_write_config(f);
+  OK(context(), attend_config_read(context(), models_folder(), &config));
+  forge_free(f);
+  return config;
+}
+
+TEST(what_is_left_out_has_its_usual_value) {
+  CHECK_EQ(changed("gpt2", "n_inner", NULL).decoder.mlp, 4 * 48);
+  CHECK_EQ(changed("gpt2", "activation_function", NULL).activation,
+           ATTEND_GELU_TANH);
+  CHECK_EQ(changed("gpt2", "n_positions", NULL).positions, 1024);
+  CHECK_EQ(changed("gpt2", "tie_word_embeddings", NULL).tied, 1);
+  CHECK_EQ(changed("llama-gqa", "head_dim", "null").decoder.dim, 8);
+  CHECK_EQ(changed("llama-gqa", "num_key_value_heads", NULL).decoder.kv_heads,
+           6);
+  CHECK_EQ(changed("t5", "num_decoder_layers", NULL).decoder.layers, 2);
+  CHECK_EQ(changed("t5", "relative_attention_num_buckets", NULL).buckets, 32);
+  CHECK_EQ(changed("bert", "pad_token_id", "99999").pad, -1);
+  CHECK_EQ(changed("gpt2", "eos_token_id", "\"2\"").n_eos, 0);
+  CHECK_EQ(changed("gpt2", "eos_token_id", "[1,2,3,4,5,6,7,8,9]").n_eos,
+           ATTEND_MOST_EOS);
+  attend_config c = changed("llama-gqa", "rope_parameters",
+                            "{\"rope_type\": \"linear\", \"factor\": 4.0}");
+  CHECK_EQ(c.rope.scaling, ATTEND_ROPE_LINEAR);
+  CHECK(c.rope.factor == 4 && c.rope.theta == 10000);
+}

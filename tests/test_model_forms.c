@@ -1,0 +1,255 @@
+/* Every form of attention in every family: the weights and what the heads give
+ * are what the definition says of the q, k and v that were seen (T5's bias
+ * included), all numbers are finite, and a decoder gives the same bits token by
+ * token, whether anyone watches or not. */
+#include "attend/definition.h"
+#include "models.h"
+
+static const attend_form forms[] = {
+    {.kind = ATTEND_FAVOR, .features = 64},
+    {.kind = ATTEND_ELU},
+    {.kind = ATTEND_ARGMAX},
+    {.kind = ATTEND_ARGMAX, .ties = ATTEND_TIES_AVERAGE},
+    {.kind = ATTEND_POLY, .c = 1},
+    {.kind = ATTEND_FOURIER, .features = 64},
+    {.kind = ATTEND_GAUSSIAN},
+    {.kind = ATTEND_GAUSSIAN, .features = 64}};
+enum {
+  FORMS = sizeof forms / sizeof *forms,
+  TOKENS = 20,
+  SOURCE = 9,
+  KEEP = 1 << 16
+};
+
+/* ---- what is seen, against the definition --------------------------------------------- */
+
+typedef struct {
+  const subject *s;
+  const attend_form *form;
+  attend_sight q, k, v, weights;
+  float room[4][KEEP];
+  int judged;
+} watcher;
+
+/* A contiguous copy: the run overwrites what it shows. */
+static attend_sight kept(const attend_sight *s, float *room) {
+  const float *data = s->view.data;
+  const ptrdiff_t *step = s->view.stride;
+  float *to = room;
+  for (int b = 0; b < s->shape[0]; b++)
+    for (int h = 0; h < s->shape[1]; h++)
+      for (int i = 0; i < s->shape[2]; i++)
+        for (int j = 0; j < s->shape[3]; j++)
+          *to++ = data[b * step[0] + h * step[1] + i * step[2] + j * step[3]];
+  attend_sight copy = *s;
+  copy.view = attend_bhtd(room);
+  return copy;
+}
+
+static const float *relative_of(const attend_checkpoint *files, bool encoder) {
+  attend_parameter p;
+  for (size_t i = 0; attend_checkpoint_get(files, i, &p); i++)
+    if (p.tensor && !p.encoder == !encoder &&
+        strstr(p.name, "relative_attention_bias"))
+      return p.tensor->data;
+  return NULL;
+}
+
+static attend_desc described(const watcher *w) {
+  const attend_config *c = w->s->config;
+  bool encoder = w->q.role == ATTEND_ENCODER_SELF;
+  attend_desc d = {.form = *w->form,
+                   .batch = w->q.shape[0],
+                   .heads = w->q.shape[1],
+                   .kv_heads = w->k.shape[1],
+                   .q_len = w->q.shape[2],
+                   .kv_len = w->k.shape[2],
+                   .dim = w->q.shape[3],
+                   .dim_v = w->v.shape[3],
+                   .scale = c->score_factor};
+  if (!encoder) d.mask.causal = ATTEND_CAUSAL;
+  if (c->position == ATTEND_POSITIONS_BUCKETS)
+    d.bias = (attend_bias){.kind = ATTEND_BUCKETS,
+                           .table = relative_of(w->s->files, encoder),
+                           .buckets = c->buckets,
+                           .max_distance = c->max_distance,
+                           .one_sided = !encoder};
+  return d;
+}
+
+/* Similarities of both signs may cancel in the denominator. Such a row is no
+ * mean of values: it is far outside of them. */
+static bool is_noise(const watcher *w, const double *row, size_t M) {
+  const float *v = w->v.view.data;
+  double most = 0, largest = 0;
+  if (!attend_form_signed(w->form)) return false;
+  int n = w->v.shape[0] * w->v.shape[1] * w->v.shape[2] * w->v.shape[3];
+  for (int i = 0; i < n; i++) most = fmax(most, fabs((double)v[i]));
+  for (size_t j = 0; j < M; j++) largest = fmax(largest, fabs(row[j]));
+  return largest > 4 * most;
+}
+
+static void judge_weights(const watcher *w, const attend_desc *d) {
+  const float *got = w->weights.view.data;
+  size_t S = (size_t)d->kv_len;
+  size_t n = (size_t)d->batch * (size_t)d->heads * (size_t)d->q_len * S;
+  double *want = room_for(n, sizeof *want), worst = 0;
+  CHECK_EQ(w->weights.shape[2], d->q_len);
+  CHECK_EQ(w->weights.shape[3], d->kv_len);
+  OK(w->s->ctx,
+     attend_definition_weights(w->s->ctx, d, w->q.view, w->k.view, want));
+  for (size_t i = 0; i < n; i++) {
+    double most = 0; /* a row of both signs may be noise */
+    for (size_t j = 0; j < S; j++) most = fmax(most, fabs(want[i / S * S + j]));
+    if (most > 2) continue;
+    double error = fabs((double)got[i] - want[i]);
+    if (!(error <= worst)) worst = isnan(error) ? INFINITY : error;
+  }
+  if (!(worst <= 2e-3))
+    CHECK_FAIL("%s, form %d: a weight is off by %g", w->s->config->family,
+               (int)w->form->kind, worst);
+  free(want);
+}
+
+static void judge(watcher *w, const attend_sight *mixed, const float *o) {
+  attend_desc d = described(w);
+  size_t rows = (size_t)d.batch * (size_t)d.heads * (size_t)d.q_len;
+  size_t M = (size_t)d.dim_v, n = rows * M;
+  double *want = room_for(n, sizeof *want);
+  double worst = 0, largest = 0;
+  OK(w->s->ctx, attend_definition_forward(w->s->ctx, &d, w->q.view, w->k.view,
+                                          w->v.view, want, NULL));
+  for (size_t i = 0; i < n; i++) {
+    if (is_noise(w, want + i / M * M, M)) continue;
+    double error = fabs((double)o[i] - want[i]);
+    if (!(error <= worst)) worst = isnan(error) ? INFINITY : error;
+    largest = fmax(largest, fabs(want[i]));
+  }
+  if (!(worst <= 2e-3 * largest))
+    CHECK_FAIL("%s, form %d, layer %d: an error of %g of %g",
+               w->s->config->family, (int)w->form->kind, mixed->layer, worst,
+               largest);
+  w->judged++;
+  free(want);
+  judge_weights(w, &d);
+}
+
+/* The keys of cross-attention are not shown; its weights still share one. */
+static void check_shared(const watcher *w, const attend_sight *s) {
+  static float weights[KEEP];
+  kept(s, weights);
+  int S = s->shape[3], rows = s->shape[0] * s->shape[1] * s->shape[2];
+  CHECK_EQ(S, SOURCE);
+  for (int i = 0; i < rows && !attend_form_signed(w->form); i++) {
+    double sum = 0;
+    for (int j = 0; j < S; j++) sum += (double)weights[i * S + j];
+    CHECK_NEAR(sum, 1, 1e-3);
+  }
+}
+
+static void see(const attend_sight *sight, void *user) {
+  static float o[KEEP];
+  watcher *w = user;
+  size_t n = 1;
+  for (int i = 0; i < 4; i++) n *= (size_t)sight->shape[i];
+  CHECK(n <= KEEP);
+  if (n > KEEP) return;
+  if (sight->role == ATTEND_CROSS && sight->what == ATTEND_SEE_ATTENTION)
+    check_shared(w, sight);
+  if (sight->role == ATTEND_CROSS) return;
+  if (sight->what == ATTEND_SEE_ATTENTION) w->weights = kept(sight, w->room[3]);
+  if (sight->what == ATTEND_SEE_QUERY) w->q = kept(sight, w->room[0]);
+  if (sight->what == ATTEND_SEE_KEY) w->k = kept(sight, w->room[1]);
+  if (sight->what == ATTEND_SEE_VALUE) w->v = kept(sight, w->room[2]);
+  if (sight->what != ATTEND_SEE_MIXED) return;
+  kept(sight, o);
+  judge(w, sight, o);
+}
+
+/* ---- families ---------------------------------------------------------------------------- */
+
+/* A bias belongs to pairs of tokens: a state of sums cannot have one. */
+static attend_run *open_watched(const subject *s, watcher *w) {
+  attend_run_options o = {.batch = 2};
+  attend_run *run;
+  attend_status status = attend_run_create(s->model, &o, &run);
+  if (status) {
+    CHECK_EQ(status, ATTEND_UNSUPPORTED);
+    CHECK_EQ(s->config->position, ATTEND_POSITIONS_BUCKETS);
+    CHECK(attend_form_features(w->form, s->config->decoder.dim) > 0);
+    CHECK_SAYS(attend_message(s->ctx), "bias");
+    return NULL;
+  }
+  attend_watch watch = {ATTEND_SEE_QUERY | ATTEND_SEE_KEY | ATTEND_SEE_VALUE |
+                            ATTEND_SEE_ATTENTION | ATTEND_SEE_MIXED,
+                        see, w};
+  attend_run_watch(run, &watch);
+  return run;
+}
+
+static void check_finite(const subject *s, const float *x, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (!isfinite(x[i]))
+      CHECK_FAIL("%s: logit %zu is %g", s->config->family, i, (double)x[i]);
+}
+
+static void check_decoder(const subject *s, attend_run *run,
+                          const int32_t *ids) {
+  size_t vocab = (size_t)s->config->vocab;
+  float *whole = room_for(2 * TOKENS * vocab, sizeof *whole);
+  float *next = room_for(2 * vocab, sizeof *next);
+  OK(s->ctx, attend_run_extend(run, 2, TOKENS, ids, NULL));
+  OK(s->ctx, attend_run_logits(run, 2 * TOKENS, NULL, whole));
+  check_finite(s, whole, 2 * TOKENS * vocab);
+  attend_run *again = open_run(s, 2, 0);
+  read_source(again, s, 2, SOURCE);
+  for (int i = 0; i < TOKENS; i++) {
+    int32_t two[2] = {ids[i], ids[TOKENS + i]};
+    OK(s->ctx, attend_run_extend(again, 2, 1, two, NULL));
+    OK(s->ctx, attend_run_next(again, 2, next));
+    for (int b = 0; b < 2; b++)
+      if (!same_bits(next + (size_t)b * vocab,
+                     whole + (size_t)(b * TOKENS + i) * vocab, vocab))
+        CHECK_FAIL(
+            "%s, form %d: token %d of sequence %d is not as in the whole",
+            s->config->family, (int)attend_model_form(s->model)->kind, i, b);
+  }
+  attend_run_free(again);
+  free(whole);
+  free(next);
+}
+
+static void check_form(const char *name, const attend_form *form) {
+  static watcher w;
+  attend_model_options o = {.form = form};
+  subject s = open_model(name, NULL, 2, &o);
+  int32_t *ids = random_ids(s.config, 61, 2 * TOKENS);
+  w = (watcher){.s = &s, .form = form};
+  attend_run *run = open_watched(&s, &w);
+  int layers = s.config->encoder.layers + s.config->decoder.layers;
+  CHECK_EQ(attend_model_form(s.model)->kind, form->kind);
+  if (!run) {
+    free(ids);
+    close_model(&s);
+    return;
+  }
+  if (s.config->parts == ATTEND_ENCODER) {
+    float logits[256];
+    OK(s.ctx, attend_run_encode(run, 2, TOKENS, ids, NULL, NULL));
+    OK(s.ctx, attend_run_logits(run, 1, NULL, logits));
+    check_finite(&s, logits, (size_t)s.config->vocab);
+  } else {
+    read_source(run, &s, 2, SOURCE);
+    check_decoder(&s, run, ids);
+  }
+  CHECK_EQ(w.judged, layers);
+  free(ids);
+  attend_run_free(run);
+  close_model(&s);
+}
+
+TEST(every_form_in_every_family) {
+  for (int f = 0; families[f]; f++)
+    for (int i = 0; i < FORMS; i++)
+      if (!light() || (f + i) % 3 == 0) check_form(families[f], &forms[i]);
+}

@@ -1,0 +1,163 @@
+/* The n-th allocation fails, for every n, while a checkpoint is opened, packed,
+ * run, watched and generates: a status with a sentence, nothing lost, and a run
+ * that failed can still be freed. */
+#include "base/base.h"
+#include "models.h"
+
+typedef struct {
+  attend_context *ctx;
+  const char *name;
+  const attend_form *form;
+  unsigned watch;
+  attend_generate_options generate;
+} scene;
+
+static void look_away(const attend_sight *sight, void *user) {
+  (void)sight;
+  (void)user;
+}
+
+static attend_status use(const scene *s, attend_model *model) {
+  const attend_config *c = attend_model_config(model);
+  static const int32_t ids[] = {5, 6, 7, 8, 9, 10, 11, 12};
+  attend_run_options o = {.batch = 2, .rows = 3};
+  attend_watch watch = {s->watch, look_away, NULL};
+  attend_run *run;
+  float logits[2 * 256];
+  int32_t parents[2] = {1, 1};
+  ATTEND_TRY(attend_run_create(model, &o, &run));
+  if (s->watch) attend_run_watch(run, &watch);
+  attend_status status = ATTEND_OK;
+  if (c->parts & ATTEND_ENCODER)
+    status = attend_run_encode(run, 2, 4, ids, NULL, NULL);
+  if (!status && c->parts & ATTEND_DECODER) {
+    status = attend_run_extend(run, 2, 4, ids, NULL);
+    for (int b = 0; status && b < 2; b++)
+      CHECK_EQ(attend_run_length(run, b), 0);
+    if (status) { /* what failed gives nothing, and may be tried again */
+      CHECK_EQ(attend_run_logits(run, 1, NULL, logits), ATTEND_INVALID);
+      if (attend_run_extend(run, 2, 4, ids, NULL))
+        CHECK_FAIL("%s: it fails again: %s", s->name, attend_message(s->ctx));
+      snprintf(s->ctx->message, sizeof s->ctx->message, "no memory for it");
+    }
+    if (!status) status = attend_run_reorder(run, parents);
+    if (!status) status = attend_run_extend(run, 2, 2, ids, NULL);
+    if (!status) status = attend_run_next(run, 2, logits);
+  } else if (!status) {
+    status = attend_run_logits(run, 2, NULL, logits);
+  }
+  attend_run_free(run);
+  return status;
+}
+
+static attend_status speak(const scene *s, attend_model *model) {
+  static const int32_t ids[] = {5, 6, 7, 8};
+  attend_prompt prompts[] = {{ids, 4}, {ids + 1, 2}};
+  attend_generation *g;
+  if (!(attend_model_config(model)->parts & ATTEND_DECODER)) return ATTEND_OK;
+  ATTEND_TRY(attend_generate(model, 2, prompts, &s->generate, &g));
+  attend_generation_free(g);
+  return ATTEND_OK;
+}
+
+static attend_status play(const scene *s) {
+  attend_checkpoint *files;
+  attend_model *model;
+  attend_model_options o = {.form = s->form};
+  ATTEND_TRY(attend_checkpoint_open(s->ctx, model_path(s->name, NULL), &files));
+  attend_status status = attend_model_create(files, &o, &model);
+  if (!status) status = use(s, model);
+  if (!status) status = speak(s, model);
+  attend_model_free(model);
+  attend_checkpoint_close(files);
+  return status;
+}
+
+/* Steps of `stride` under sanitizers and emulators: other places in each scene. */
+static void fail_each(scene s) {
+  ledger memory = {0};
+  long n = 0, stride = light() ? 7 : 1;
+  s.ctx = open_context(NULL, 2, &memory);
+  if (play(&s)) CHECK_FAIL("%s: %s", s.name, attend_message(s.ctx));
+  attend_status status = ATTEND_NO_MEMORY;
+  while (status && n < 5000) {
+    long live = memory.live;
+    n += n ? stride : 1 + (long)strlen(s.name) % stride;
+    memory.fail_at = memory.taken + n;
+    s.ctx->message[0] = 0;
+    status = play(&s);
+    memory.fail_at = 0;
+    if (memory.live != live)
+      CHECK_FAIL("%s: failure %ld loses %ld blocks", s.name, n,
+                 memory.live - live);
+    if (!status) break;
+    if (status != ATTEND_NO_MEMORY)
+      CHECK_FAIL("%s: failure %ld gives status %d", s.name, n, (int)status);
+    if (!strstr(attend_message(s.ctx), "no memory for"))
+      CHECK_FAIL("%s: failure %ld says \"%s\"", s.name, n,
+                 attend_message(s.ctx));
+  }
+  CHECK(!status);
+  CHECK(n > 30);
+  attend_context_free(s.ctx);
+  CHECK_EQ(memory.live, 0);
+}
+
+static attend_generate_options few(int beams, float temperature) {
+  attend_generate_options o = attend_generate_defaults();
+  o.max_new = 4;
+  o.beams = beams;
+  o.temperature = temperature;
+  o.samples = beams > 1 ? 1 : 2;
+  return o;
+}
+
+TEST(decoders_without_memory) {
+  fail_each((scene){.name = "gpt2", .generate = few(1, 1)});
+  fail_each((scene){.name = "llama-mqa-tied", .generate = few(3, 0)});
+}
+TEST(encoders_without_memory) {
+  fail_each((scene){.name = "bert", .watch = 63});
+  fail_each((scene){.name = "distilbert"});
+}
+TEST(both_without_memory) {
+  fail_each((scene){.name = "bart", .generate = few(2, 0)});
+  fail_each((scene){.name = "t5-gated", .watch = 63, .generate = few(1, 0)});
+}
+TEST(sums_instead_of_caches) {
+  attend_form favor = {.kind = ATTEND_FAVOR, .features = 16};
+  fail_each((scene){.name = "gpt2", .form = &favor, .generate = few(2, 0)});
+  fail_each((scene){
+      .name = "gpt2", .form = &favor, .watch = 63, .generate = few(1, 0)});
+}
+
+TEST(sliding_windows) {
+  attend_generate_options o = few(1, 0.5f);
+  o.context = 5;
+  o.max_new = 9;
+  o.window = ATTEND_WINDOW_SLIDE;
+  fail_each((scene){.name = "gpt2", .generate = o});
+}
+
+static int stop_at_third(size_t done, size_t total, void *user) {
+  int *calls = user;
+  CHECK(done <= total);
+  return ++*calls == 3;
+}
+
+TEST(a_load_that_is_stopped) {
+  ledger memory = {0};
+  attend_context *ctx = open_context(NULL, 1, &memory);
+  attend_checkpoint *files;
+  attend_model *model;
+  int calls = 0;
+  attend_model_options o = {.progress = stop_at_third, .user = &calls};
+  OK(ctx, attend_checkpoint_open(ctx, model_path("bart", NULL), &files));
+  CHECK_EQ(attend_model_create(files, &o, &model), ATTEND_INVALID);
+  CHECK_SAYS(attend_message(ctx), "stopped");
+  CHECK(!model);
+  CHECK_EQ(calls, 3);
+  attend_checkpoint_close(files);
+  attend_context_free(ctx);
+  CHECK_EQ(memory.live, 0);
+}
