@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
 #include "progress.h"
@@ -128,9 +129,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       state->next = state->argc;
       return 0;
     case ARGP_KEY_NO_ARGS:
-      argp_error(
-          state,
-          "name a verb: explain, verify, bench, tokenize, pull or version");
+      argp_error(state,
+                 "name a verb, such as generate, embed, compare, explain or "
+                 "verify");
       return 0;
     default:
       return ARGP_ERR_UNKNOWN;
@@ -144,7 +145,7 @@ static const struct argp top = {
     .parser = parse,
     .args_doc = "VERB [ARGUMENT...]",
     .doc =
-        "Attention: what it costs, whether it is right, how fast it is."
+        "Attention in all its forms: run models with it, measure it, prove it."
         "\v`attend VERB --help' says what a verb takes. A PROBLEM is a "
         "string such as softmax:b1h12n4096d64:causal; attend(1) has them "
         "all.",
@@ -157,8 +158,19 @@ static int run_verb(const verb *v, int argc, char **argv) {
   return v->run(argc, argv);
 }
 
+/* Threads that wait for each other spin before they sleep, by default for
+ * milliseconds: where other programs want the cores too, a model then takes ten
+ * times as long. The OpenMP library reads how long when it is loaded, so the
+ * program starts once more with a shorter time, unless the user has said. Where
+ * that cannot be done it goes on as it is. */
+static void spin_briefly(char **argv) {
+  if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
+  if (!setenv("GOMP_SPINCOUNT", "1000", 1)) execv("/proc/self/exe", argv);
+}
+
 int main(int argc, char **argv) {
   int place = 0;
+  spin_briefly(argv);
   argp_err_exit_status = EXIT_USAGE;
   argv[0] = (char *)"attend";
   argp_parse(&top, argc, argv, ARGP_IN_ORDER, NULL, &place);

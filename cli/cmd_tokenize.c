@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "attend/json.h"
 #include "attend/text.h"
@@ -22,6 +23,11 @@ typedef struct {
   int count;
 } tokenize_options;
 
+typedef struct { /* of lines, read or to be written */
+  char *text;
+  size_t capacity, start, end; /* what was read and not yet handed out */
+} lines_buffer;
+
 typedef struct {
   const tokenize_options *o;
   attend_context *ctx;
@@ -30,6 +36,7 @@ typedef struct {
   attend_decoder *decoder;
   int32_t *ids;
   size_t count, capacity;
+  lines_buffer in, out;
 } tokenize_run;
 
 /* ---- options --------------------------------------------------------------------- */
@@ -117,6 +124,46 @@ static char *read_all(FILE *in, size_t *length) {
   }
   text[*length] = 0;
   return text;
+}
+
+static void line_room(lines_buffer *b, size_t wanted) {
+  if (wanted <= b->capacity) return;
+  size_t capacity = wanted + b->capacity;
+  char *wider = need(capacity, 1);
+  if (b->end) memcpy(wider, b->text, b->end);
+  free(b->text);
+  b->text = wider;
+  b->capacity = capacity;
+}
+
+/* More of the standard input behind what there is; false at its end. */
+static bool line_fill(lines_buffer *b) {
+  enum { PIECE = 1 << 16 };
+  fflush(stdout);
+  memmove(b->text, b->text + b->start, b->end - b->start);
+  b->end -= b->start;
+  b->start = 0;
+  line_room(b, b->end + PIECE);
+  ssize_t n = read(STDIN_FILENO, b->text + b->end, PIECE);
+  if (n > 0) b->end += (size_t)n;
+  return n > 0;
+}
+
+/* The next line without its end; NULL behind the last. */
+static char *line_next(lines_buffer *b, size_t *length) {
+  size_t seen = 0;
+  char *found = NULL;
+  line_room(b, 1);
+  do {
+    char *line = b->text + b->start;
+    size_t have = b->end - b->start;
+    found = memchr(line + seen, '\n', have - seen);
+    seen = have;
+  } while (!found && line_fill(b));
+  char *line = b->text + b->start;
+  *length = found ? (size_t)(found - line) : b->end - b->start;
+  b->start += *length + (found != NULL);
+  return found || *length ? line : NULL;
 }
 
 /* The words with a space between, or all of the standard input. */
@@ -230,22 +277,46 @@ static int encode_text(tokenize_run *run) {
 
 /* ---- line for line --------------------------------------------------------------------- */
 
+/* Backwards from the end of the digits; where they start. */
+static char *put_digits(char *end, uint32_t n) {
+  do *--end = (char)('0' + n % 10);
+  while (n /= 10);
+  return end;
+}
+
+/* "[1, 2]" and a line end. The library's writer would do; this is the one place
+ * where a program waits for millions of numbers. */
+static int write_ids(tokenize_run *run) {
+  enum { WIDEST = 12 };
+  const attend_encoding *e = run->encoding;
+  line_room(&run->out, WIDEST * e->count + 4);
+  char *at = run->out.text;
+  *at++ = '[';
+  for (size_t i = 0; i < e->count; i++) {
+    char digits[WIDEST], *end = digits + WIDEST;
+    char *start = put_digits(end, (uint32_t)e->id[i]);
+    if (i) *at++ = ',';
+    if (i) *at++ = ' ';
+    memcpy(at, start, (size_t)(end - start));
+    at += end - start;
+  }
+  *at++ = ']';
+  *at++ = '\n';
+  fwrite(run->out.text, 1, (size_t)(at - run->out.text), stdout);
+  return ferror(stdout) ? check_written(stdout, "the ids") : EXIT_OK;
+}
+
 static attend_status encode_line(tokenize_run *run, const attend_json *line,
-                                 attend_json_writer *w) {
+                                 int *code) {
   size_t length;
   const char *text = attend_json_string(line, &length);
   if (!text) return ATTEND_INVALID;
   attend_status status = encode(run, text, length);
-  if (status) return status;
-  attend_json_open(w, '[');
-  for (size_t i = 0; i < run->encoding->count; i++)
-    attend_json_put_integer(w, run->encoding->id[i]);
-  attend_json_close(w, ']');
-  return attend_json_finish(w);
+  if (!status) *code = write_ids(run);
+  return status;
 }
 
-static attend_status decode_line(tokenize_run *run, const attend_json *line,
-                                 attend_json_writer *w) {
+static attend_status decode_line(tokenize_run *run, const attend_json *line) {
   const char *text;
   size_t length;
   run->count = 0;
@@ -260,40 +331,43 @@ static attend_status decode_line(tokenize_run *run, const attend_json *line,
   attend_status status =
       attend_decode(run->decoder, run->ids, run->count, &text, &length);
   if (status) return status;
-  attend_json_put_bytes(w, text, length);
-  return attend_json_finish(w);
+  attend_json_writer w = attend_json_writer_file(run->ctx, stdout);
+  attend_json_put_bytes(&w, text, length);
+  status = attend_json_finish(&w);
+  attend_json_writer_free(&w);
+  return status;
 }
 
 static int one_line(tokenize_run *run, const char *text, size_t length,
                     size_t number) {
   char what[64];
   attend_json *line;
+  int code = EXIT_OK;
   snprintf(what, sizeof what, "line %zu", number);
   attend_status status = attend_json_parse(run->ctx, what, text, length, &line);
   if (status) return complain_status(run->ctx, status);
-  attend_json_writer w = attend_json_writer_file(run->ctx, stdout);
   bool fits = attend_json_kind_of(line) ==
               (run->o->decode ? ATTEND_JSON_ARRAY : ATTEND_JSON_STRING);
   status =
-      run->o->decode ? decode_line(run, line, &w) : encode_line(run, line, &w);
-  attend_json_writer_free(&w);
+      run->o->decode ? decode_line(run, line) : encode_line(run, line, &code);
   attend_json_free(line);
   if (fits && status) return complain_status(run->ctx, status);
   if (!fits)
     complain("line %zu is not %s", number,
              run->o->decode ? "an array of ids" : "a JSON string");
-  return fits ? EXIT_OK : EXIT_FAILED;
+  return fits ? code : EXIT_FAILED;
 }
 
+/* What is there is answered before more is waited for: whoever writes a line
+ * and reads the answer gets it, and a file goes through in large pieces. */
 static int all_lines(tokenize_run *run) {
-  char *line = NULL;
-  size_t capacity = 0, number = 0;
-  ssize_t length;
+  size_t number = 0, length;
+  char *line;
   int code = EXIT_OK;
-  while (!code && (length = getline(&line, &capacity, stdin)) >= 0)
-    code = one_line(run, line, (size_t)length, ++number);
-  free(line);
-  return code;
+  while (!code && (line = line_next(&run->in, &length)))
+    code = one_line(run, line, length, ++number);
+  int written = check_written(stdout, "the lines");
+  return code ? code : written;
 }
 
 /* ---- decoding ---------------------------------------------------------------------------- */
@@ -350,5 +424,7 @@ int cmd_tokenize(int argc, char **argv) {
   attend_tokenizer_free(run.tokenizer);
   attend_context_free(run.ctx);
   free(run.ids);
+  free(run.in.text);
+  free(run.out.text);
   return code;
 }

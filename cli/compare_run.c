@@ -327,6 +327,9 @@ int compare_run(comparison *c) {
   for (int i = 0; i < c->count; i++) {
     c->forms[i].heads = need(cells, sizeof(double));
     c->forms[i].direct_heads = need(cells, sizeof(double));
+    bool biased = c->config->position == ATTEND_POSITIONS_BUCKETS;
+    for (size_t j = 0; biased && j < cells; j++)
+      c->forms[i].direct_heads[j] = NAN; /* the bias is not ours to give */
   }
   progress_start("comparing", (size_t)c->count);
   for (int i = 0; i < c->count && !status; i++) {

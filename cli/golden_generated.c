@@ -160,8 +160,11 @@ attend_status judge_uncached(golden_model *g) {
   attend_status status = ATTEND_OK;
   bool ok = true;
   if (!golden) return ATTEND_OK;
-  for (; at < n && !status && ok; at++) {
+  for (int first = at; at < n && !status && ok; at++) {
     int32_t next;
+    bool forced = (at == first && g->config->forced_bos == golden[at]) ||
+                  (at == n - 1 && g->config->forced_eos == golden[at]);
+    if (forced) continue; /* not chosen, but told */
     status = next_anew(g, golden, at, &next);
     ok = !status && next == golden[at];
   }

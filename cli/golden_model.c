@@ -45,9 +45,11 @@ static bool read_inputs(golden_model *g) {
   int rows, cols;
   g->ids = golden_ids(g, "ids", &g->sequences, &g->tokens);
   int32_t *mask = golden_ids(g, "mask", &rows, &cols);
-  g->decoder_ids = golden_ids(g, "decoder_ids", NULL, &g->decoder_tokens);
+  if (g->config->parts == ATTEND_BOTH)
+    g->decoder_ids = golden_ids(g, "decoder_ids", NULL, &g->decoder_tokens);
   g->types = golden_ids(g, "token_type_ids", NULL, NULL);
   if (!g->ids) return false;
+  if (g->config->parts == ATTEND_BOTH && !g->decoder_ids) return false;
   g->lengths = need((size_t)g->sequences, sizeof *g->lengths);
   for (int b = 0; b < g->sequences; b++)
     for (int i = 0; i < g->tokens; i++)
@@ -317,7 +319,10 @@ static int run_file(golden_model *g, const char *path, bool json) {
   if (status) return complain_status(g->ctx, status);
   int code = EXIT_FAILED;
   if (!read_inputs(g)) {
-    complain("%s has no ids [sequences, tokens] to feed the model", path);
+    complain(
+        "%s has no ids [sequences, tokens] to feed the model, or no "
+        "decoder_ids for its decoder",
+        path);
   } else {
     list_quantities(g);
     g->rows = table_start(columns);

@@ -110,7 +110,7 @@ static products count_tensors(model_facts *f) {
       f->tables += (double)p.tensor->bytes;
     else if (p.matrix && !second)
       add_product(f, &p, &ops);
-    else if (!p.bias) /* biases are counted with their matrices */
+    else if (!p.bias || strstr(p.what, "norm")) /* others: with matrices */
       for (int w = 0; w < 3; w++) f->packed[w] += 4 * (double)p.tensor->count;
   }
   add_head(f, &ops);

@@ -7,7 +7,7 @@
 function(attend_test name label)
   add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 600
-    ENVIRONMENT "ATTEND=${runner};ATTEND_GOLDEN=${PROJECT_SOURCE_DIR}/tests/golden")
+    ENVIRONMENT "ATTEND=${runner};ATTEND_GOLDEN=${PROJECT_SOURCE_DIR}/tests/golden;GOMP_SPINCOUNT=1000")
 endfunction()
 
 set(runner ${CMAKE_CURRENT_BINARY_DIR}/attend)

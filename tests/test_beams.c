@@ -1,6 +1,7 @@
 /* Beams against all continuations there are: with as many beams as there are
  * continuations, the answers are the best of them all, in order, by the sum of
- * log probabilities over length^penalty. */
+ * log probabilities over length^penalty. Few beams find what the search, done by
+ * hand, finds. */
 #include "forge.h"
 
 __attribute__((destructor)) static void leave_nothing(void) { remove_folder(); }
@@ -116,7 +117,8 @@ static void check_beams(const subject *s, int max_new, int end, double penalty,
       const attend_continuation *a = attend_generation_get(g, i);
       const attend_continuation *b = attend_generation_get(two, answers + i);
       CHECK(b->prompt == 1 && a->count == b->count && a->score == b->score);
-      CHECK(!memcmp(a->ids, b->ids, (size_t)a->count * sizeof *a->ids));
+      for (int j = 0; j < a->count && j < b->count; j++)
+        CHECK_EQ(a->ids[j], b->ids[j]);
     }
     attend_generation_free(two);
     attend_generation_free(g);
@@ -145,6 +147,86 @@ TEST(ends_and_length_penalties) {
     for (int max_new = 2; max_new <= (light() ? 2 : 4); max_new++)
       check_beams(&s, max_new, 1, penalties[p], 16);
   close_model(&s);
+}
+
+/* ---- few beams ---------------------------------------------------------------------------- */
+
+/* The search as beams.c describes it, with every beam read anew in each step:
+ * of the 2k best next steps, ends among the first k are put aside, and the best
+ * k of the others go on, until nothing open beats the worst put aside. */
+static int compare(const void *a, const void *b) {
+  double x = ((const answer *)a)->sum, y = ((const answer *)b)->sum;
+  return (x < y) - (x > y);
+}
+
+static bool step_by_hand(everything *e, int k, answer *open, int *n_open) {
+  static answer next[ALL];
+  int count = 0, kept = 0;
+  for (int i = 0; i < *n_open; i++) {
+    int32_t ids[32];
+    double log_p[VOCAB];
+    memcpy(ids, e->prompt, (size_t)e->n_prompt * sizeof *ids);
+    memcpy(ids + e->n_prompt, open[i].ids, (size_t)open[i].count * sizeof *ids);
+    log_softmax(e->s, ids, e->n_prompt + open[i].count, log_p);
+    for (int32_t id = 0; id < VOCAB; id++) {
+      answer a = open[i];
+      a.ids[a.count++] = id;
+      a.sum += log_p[id];
+      next[count++] = a;
+    }
+  }
+  qsort(next, (size_t)count, sizeof *next, compare);
+  for (int i = 0; i < count && i < 2 * k && kept < k; i++) {
+    bool ends = next[i].ids[next[i].count - 1] == e->end;
+    if (ends && i < k) put(e, next[i]);
+    if (!ends) open[kept++] = next[i];
+  }
+  *n_open = kept;
+  if (e->count > k) e->count = k;
+  double best = open[0].sum / pow(open[0].count, e->penalty);
+  return kept && open[0].count < e->max_new &&
+         (e->count < k || e->found[k - 1].score < best);
+}
+
+static void search_by_hand(everything *e, int k) {
+  answer open[ALL] = {{.count = 0}};
+  int n_open = 1;
+  while (step_by_hand(e, k, open, &n_open)) continue;
+  for (int i = 0; i < n_open && open[i].count == e->max_new; i++)
+    put(e, open[i]);
+  if (e->count > k) e->count = k;
+}
+
+TEST(few_beams_by_hand) {
+  static const int32_t letters[] = {2, 0, 1, 0, 1, 2, 2};
+  static everything e;
+  char end[2] = "0";
+  for (int c = 0; c < (light() ? 12 : 72); c++) {
+    int k = 2 + c % 3, n = 1 + c % 7;
+    forgery *f = forge("gpt-nano-sort");
+    end[0] = (char)('0' + c % VOCAB);
+    forge_config(f, "eos_token_id", end);
+    forge_write(f);
+    forge_free(f);
+    subject s = open_path(open_context(NULL, 1, NULL), models_folder(), NULL);
+    e = (everything){.s = &s,
+                     .prompt = letters,
+                     .n_prompt = n,
+                     .max_new = MOST,
+                     .end = c % VOCAB,
+                     .penalty = c % 4};
+    search_by_hand(&e, k);
+    attend_prompt prompt = {letters, n};
+    attend_generate_options o = attend_generate_defaults();
+    attend_generation *g = NULL;
+    o.max_new = MOST;
+    o.beams = o.samples = k;
+    o.length_penalty = (float)e.penalty;
+    OK(s.ctx, attend_generate(s.model, 1, &prompt, &o, &g));
+    if (g) check_answers(g, &e, k);
+    attend_generation_free(g);
+    close_model(&s);
+  }
 }
 
 /* One beam is greedy, and more are never worse where nothing ends early. */

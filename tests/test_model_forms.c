@@ -168,18 +168,10 @@ static void see(const attend_sight *sight, void *user) {
 
 /* ---- families ---------------------------------------------------------------------------- */
 
-/* A bias belongs to pairs of tokens: a state of sums cannot have one. */
 static attend_run *open_watched(const subject *s, watcher *w) {
   attend_run_options o = {.batch = 2};
   attend_run *run;
-  attend_status status = attend_run_create(s->model, &o, &run);
-  if (status) {
-    CHECK_EQ(status, ATTEND_UNSUPPORTED);
-    CHECK_EQ(s->config->position, ATTEND_POSITIONS_BUCKETS);
-    CHECK(attend_form_features(w->form, s->config->decoder.dim) > 0);
-    CHECK_SAYS(attend_message(s->ctx), "bias");
-    return NULL;
-  }
+  OK(s->ctx, attend_run_create(s->model, &o, &run));
   attend_watch watch = {ATTEND_SEE_QUERY | ATTEND_SEE_KEY | ATTEND_SEE_VALUE |
                             ATTEND_SEE_ATTENTION | ATTEND_SEE_MIXED,
                         see, w};

@@ -2,11 +2,12 @@
  * run, watched and generates: a status with a sentence, nothing lost, and a run
  * that failed can still be freed. */
 #include "base/base.h"
-#include "models.h"
+#include "forge.h"
 
 typedef struct {
   attend_context *ctx;
   const char *name;
+  const char *path; /* NULL: the golden model of that name */
   const attend_form *form;
   unsigned watch;
   attend_generate_options generate;
@@ -64,7 +65,8 @@ static attend_status play(const scene *s) {
   attend_checkpoint *files;
   attend_model *model;
   attend_model_options o = {.form = s->form};
-  ATTEND_TRY(attend_checkpoint_open(s->ctx, model_path(s->name, NULL), &files));
+  const char *path = s->path ? s->path : model_path(s->name, NULL);
+  ATTEND_TRY(attend_checkpoint_open(s->ctx, path, &files));
   attend_status status = attend_model_create(files, &o, &model);
   if (!status) status = use(s, model);
   if (!status) status = speak(s, model);
@@ -137,6 +139,16 @@ TEST(sliding_windows) {
   o.max_new = 9;
   o.window = ATTEND_WINDOW_SLIDE;
   fail_each((scene){.name = "gpt2", .generate = o});
+}
+
+/* Shards, an index, tensors at odd addresses. */
+TEST(other_layouts_without_memory) {
+  forgery *f = forge("bert");
+  f->spaces = 1;
+  forge_write_shards(f);
+  forge_free(f);
+  fail_each((scene){.name = "bert in shards", .path = models_folder()});
+  remove_folder();
 }
 
 static int stop_at_third(size_t done, size_t total, void *user) {

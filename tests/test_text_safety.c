@@ -250,6 +250,27 @@ TEST(lying_json) {
           light() ? 200 : 2000);
 }
 
+/* Each was a finding of the fuzzers, or of looking where they look. */
+TEST(small_files_that_lie) {
+  static const char number[] = "\x08\x01"; /* a number where a piece belongs */
+  static const char far[] = "{\"a\": 0, \"b\": 4000000}";
+  ledger memory = {0};
+  attend_context *ctx = open_context("scalar", 1, &memory);
+  attend_tokenizer *t;
+  CHECK_EQ(attend_tokenizer_load(ctx, write_file("n.model", number, 2), &t),
+           ATTEND_IO);
+  write_file("merges.txt", "", 0);
+  memory.bytes = 0;
+  CHECK_EQ(attend_tokenizer_load(
+               ctx, write_file("vocab.json", far, sizeof far - 1), &t),
+           ATTEND_IO);
+  CHECK_SAYS(attend_message(ctx), "the id 4000000");
+  CHECK(memory.bytes < 1 << 20);
+  remove_files(
+      (const char *const[]){"n.model", "merges.txt", "vocab.json", NULL});
+  attend_context_free(ctx);
+}
+
 TEST(paths_that_lead_nowhere) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_tokenizer *t;

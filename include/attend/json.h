@@ -92,6 +92,7 @@ ATTEND_API void attend_json_open(attend_json_writer *w, char bracket);
 ATTEND_API void attend_json_close(attend_json_writer *w, char bracket);
 /* The name of the member that the next call writes. */
 ATTEND_API void attend_json_member(attend_json_writer *w, const char *name);
+/* Bytes that are not UTF-8 are written as U+FFFD. */
 ATTEND_API void attend_json_put_string(attend_json_writer *w, const char *text);
 ATTEND_API void attend_json_put_bytes(attend_json_writer *w, const char *text,
                                       size_t length);

@@ -239,7 +239,8 @@ ATTEND_API attend_status attend_run_logits(attend_run *run, int n_places,
                                            const int32_t *places,
                                            float *logits /* [n_places][V] */);
 /* Logits after the last token of each of the first `count` sequences of the
- * decoder, however the call was cut. */
+ * decoder, however the call was cut; NaN for one that holds no token, or was
+ * truncated since its last. */
 ATTEND_API attend_status attend_run_next(attend_run *run, int count,
                                          float *logits /* [count][V] */);
 

@@ -2,12 +2,14 @@
  *
  * Place: attention/ - the plan's last choice, for forms that no faster engine
  * takes. It runs definition.c in double on memory from the plan's workspace,
- * through a context whose allocator cuts from it, so that a call takes none.
+ * through a context whose allocator cuts from it, so that a call takes none
+ * (one over a state does: its keys are gathered, and they grow).
  */
 #include <math.h>
 #include <string.h>
 
 #include "attend/definition.h"
+#include "attention/definition_pieces.h"
 #include "attention/definition_row.h"
 #include "attention/engine.h"
 #include "attention/features.h"
@@ -114,6 +116,7 @@ static void round_to(const call *c, const double *src, int heads,
 }
 
 static attend_status forward(call *c) {
+  if (c->state) return definition_state_forward(c);
   attend_plan *p = c->plan;
   const attend_desc *d = &p->desc;
   room r;
@@ -166,17 +169,11 @@ static attend_status backward(call *c) {
   return ATTEND_OK;
 }
 
-static attend_status observe(call *c) {
-  return fail(c->plan->ctx, ATTEND_UNSUPPORTED,
-              "this form cannot be looked at yet: use "
-              "attend_definition_weights");
-}
-
 const attend_engine engine_definition = {
     .name = "definition",
     .applicable = applicable,
     .size = size,
     .forward = forward,
     .backward = backward,
-    .observe = observe,
+    .observe = definition_observe,
 };

@@ -81,13 +81,10 @@ static attend_status check_purpose(const attend_plan *p) {
     return fail(p->ctx, ATTEND_UNSUPPORTED,
                 "a dense bias has no place in a state, which grows: choose "
                 "ALiBi or buckets, or attend_forward");
-  const char *why = engine_linear.applicable(d);
-  if (p->engine == &engine_definition)
-    return fail(
-        p->ctx, ATTEND_UNSUPPORTED,
-        "this problem keeps no state (%s): choose another form, mask or "
-        "bias, or attend_forward",
-        why ? why : "the definition was asked for");
+  if (p->engine == &engine_definition && d->bias.kind && !d->mask.causal)
+    return fail(p->ctx, ATTEND_UNSUPPORTED,
+                "a bias by position has no place in a state of this form that "
+                "is not causal: choose softmax, or attend_forward");
   return ATTEND_OK;
 }
 

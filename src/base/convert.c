@@ -77,7 +77,9 @@ void attend_convert_to_f32(attend_dtype dtype, const void *src, size_t n,
     memcpy(dst, src, n * sizeof *dst);
     return;
   }
-  const uint16_t *in = src;
-  for (size_t i = 0; i < n; i++)
-    dst[i] = dtype == ATTEND_F16 ? half_to_float(in[i]) : bf16_to_float(in[i]);
+  for (size_t i = 0; i < n; i++) {
+    uint16_t bits; /* a file may put a tensor at any byte */
+    memcpy(&bits, (const char *)src + i * sizeof bits, sizeof bits);
+    dst[i] = dtype == ATTEND_F16 ? half_to_float(bits) : bf16_to_float(bits);
+  }
 }

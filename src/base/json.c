@@ -115,9 +115,7 @@ static attend_status read_escape(reader *r, char **out) {
   return ATTEND_OK;
 }
 
-/* Bytes of the well-formed UTF-8 character at s, 0 if it is not one: no
- * overlong forms, no surrogates, nothing above U+10FFFF. */
-static int utf8_length(const unsigned char *s, const unsigned char *end) {
+int utf8_length(const unsigned char *s, const unsigned char *end) {
   int more = s[0] < 0x80 ? 0 : s[0] < 0xe0 ? 1 : s[0] < 0xf0 ? 2 : 3;
   if (!more) return 1;
   if (s[0] < 0xc2 || s[0] > 0xf4 || end - s <= more) return 0;

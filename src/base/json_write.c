@@ -12,8 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attend/json.h"
-#include "base/base.h"
+#include "base/json_tree.h"
 
 attend_json_writer attend_json_writer_file(attend_context *ctx, FILE *file) {
   return (attend_json_writer){.ctx = ctx, .file = file, .first = true};
@@ -98,15 +97,23 @@ static void put_escaped(attend_json_writer *w, unsigned char c) {
   put(w, text, (size_t)n);
 }
 
+/* What is not UTF-8 becomes U+FFFD, a byte at a time: JSON has nothing else. */
 static void put_quoted(attend_json_writer *w, const char *text, size_t n) {
-  put(w, "\"", 1);
+  const unsigned char *s = (const unsigned char *)text;
   size_t plain = 0;
-  for (size_t i = 0; i < n; i++) {
-    unsigned char c = (unsigned char)text[i];
-    if (c >= 0x20 && c != '"' && c != '\\') continue;
+  put(w, "\"", 1);
+  for (size_t i = 0; i < n;) {
+    int length = utf8_length(s + i, s + n);
+    if (length && s[i] >= 0x20 && s[i] != '"' && s[i] != '\\') {
+      i += (size_t)length;
+      continue;
+    }
     put(w, text + plain, i - plain);
-    put_escaped(w, c);
-    plain = i + 1;
+    if (length)
+      put_escaped(w, s[i]);
+    else
+      put(w, "\xef\xbf\xbd", 3);
+    plain = ++i;
   }
   put(w, text + plain, n - plain);
   put(w, "\"", 1);

@@ -5,6 +5,7 @@
  * A stop string may begin in one token and end in a later one. So what could be
  * its beginning is held back until the next token decides.
  */
+#define _GNU_SOURCE /* memmem */
 #include <string.h>
 
 #include "decode/decode.h"
@@ -49,7 +50,8 @@ static attend_status append(stream *s, const char *text, size_t length) {
 static void cut_at_stop(stream *s) {
   for (int i = 0; i < s->n_stops; i++) {
     if (!*s->stops[i]) continue;
-    const char *at = strstr(s->text + s->said, s->stops[i]);
+    const char *at = memmem(s->text + s->said, s->length - s->said, s->stops[i],
+                            strlen(s->stops[i]));
     if (!at) continue;
     s->length = (size_t)(at - s->text);
     s->text[s->length] = 0;

@@ -2,6 +2,7 @@
  *
  * Place: model/ - before the first layer and after the last.
  */
+#include <math.h>
 #include <string.h>
 
 #include "model/transformer.h"
@@ -125,7 +126,13 @@ attend_status attend_run_next(attend_run *r, int count, float *logits) {
                "only a decoder that was given tokens says what comes next");
   ATTEND_CHECK(r->ctx, count >= 0 && count <= r->batch,
                "%d sequences are more than the %d of the run", count, r->batch);
-  return head_rows(r, count, NULL, row_of_last, logits);
+  ATTEND_TRY(head_rows(r, count, NULL, row_of_last, logits));
+  size_t vocab = (size_t)r->model->config.vocab;
+  for (int b = 0; b < count; b++) {
+    if (r->last_at[b] && r->last_at[b] == attend_run_length(r, b)) continue;
+    for (size_t i = 0; i < vocab; i++) logits[(size_t)b * vocab + i] = NAN;
+  }
+  return ATTEND_OK;
 }
 
 const float *attend_run_hidden(const attend_run *r, int *ld) {

@@ -134,6 +134,7 @@ static attend_status make_run(attend_run *r) {
   ATTEND_TRY(take_zeroed(r->ctx, b * sizeof *r->before, "a run", &r->before));
   ATTEND_TRY(take_zeroed(r->ctx, b * width * sizeof(float), "a run", &r->last));
   ATTEND_TRY(take_zeroed(r->ctx, b * sizeof *r->held, "a run", &r->held));
+  ATTEND_TRY(take_zeroed(r->ctx, b * sizeof *r->last_at, "a run", &r->last_at));
   ATTEND_TRY(take_zeroed(r->ctx,
                          2 * (size_t)r->head_room * width * sizeof(float),
                          "a run", &r->head_rows));
@@ -184,6 +185,7 @@ void attend_run_free(attend_run *r) {
   give(r->ctx, r->lengths);
   give(r->ctx, r->before);
   give(r->ctx, r->last);
+  give(r->ctx, r->last_at);
   give(r->ctx, r->head_rows);
   give(r->ctx, r->wide);
   give(r->ctx, r->held);
@@ -272,6 +274,7 @@ static void keep_last(attend_run *r) {
     if (!r->lengths[b]) continue;
     size_t row = (size_t)b * (size_t)r->n + (size_t)r->lengths[b] - 1;
     memcpy(r->last + (size_t)b * ld, r->x + row * ld, ld * sizeof *r->x);
+    r->last_at[b] = attend_run_length(r, b);
   }
 }
 
@@ -345,14 +348,20 @@ static attend_status reorder(attend_run *r, attend_state **states,
 }
 
 attend_status attend_run_reorder(attend_run *r, const int32_t *parents) {
-  size_t ld = widths_of(r).x;
+  size_t ld = (size_t)padded(r->model->config.decoder.width);
+  ATTEND_CHECK(r->ctx, r->self,
+               "%s has no decoder whose sequences have parents",
+               r->model->config.family);
   ATTEND_TRY(reorder(r, r->self, parents));
   ATTEND_TRY(reorder(r, r->cross, parents));
   ATTEND_TRY(watch_reorder(r, parents));
-  for (int b = 0; b < r->batch; b++)
+  for (int b = 0; b < r->batch; b++) {
     memcpy(r->head_rows + (size_t)b * ld, r->last + (size_t)parents[b] * ld,
            ld * sizeof *r->last);
+    r->held[b] = r->last_at[parents[b]];
+  }
   memcpy(r->last, r->head_rows, (size_t)r->batch * ld * sizeof *r->last);
+  memcpy(r->last_at, r->held, (size_t)r->batch * sizeof *r->last_at);
   return ATTEND_OK;
 }
 

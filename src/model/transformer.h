@@ -74,6 +74,7 @@ struct attend_run {
   int32_t *lengths;  /* [batch] */
   int64_t *before;   /* [batch] tokens held before the call */
   float *last;      /* [batch][padded F]: hidden, after each one's last token */
+  int64_t *last_at; /* [batch] tokens that were held then */
   int head_room;    /* rows that the head takes at once */
   float *head_rows; /* [head_room][padded F] twice */
   float *wide;      /* [head_room][padded V], where V is not whole lanes */

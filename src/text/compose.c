@@ -137,22 +137,13 @@ static attend_status put_glyphs(attend_context *ctx, scratch *s, step_kind form,
   return ATTEND_OK;
 }
 
-/* The end of what is not plain. */
-static size_t rough_end(const plain_set *set, const view *v, size_t at) {
-  while (at < v->length && plain_end(set, v, at) == at) {
-    uint32_t c;
-    at += utf8_next(v->bytes + at, v->length - at, &c);
-  }
-  return at;
-}
-
 /* What is plain stays as it is, save that where characters join its last, which
  * is of ASCII, may take part in what follows. */
 attend_status put_normal_form(attend_context *ctx, scratch *s, const step *st,
-                              const view *v, strand *out) {
+                              const view *v, size_t rough, strand *out) {
   bool joins = st->kind == STEP_NFC || st->kind == STEP_NFKC;
   for (size_t i = 0, end; i < v->length; i = end) {
-    size_t plain = plain_end(st->plain, v, i);
+    size_t plain = i ? plain_end(st->plain, v, i) : rough;
     end = rough_end(st->plain, v, plain);
     if (joins && plain > i && end > plain) plain--;
     view rest = view_slice(v, plain, end);

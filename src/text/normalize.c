@@ -41,11 +41,10 @@ uint32_t mapped(step_kind kind, uint32_t c) {
 
 /* Stretches that stay are copied as a whole. */
 static attend_status put_mapped(attend_context *ctx, const step *st,
-                                const view *v, strand *out) {
+                                const view *v, size_t rough, strand *out) {
   step_kind kind = st->kind;
   size_t kept = 0;
-  for (size_t i = plain_end(st->plain, v, 0), n; i < v->length;
-       i = plain_end(st->plain, v, i + n)) {
+  for (size_t i = rough, n; i < v->length; i = plain_end(st->plain, v, i + n)) {
     uint32_t c;
     n = utf8_next(v->bytes + i, v->length - i, &c);
     uint32_t d = mapped(kind, c);
@@ -61,10 +60,9 @@ static attend_status put_mapped(attend_context *ctx, const step *st,
 }
 
 static attend_status put_chinese(attend_context *ctx, const step *st,
-                                 const view *v, strand *out) {
+                                 const view *v, size_t rough, strand *out) {
   size_t kept = 0;
-  for (size_t i = plain_end(st->plain, v, 0), n; i < v->length;
-       i = plain_end(st->plain, v, i + n)) {
+  for (size_t i = rough, n; i < v->length; i = plain_end(st->plain, v, i + n)) {
     uint32_t c;
     n = utf8_next(v->bytes + i, v->length - i, &c);
     if (!is_chinese(c)) continue;
@@ -146,16 +144,18 @@ static attend_status put_prepended(attend_context *ctx, const scratch *s,
 
 /* ---- the list -------------------------------------------------------------------- */
 
+/* rough: where the first character stands that the step may touch. */
 static attend_status put_step(const attend_tokenizer *t, scratch *s,
-                              const step *st, const view *v, strand *out) {
+                              const step *st, const view *v, size_t rough,
+                              strand *out) {
   switch (st->kind) {
     case STEP_NFC:
     case STEP_NFD:
     case STEP_NFKC:
     case STEP_NFKD:
-      return put_normal_form(t->ctx, s, st, v, out);
+      return put_normal_form(t->ctx, s, st, v, rough, out);
     case STEP_CHINESE:
-      return put_chinese(t->ctx, st, v, out);
+      return put_chinese(t->ctx, st, v, rough, out);
     case STEP_REPLACE:
       return put_replaced(t, s, st, v, out);
     case STEP_PREPEND:
@@ -167,7 +167,7 @@ static attend_status put_step(const attend_tokenizer *t, scratch *s,
     case STEP_SP_SPACES:
       return put_sp_spaces(t->ctx, s, st, v, out);
     default:
-      return put_mapped(t->ctx, st, v, out);
+      return put_mapped(t->ctx, st, v, rough, out);
   }
 }
 
@@ -177,10 +177,11 @@ attend_status normalize(const attend_tokenizer *t, scratch *s, view v,
   for (size_t i = 0; i < t->normalizers.count; i++) {
     const step *st = &t->normalizers.step[i];
     strand *out = &s->text[turn];
-    if (v.length && plain_end(st->plain, &v, 0) == v.length) continue;
+    size_t rough = plain_end(st->plain, &v, 0);
+    if (v.length && rough == v.length) continue;
     turn = !turn;
     out->length = 0;
-    ATTEND_TRY(put_step(t, s, st, &v, out));
+    ATTEND_TRY(put_step(t, s, st, &v, rough, out));
     v = strand_view(out);
   }
   *result = v;

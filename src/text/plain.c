@@ -53,13 +53,26 @@ attend_status plain_find(attend_tokenizer *t, step *st) {
   return ATTEND_OK;
 }
 
+static bool is_in(const plain_set *set, uint32_t c) {
+  return plain_has(set, c) || (set->ideographs && is_ideograph(c)) ||
+         (set->hangul && is_hangul(c));
+}
+
 size_t plain_end(const plain_set *set, const view *v, size_t at) {
+  for (size_t n; at < v->length; at += n) {
+    uint32_t c = (unsigned char)v->bytes[at];
+    n = 1;
+    if (c >= 0x80) n = utf8_next(v->bytes + at, v->length - at, &c);
+    if (!is_in(set, c)) break;
+  }
+  return at;
+}
+
+size_t rough_end(const plain_set *set, const view *v, size_t at) {
   for (size_t n; at < v->length; at += n) {
     uint32_t c;
     n = utf8_next(v->bytes + at, v->length - at, &c);
-    if (plain_has(set, c)) continue;
-    if (set->ideographs && is_ideograph(c)) continue;
-    if (!(set->hangul && is_hangul(c))) break;
+    if (is_in(set, c)) break;
   }
   return at;
 }

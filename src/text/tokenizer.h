@@ -70,7 +70,7 @@ typedef struct { /* SentencePiece's table: a double array and strings */
   size_t length;
 } charsmap;
 
-enum { PLAIN_TABLE = 0x3000 }; /* up to ideographs */
+enum { PLAIN_TABLE = 0x1000 }; /* most alphabets are below */
 typedef struct {               /* characters that a normalizer leaves alone */
   uint64_t bits[PLAIN_TABLE / 64];
   bool ideographs, hangul;
@@ -316,8 +316,10 @@ attend_status normalize(const attend_tokenizer *t, scratch *s, view v,
 uint32_t mapped(step_kind kind, uint32_t c);
 /* plain.c: fills in st->plain. */
 attend_status plain_find(attend_tokenizer *t, step *st);
-/* The first place at or behind `at` where a character is not of the set. */
+/* The first place at or behind `at` where a character is not of the set; where
+ * one is. */
 size_t plain_end(const plain_set *set, const view *v, size_t at);
+size_t rough_end(const plain_set *set, const view *v, size_t at);
 static inline bool plain_has(const plain_set *set, uint32_t c) {
   return c < PLAIN_TABLE && set->bits[c >> 6] >> (c & 63) & 1;
 }
@@ -330,9 +332,9 @@ static inline bool may_join(const unsigned char *joins, unsigned char a,
  * the end of the portion that starts at `at`. */
 bool portions_allowed(const attend_tokenizer *t);
 size_t portion_end(const attend_tokenizer *t, const view *v, size_t at);
-/* compose.c */
+/* compose.c: rough is where the first character that is not plain stands. */
 attend_status put_normal_form(attend_context *ctx, scratch *s, const step *st,
-                              const view *v, strand *out);
+                              const view *v, size_t rough, strand *out);
 /* Whether decomposing leaves it alone, and its neighbours too. */
 bool has_no_parts(uint32_t c, bool compat);
 /* charsmap.c */

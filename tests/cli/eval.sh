@@ -14,7 +14,7 @@ near() {
 
 run 0 eval --help
 says 'Usage: attend eval'
-says 'each token is scored once'
+says 'scored once'
 
 # Sequence 0 of the golden file; its loss was computed by PyTorch.
 echo "203 88 105 185 117 36 165 186 108 7 52 193 124" >"$work/ids"

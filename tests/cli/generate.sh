@@ -119,7 +119,7 @@ for how in "--weights bf16" "--weights int8" "--attention elu"; do
     fail "no statistics: $(cat "$work/err")"
 done
 
-# The first interrupt ends it well; a job's own group gets the signal once.
+# The first interrupt ends it well.
 "$ATTEND" generate "$stories" --prompt Tom -n 1000000 --slide --ignore-end \
   >"$work/out" 2>"$work/err" &
 pid=$!

@@ -37,6 +37,17 @@ for family in bart t5 t5-gated; do
   says '"way": "token by token"'
 done
 
+# What the nine leave out: scaled rotary positions, biases, wider heads, scores
+# by layer, another activation, forced tokens, sides of different depth, a head
+# of its own.
+for family in llama-rope3 llama-yarn llama-linear llama-biases gpt2-by-layer; do
+  verified "$family" logits hidden.0 attention.1 loss greedy beam4
+done
+for family in bart-forced t5-untied; do
+  verified "$family" logits encoder_hidden.1 decoder_hidden.1 cross_attention.1 \
+    greedy beam4
+done
+
 # A table for people says the same.
 run 0 verify --model "$models/gpt2" --golden "$models/gpt2/golden.safetensors"
 says 'logits +token by token .* ok$'

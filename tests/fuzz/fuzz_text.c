@@ -5,7 +5,8 @@
 static const char *const names[] = {"gpt2-vocab.json", "bert-tokenizer.json",
                                     "llama.model", "unigram.model",
                                     "tok512.bin"};
-enum { KINDS = sizeof names / sizeof *names };
+/* LARGE: bytes, so that the golden tokenizers are within what may be taken. */
+enum { KINDS = sizeof names / sizeof *names, LARGE = 64 << 10 };
 
 typedef struct {
   attend_tokenizer *t;
@@ -23,6 +24,17 @@ static void open_world(attend_context *ctx, world *w, const char *name) {
   MUST(!attend_decoder_create(w->t, false, &w->d));
 }
 
+static world worlds[KINDS];
+
+/* Before the clock of the first input runs. */
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerInitialize(int *argc, char ***argv) {
+  attend_context *ctx = fuzz_context(LARGE);
+  (void)argc, (void)argv;
+  for (int i = 0; i < KINDS; i++) open_world(ctx, &worlds[i], names[i]);
+  return 0;
+}
+
 static void check_fresh(const world *w, const char *text, size_t length) {
   attend_encoding *e;
   MUST(!attend_encoding_create(w->t, &e));
@@ -35,11 +47,9 @@ static void check_fresh(const world *w, const char *text, size_t length) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
-  static world worlds[KINDS];
-  attend_context *ctx = fuzz_context(length + (64 << 10));
+  fuzz_context(length + LARGE);
   if (!length) return 0;
   world *w = &worlds[bytes[0] % KINDS];
-  if (!w->t) open_world(ctx, w, names[bytes[0] % KINDS]);
   const char *text = (const char *)bytes + 1;
   MUST(!attend_encode(w->e, text, length - 1, NULL));
   fuzz_check_encoding(w->t, w->e, length - 1);
