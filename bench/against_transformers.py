@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """attend beside Hugging Face transformers and onnxruntime on the same CPU.
 
-    python3 bench/against_transformers.py build/attend LLAMA_FOLDER MINILM_FOLDER [THREADS...]
+    python3 bench/against_transformers.py build/attend LLAMA MINILM GPT2 [THREADS...]
 
-Three things, each with the same number of threads on both sides, in turns,
-medians of ROUNDS: decoding one token at a time (f32, eager, with cache),
-reading a prompt, and encoding 32 texts of 128 tokens with MiniLM's shape.
-Weights do not change the speed, so the folders may hold config.json alone.
+Each with the same number of threads on both sides, in turns, medians of ROUNDS:
+decoding one token at a time (f32, eager, with cache) and reading a prompt with
+LLAMA; 32 texts of 128 tokens with MINILM, against onnxruntime too; and for GPT2,
+whose weights are larger than the caches, reading 512 tokens as a share of
+torch.mm's GFLOP/s and decoding as a share of the bandwidth that attend measures.
+Weights do not change the speed: the folders may hold config.json alone.
 """
 import json
 import os
@@ -23,12 +25,16 @@ PROMPT, NEW = 192, 48
 TEXTS, TOKENS = 32, 128
 
 
-def attend(binary, folder, threads, *options):
+def rows(binary, folder, threads, *options):
     out = subprocess.run(
-        [binary, "bench", "model", folder, "--threads", str(threads),
-         "--weights", "f32", "--json", *options],
+        [binary, "bench", "model", folder, "--threads", str(threads), "--json", *options],
         check=True, capture_output=True, text=True)
-    return {row["what"].split()[0]: row["seconds"] for row in json.loads(out.stdout)}
+    return json.loads(out.stdout)
+
+
+def attend(binary, folder, threads, *options):
+    return {row["what"].split()[0]: row["seconds"]
+            for row in rows(binary, folder, threads, "--weights", "f32", *options)}
 
 
 def seconds(work):
@@ -132,11 +138,40 @@ def measure(binary, llama_folder, minilm_folder, threads):
         report(f"MiniLM, {TEXTS} x {TOKENS}", threads, ours["embed"], theirs["onnx"], "onnxruntime")
 
 
+def ceilings(binary, gpt2_folder, minilm_folder, threads):
+    """Shares of what torch.mm and memory can do."""
+    torch.set_num_threads(threads)
+    a, b = torch.randn(1024, 1024), torch.randn(1024, 1024)
+    with torch.inference_mode():
+        for _ in range(3):
+            torch.mm(a, b)
+        reading, embedding, writing = {}, [], {}
+        for _ in range(3):
+            peak = 2 * 1024**3 / statistics.median(seconds(lambda: torch.mm(a, b))
+                                                   for _ in range(21)) * 1e-9
+            for row in rows(binary, gpt2_folder, threads):
+                kind = row["weights"]
+                if row["what"].startswith("read"):
+                    reading.setdefault(kind, []).append(row["gflops"] / peak)
+                else:
+                    writing.setdefault(kind, []).append(row["of_memory"])
+            row = rows(binary, minilm_folder, threads, "--weights", "f32")[0]
+            embedding.append(row["gflops"] / peak)
+    for kind in reading:
+        print(f"{kind:5} {threads:3} threads  prefill of 512: "
+              f"{statistics.median(reading[kind]):.2f} of sgemm   decoding: "
+              f"{statistics.median(writing[kind]):.2f} of memory "
+              f"({', '.join(f'{x:.2f}' for x in writing[kind])})", flush=True)
+    print(f"f32   {threads:3} threads  MiniLM {TEXTS} x {TOKENS}: "
+          f"{statistics.median(embedding):.2f} of sgemm", flush=True)
+
+
 def main():
-    binary, llama_folder, minilm_folder, *threads = sys.argv[1:]
+    binary, llama_folder, minilm_folder, gpt2_folder, *threads = sys.argv[1:]
     print(f"transformers {transformers.__version__}, torch {torch.__version__}")
     for t in map(int, threads or ["1", str(os.cpu_count())]):
         measure(binary, llama_folder, minilm_folder, t)
+        ceilings(binary, gpt2_folder, minilm_folder, t)
 
 
 if __name__ == "__main__":

@@ -160,12 +160,14 @@ static int run_verb(const verb *v, int argc, char **argv) {
 
 /* Threads that wait for each other spin before they sleep, by default for
  * milliseconds: where other programs want the cores too, a model then takes ten
- * times as long. The OpenMP library reads how long when it is loaded, so the
- * program starts once more with a shorter time, unless the user has said. Where
- * that cannot be done it goes on as it is. */
+ * times as long. Waking many takes longer, so more cores spin longer. The OpenMP
+ * library reads how long when it is loaded, so the program starts once more,
+ * unless the user has said. Where that cannot be done it goes on as it is. */
 static void spin_briefly(char **argv) {
+  char count[32];
   if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
-  if (!setenv("GOMP_SPINCOUNT", "1000", 1)) execv("/proc/self/exe", argv);
+  snprintf(count, sizeof count, "%ld", 500 * sysconf(_SC_NPROCESSORS_ONLN));
+  if (!setenv("GOMP_SPINCOUNT", count, 1)) execv("/proc/self/exe", argv);
 }
 
 int main(int argc, char **argv) {

@@ -40,9 +40,13 @@ static void add_part(model *m, int outputs, attend_dtype dtype, int way,
       m->value[(m->outputs + o) * MOST_IN + i] = (double)back;
     }
   uniform(m->bias + m->outputs, (size_t)outputs, 77);
-  m->part[p] = (attend_linear_part){
-      m->stored[p],  dtype,         outputs,
-      way ? row : 0, way ? col : 0, biased ? m->bias + m->outputs : NULL};
+  m->part[p] =
+      (attend_linear_part){.weight = m->stored[p],
+                           .dtype = dtype,
+                           .outputs = outputs,
+                           .output_stride = way ? row : 0,
+                           .input_stride = way ? col : 0,
+                           .bias = biased ? m->bias + m->outputs : NULL};
   if (!biased) memset(m->bias + m->outputs, 0, (size_t)outputs * 4);
   m->outputs += outputs;
   free(x);
@@ -263,4 +267,37 @@ TEST(wrong_layers_are_refused) {
            ATTEND_INVALID);
   CHECK(!l);
   attend_context_free(ctx);
+}
+
+/* ---- what has been read --------------------------------------------------------- */
+
+static size_t told;
+static const char *told_until;
+
+static void read_on(const void *from, size_t bytes, void *user) {
+  if (told == 0) told_until = user;
+  CHECK((const char *)from == told_until);
+  told_until = (const char *)from + bytes;
+  told += bytes;
+}
+
+TEST(weights_are_told_once_in_order) {
+  enum { IN = 96, OUT = 40000 };
+  attend_context *ctx = open_context(NULL, 2, NULL);
+  float *w = calloc((size_t)IN * OUT, sizeof *w);
+  attend_linear_part part = {
+      .weight = w, .outputs = OUT, .packed = read_on, .user = w};
+  attend_linear *l;
+  told = 0;
+  OK(ctx, attend_linear_create(ctx, ATTEND_WEIGHTS_F32, IN, 1, &part, &l));
+  CHECK_EQ(told, (size_t)IN * OUT * sizeof *w);
+  attend_linear_free(l);
+  part.output_stride = 1; /* turned: no stretch of memory is done before all */
+  part.input_stride = OUT;
+  told = 0;
+  OK(ctx, attend_linear_create(ctx, ATTEND_WEIGHTS_F32, IN, 1, &part, &l));
+  CHECK_EQ(told, 0);
+  attend_linear_free(l);
+  attend_context_free(ctx);
+  free(w);
 }

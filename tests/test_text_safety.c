@@ -271,6 +271,33 @@ TEST(small_files_that_lie) {
   attend_context_free(ctx);
 }
 
+/* Texts of which nothing is left, and words with an end but no inside: no byte
+ * is looked for where there is none. */
+TEST(nothing_at_all) {
+  static const char ends[] =
+      "{\"model\": {\"type\": \"BPE\", \"end_of_word_suffix\": \"/\", "
+      "\"vocab\": {\"a\": 0, \"b/\": 1, \"ab/\": 2}, \"merges\": [\"a "
+      "b/\"]}}";
+  attend_context *ctx = open_context(NULL, 1, NULL);
+  attend_encoding *e;
+  for (int f = 0; f < FILES; f++) {
+    attend_tokenizer *t = load_path(ctx, token_path(files[f]));
+    attend_encode_options bare = {.no_special = true};
+    OK(ctx, attend_encoding_create(t, &e));
+    OK(ctx, attend_encode(e, NULL, 0, &bare));
+    CHECK_EQ(e->count, 0);
+    OK(ctx, attend_encode(e, "\x01\x02", 2, NULL));
+    attend_encoding_free(e);
+    attend_tokenizer_free(t);
+  }
+  attend_tokenizer *t = load_text(ctx, ends);
+  OK(ctx, attend_encoding_create(t, &e));
+  check_ids(ctx, e, "ab", "2");
+  attend_encoding_free(e);
+  attend_tokenizer_free(t);
+  attend_context_free(ctx);
+}
+
 TEST(paths_that_lead_nowhere) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_tokenizer *t;

@@ -66,10 +66,10 @@ ATTEND_API const attend_tensor *attend_tensor_file_get(
 ATTEND_API const attend_tensor *attend_tensor_file_find(
     const attend_tensor_file *file, const char *name);
 
-/* The memory that holds what was read of a tensor may be used for other things:
- * the next look reads it from the file again. */
+/* The memory that holds what was read of [from, from + bytes), if that is the
+ * file's, may be used for other things: the next look reads it again. */
 ATTEND_API void attend_tensor_file_release(const attend_tensor_file *file,
-                                           const attend_tensor *tensor);
+                                           const void *from, size_t bytes);
 
 /* The metadata: names and strings. */
 ATTEND_API size_t attend_tensor_file_notes(const attend_tensor_file *file);

@@ -33,6 +33,10 @@ typedef struct {
   int outputs;
   ptrdiff_t output_stride, input_stride; /* in elements; both 0: contiguous   */
   const float *bias;                     /* [outputs], or NULL: zeros         */
+  /* NULL, or told which of the weights have been read and are not needed any
+   * more, where that is one stretch of memory. */
+  void (*packed)(const void *from, size_t bytes, void *user);
+  void *user;
 } attend_linear_part;
 
 typedef struct attend_linear attend_linear;

@@ -303,15 +303,16 @@ const attend_tensor *attend_tensor_file_find(const attend_tensor_file *file,
   return &file->tensor[place - (file->notes && file->notes < entry)];
 }
 
-/* Whole pages inside the tensor: those at its ends are shared with others. */
+/* Pages at the ends may hold others' tensors; they are let go as well, since the
+ * file still has them. */
 void attend_tensor_file_release(const attend_tensor_file *file,
-                                const attend_tensor *tensor) {
+                                const void *from, size_t bytes) {
   const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-  const unsigned char *data = tensor->data;
+  const unsigned char *data = from;
   if (data < file->map || data >= file->map + file->size) return;
-  size_t from = round_up((size_t)(data - file->map), page);
-  size_t to = ((size_t)(data - file->map) + tensor->bytes) / page * page;
-  if (from < to) madvise(file->map + from, to - from, MADV_DONTNEED);
+  size_t first = (size_t)(data - file->map) / page * page;
+  size_t end = (size_t)(data - file->map) + bytes;
+  madvise(file->map + first, end - first, MADV_DONTNEED);
 }
 
 size_t attend_tensor_file_notes(const attend_tensor_file *file) {

@@ -393,6 +393,8 @@ const attend_tensor *attend_checkpoint_unused(const attend_checkpoint *c,
   return NULL;
 }
 
-void checkpoint_release(const attend_checkpoint *c, const attend_tensor *t) {
-  for (int f = 0; f < c->files; f++) attend_tensor_file_release(c->file[f], t);
+void checkpoint_release(const void *from, size_t bytes, void *user) {
+  const attend_checkpoint *c = user;
+  for (int f = 0; f < c->files; f++)
+    attend_tensor_file_release(c->file[f], from, bytes);
 }

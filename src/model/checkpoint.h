@@ -54,7 +54,7 @@ const parameter *checkpoint_find(const attend_checkpoint *c, enum slot slot,
 bool checkpoint_has_head(const attend_checkpoint *c);
 /* F32, F16 or BF16. */
 bool tensor_dtype(const attend_tensor *t, attend_dtype *dtype);
-/* The file's pages of this tensor need not stay in memory. */
-void checkpoint_release(const attend_checkpoint *c, const attend_tensor *t);
+/* The files' pages of this memory need not stay. user: a checkpoint. */
+void checkpoint_release(const void *from, size_t bytes, void *user);
 
 #endif

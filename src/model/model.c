@@ -93,6 +93,8 @@ static attend_status add_part(loading *l, parts *x, enum slot slot,
   part->weight = p->tensor->data;
   tensor_dtype(p->tensor, &part->dtype);
   part->outputs = (int)p->shape[0];
+  part->packed = checkpoint_release;
+  part->user = l->m->files;
   part->output_stride = p->turned ? 1 : (ptrdiff_t)p->shape[1];
   part->input_stride = p->turned ? (ptrdiff_t)p->shape[0] : 1;
   ATTEND_TRY(align(l, x, i));
@@ -110,7 +112,8 @@ static attend_status add_part(loading *l, parts *x, enum slot slot,
 static attend_status say_progress(loading *l, const parts *x) {
   for (int i = 0; i < x->count; i++) {
     l->done += x->from[i]->tensor->bytes;
-    checkpoint_release(l->m->files, x->from[i]->tensor);
+    checkpoint_release(x->from[i]->tensor->data, x->from[i]->tensor->bytes,
+                       l->m->files);
   }
   if (!l->options->progress ||
       !l->options->progress(l->done, l->total, l->options->user))

@@ -43,13 +43,13 @@ static int32_t find_char(const attend_tokenizer *t, const char *at, size_t n,
   bool marked = (!first && m->prefix.length) || (last && m->suffix.length);
   if (!marked) return vocab_key(&t->vocab, at, n);
   if (m->prefix.length + n + m->suffix.length > sizeof name) return -1;
-  if (!first) {
+  if (!first && m->prefix.length) {
     memcpy(name, m->prefix.bytes, m->prefix.length);
     length = m->prefix.length;
   }
   memcpy(name + length, at, n);
   length += n;
-  if (last) {
+  if (last && m->suffix.length) {
     memcpy(name + length, m->suffix.bytes, m->suffix.length);
     length += m->suffix.length;
   }

@@ -38,9 +38,9 @@ static inline uint32_t view_to(const view *v, size_t i) {
   return v->to ? v->to[i] : v->base + (uint32_t)i + 1;
 }
 static inline view view_slice(const view *v, size_t start, size_t end) {
-  view s = {v->bytes + start, v->from ? v->from + start : NULL,
-            v->to ? v->to + start : NULL, end - start,
-            v->base + (uint32_t)start};
+  view s = {v->bytes ? v->bytes + start : NULL,
+            v->from ? v->from + start : NULL, v->to ? v->to + start : NULL,
+            end - start, v->base + (uint32_t)start};
   return s;
 }
 static inline view strand_view(const strand *s) {
