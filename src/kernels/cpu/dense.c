@@ -15,13 +15,20 @@
  */
 #include "kernels/cpu/vec.h"
 
+/* With a sanitizer's checks inside, large tiles take minutes to compile. */
+#if defined(ATTEND_SANITIZED)
+enum { CHECKED = 1 };
+#else
+enum { CHECKED = 0 };
+#endif
+
 enum {
-  WIDE = NV == 1 ? 2 : 1,        /* lanes in a tile of many rows */
-  TILE = (int)ACC / (WIDE * NV), /* rows in it */
-  ROW_BLOCK = 192,               /* rows whose stretches lie in L2 */
-  X_STEP = BLOCK + LANES,        /* from row to row: not one cache set */
-  FEW_LANES = 4,                 /* lanes side by side with few rows */
-  AHEAD = 2048                   /* bytes that few rows fetch ahead */
+  WIDE = NV == 1 ? 2 : 1, /* lanes in a tile of many rows */
+  TILE = CHECKED ? 4 : (int)ACC / (WIDE * NV), /* rows in it */
+  ROW_BLOCK = 192,        /* rows whose stretches lie in L2 */
+  X_STEP = BLOCK + LANES, /* from row to row: not one cache set */
+  FEW_LANES = 4,          /* lanes side by side with few rows */
+  AHEAD = 2048            /* bytes that few rows fetch ahead */
 };
 
 /* Inputs that a loop takes at once, with few rows and with many (see BY_FOUR in
@@ -128,10 +135,10 @@ INLINE void settle(const int R, const int U, const dense *d, int row, int lane,
 
 /* ---- few rows --------------------------------------------------------------- */
 
-enum { EIGHT = 8 * 2 * NV <= (int)ACC };
+enum { EIGHT = !CHECKED && 8 * 2 * NV <= (int)ACC };
 /* The scalar set has its 16 chains in any lanes, and compiles for long enough. */
 #define UNITS(R) \
-  (VW == 1 ? 1 : (R)*4 * NV <= ACC ? 4 : (R)*2 * NV <= ACC ? 2 : 1)
+  (VW == 1 || CHECKED ? 1 : (R)*4 * NV <= ACC ? 4 : (R)*2 * NV <= ACC ? 2 : 1)
 
 INLINE void few_tile(const stored as, const int R, const int U, const dense *d,
                      int row, int lane, int k) {
