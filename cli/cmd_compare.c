@@ -11,6 +11,7 @@
 #include "attend/json.h"
 #include "attend/problem.h"
 #include "compare.h"
+#include "input.h"
 #include "table.h"
 
 enum { MOST_FORMS = 64, LIMIT = 512, ANSWER = 32, REPEAT = 3 };
@@ -128,24 +129,6 @@ static const struct argp argp = {
 
 /* ---- the text --------------------------------------------------------------------------- */
 
-static char *read_stream(FILE *f, size_t *length) {
-  size_t capacity = 0;
-  char *text = NULL;
-  *length = 0;
-  for (;;) {
-    if (*length + 65536 > capacity) {
-      capacity = 2 * capacity + 65536;
-      char *bigger = need(capacity, 1);
-      if (text) memcpy(bigger, text, *length);
-      free(text);
-      text = bigger;
-    }
-    size_t n = fread(text + *length, 1, 65536, f);
-    *length += n;
-    if (n == 0) return text;
-  }
-}
-
 static char *read_text(const compare_options *o, size_t *length) {
   if (o->text) {
     *length = strlen(o->text);
@@ -156,7 +139,7 @@ static char *read_text(const compare_options *o, size_t *length) {
     complain("%s cannot be opened: name a file that can be read", o->file);
     return NULL;
   }
-  char *text = read_stream(f, length);
+  char *text = input_all(f, length);
   if (o->file) fclose(f);
   return text;
 }
@@ -190,17 +173,10 @@ static int encode_text(comparison *c, const char *text, size_t length) {
 }
 
 static int read_numbers(comparison *c, const char *text) {
-  size_t count = 0, most = strlen(text) / 2 + 1;
-  int32_t *ids = need(most, sizeof *ids);
-  char *end;
-  for (const char *at = text; *at; at = end) {
-    long id = strtol(at, &end, 10);
-    if (end == at) break;
-    ids[count++] = (int32_t)id;
-    while (*end == ' ' || *end == ',') end++;
-  }
-  int code = take_ids(c, ids, count);
-  free(ids);
+  id_list ids = {0};
+  int code = input_ids(text, &ids);
+  if (!code) code = take_ids(c, ids.id, (size_t)ids.count);
+  free(ids.id);
   return code;
 }
 

@@ -108,10 +108,11 @@ typedef struct {
 typedef struct attend_checkpoint attend_checkpoint;
 
 /* A folder in Hugging Face layout: config.json and model.safetensors (or the
- * only .safetensors there), or model.safetensors.index.json and its shards. The files are mapped and only
- * their headers are read. Every tensor that the configuration asks for must be
- * there, in the shape it says, under the family's name with any prefix; what is
- * there beyond that is passed over (attend_checkpoint_unused). */
+ * only .safetensors there), or model.safetensors.index.json and its shards. The
+ * files are mapped and only their headers are read. Every tensor that the
+ * configuration asks for must be there, in the shape it says, under the family's
+ * name with any prefix; what is there beyond that is passed over
+ * (attend_checkpoint_unused). */
 ATTEND_API attend_status attend_checkpoint_open(attend_context *ctx,
                                                 const char *path,
                                                 attend_checkpoint **checkpoint);
