@@ -12,7 +12,8 @@
  *   tokenizer.json             Hugging Face's, all of it in one file
  *   vocab.json + merges.txt    byte-level BPE: GPT-2, RoBERTa, BART
  *   vocab.txt                  WordPiece: BERT
- *   tokenizer.model            SentencePiece: BPE (Llama), unigram (T5)
+ *   tokenizer.model            SentencePiece: BPE (Llama), unigram (T5), also
+ *                              as spiece.model or sentencepiece.bpe.model
  *   tokenizer.bin, tok512.bin  a llama2.c vocabulary
  *
  * and gives the ids of the library that made it, but for three things: the
