@@ -139,9 +139,12 @@ static char *read_text(const compare_options *o, size_t *length) {
     complain("%s cannot be opened: name a file that can be read", o->file);
     return NULL;
   }
-  char *text = input_all(f, length);
+  int code = EXIT_OK;
+  char *text =
+      input_all(f, o->file ? o->file : "the standard input", length, &code);
   if (o->file) fclose(f);
-  return text;
+  if (code) free(text);
+  return code ? NULL : text;
 }
 
 static int take_ids(comparison *c, const int32_t *ids, size_t count) {

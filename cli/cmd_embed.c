@@ -210,6 +210,15 @@ static attend_status fill_window(embed_run *run) {
   return status;
 }
 
+static int check_vectors(const embed_run *run, attend_status status) {
+  if (status) return complain_status(run->m.ctx, status);
+  if (!run->e.lost) return EXIT_OK;
+  complain(
+      "the model gave vectors that are not finite: the checkpoint, or "
+      "the form of attention, does not work here");
+  return EXIT_FAILED;
+}
+
 static int put_window(embed_run *run, size_t before) {
   const embed_options *o = run->o;
   int width = run->e.width, code = EXIT_OK;
@@ -236,8 +245,8 @@ static int all_windows(embed_run *run) {
     if (!status)
       status = embed_all(&run->e, run->texts, run->count, say_progress, run);
     progress_end();
-    code =
-        status ? complain_status(run->m.ctx, status) : put_window(run, before);
+    code = check_vectors(run, status);
+    if (!code) code = put_window(run, before);
     if (run->o->count) break; /* kept for the cosines */
   }
   progress_end();
@@ -256,7 +265,8 @@ static int start(embed_run *run) {
   if (!o->query) return EXIT_OK;
   attend_status status = embed_take(e, o->query, strlen(o->query), &run->query);
   if (!status) status = embed_all(e, &run->query, 1, NULL, NULL);
-  if (status) return complain_status(run->m.ctx, status);
+  int code = check_vectors(run, status);
+  if (code) return code;
   e->texts = e->tokens = 0;
   run->found.most = o->top ? o->top : 10;
   run->found.query = run->query.vector;

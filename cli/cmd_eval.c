@@ -120,12 +120,13 @@ static const struct argp argp = {
 
 static char *read_file(const char *name, size_t *length, int *code) {
   FILE *in = fopen(name, "rb");
-  char *text = in ? input_all(in, length) : NULL;
-  if (!in || ferror(in)) {
+  if (!in) {
     complain("%s cannot be read: %s", name, strerror(errno));
     *code = EXIT_FAILED;
+    return NULL;
   }
-  if (in) fclose(in);
+  char *text = input_all(in, name, length, code);
+  fclose(in);
   return text;
 }
 
@@ -176,8 +177,9 @@ static int read_texts(eval_run *run) {
   for (int i = 0; i < run->count && !code; i++) {
     size_t length = 0;
     run->text[i].name = o->count ? o->files[i] : "-";
-    char *text = o->count ? read_file(o->files[i], &length, &code)
-                          : input_all(stdin, &length);
+    char *text = o->count
+                     ? read_file(o->files[i], &length, &code)
+                     : input_all(stdin, "the standard input", &length, &code);
     if (!code) code = encode(run, e, text, length, &run->text[i]);
     free(text);
   }
@@ -326,6 +328,10 @@ static int report(const eval_run *run) {
   int code = run->o->common.json
                  ? table_print_json(&run->rows, run->m.ctx, stdout)
                  : table_print(&run->rows, stdout);
+  if (!code && !isfinite(run->before_loss)) {
+    complain("the model gave logits that are no numbers: there is no loss");
+    code = EXIT_FAILED;
+  }
   if (code || !is_interrupted()) return code;
   complain("interrupted: the numbers are of what was done so far");
   return EXIT_INTERRUPTED;

@@ -13,6 +13,7 @@
 
 #include "generate.h"
 #include "interrupt.h"
+#include "table.h"
 
 enum { TOKENS = 256, MOST_TOKENS = 1 << 24 };
 #define TEMPERATURE 0.8f
@@ -369,10 +370,16 @@ static int write_all(generate_run *run) {
   return !code && is_interrupted() ? EXIT_INTERRUPTED : code;
 }
 
+static int print_nothing(const generate_run *run) {
+  if (run->o->common.json) puts("[]");
+  return check_written(stdout, "JSON");
+}
+
 static int generate(generate_run *run) {
-  prompts_gather(run);
-  if (!run->n_prompts) return EXIT_OK; /* --lines of nothing */
-  int code = model_open(&run->o->common, &run->o->model, &run->m);
+  int code = prompts_gather(run);
+  if (code) return code;
+  if (!run->n_prompts) return print_nothing(run); /* --lines of nothing */
+  code = model_open(&run->o->common, &run->o->model, &run->m);
   if (!code) code = open_tokenizer(run);
   if (code) return code;
   run->context = run->how.context

@@ -93,7 +93,10 @@ static attend_status direct_weights(form_run *r, const attend_form *form,
                    .dim = s->dim,
                    .dim_v = s->dim_v,
                    .scale = c->config->score_factor};
-  if (watched_role(c) == ATTEND_DECODER_SELF) d.mask.causal = ATTEND_CAUSAL;
+  if (watched_role(c) == ATTEND_DECODER_SELF) {
+    d.mask.causal = ATTEND_CAUSAL;
+    d.mask.window = c->config->window;
+  }
   attend_plan *plan;
   attend_status status = attend_plan_create(c->opened.ctx, &d, &plan);
   if (status) return status;

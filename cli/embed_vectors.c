@@ -119,7 +119,7 @@ static double length_of(const float *x, int width) {
   return sqrt(sum);
 }
 
-static void pool(const embedder *e, const float *rows, int ld, embed_text *t) {
+static void pool(embedder *e, const float *rows, int ld, embed_text *t) {
   const size_t size = (size_t)e->width * sizeof *t->vector;
   if (t->count == 0) return; /* zeros, and said aloud at the end */
   if (e->pool == POOL_CLS)
@@ -131,6 +131,7 @@ static void pool(const embedder *e, const float *rows, int ld, embed_text *t) {
   else
     pool_mean(rows, ld, t->count, e->width, t->vector);
   double length = length_of(t->vector, e->width);
+  e->lost += !isfinite(length);
   if (e->raw || length == 0) return;
   for (int i = 0; i < e->width; i++)
     t->vector[i] = (float)((double)t->vector[i] / length);

@@ -32,6 +32,7 @@ typedef struct {
   int batch, rows;
   /* what was met on the way */
   size_t texts, tokens, cut, empty;
+  size_t lost; /* vectors that are not finite */
 } embedder;
 
 attend_status embedder_start(embedder *e, attend_model *model,

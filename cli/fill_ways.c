@@ -122,6 +122,12 @@ static void add_choices(filling *f, table *rows, int mask, size_t token,
   free(best);
 }
 
+static bool are_numbers(const float *x, size_t n) {
+  for (size_t i = 0; i < n; i++)
+    if (isnan(x[i])) return false;
+  return true;
+}
+
 static int count_masks(const filling *f, int32_t *places) {
   const attend_encoding *e = f->encoding;
   int32_t mask = attend_tokenizer_special(f->m->tokenizer, ATTEND_SPECIAL_MASK);
@@ -143,10 +149,14 @@ int fill_by_head(filling *f, table *rows) {
   attend_status status =
       attend_run_encode(f->run, 1, (int)e->count, e->id, NULL, e->type);
   if (!status) status = attend_run_logits(f->run, count, places, logits);
-  for (int i = 0; i < count && !status; i++)
+  if (!status && count && !are_numbers(logits, (size_t)count * vocab)) {
+    complain("the model gave logits that are no numbers: nothing fills a mask");
+    code = EXIT_FAILED;
+  }
+  for (int i = 0; i < count && !status && !code; i++)
     add_choices(f, rows, i, (size_t)places[i], logits + (size_t)i * vocab);
   free(logits);
-  return status ? complain_status(f->m->ctx, status) : EXIT_OK;
+  return status ? complain_status(f->m->ctx, status) : code;
 }
 
 /* ---- by writing ------------------------------------------------------------------------------ */

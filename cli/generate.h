@@ -49,7 +49,7 @@ static inline int generate_count(const generate_run *run) {
 /* ---- generate_prompts.c: exit codes ----------------------------------------- */
 
 /* What the command line or the standard input says; before the model is read. */
-void prompts_gather(generate_run *run);
+int prompts_gather(generate_run *run);
 /* Ids, within the context; says what was left out. */
 int prompts_encode(generate_run *run);
 void prompts_free(generate_run *run);

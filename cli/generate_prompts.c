@@ -38,21 +38,25 @@ static void gather_lines(generate_run *run, const char *text, size_t length) {
 }
 
 /* A text's last line end is the shell's or the editor's, not the writer's. */
-static void gather_input(generate_run *run) {
+static int gather_input(generate_run *run) {
   size_t length = 0;
-  char *text = isatty(STDIN_FILENO) ? need(1, 1) : input_all(stdin, &length);
+  int code = EXIT_OK;
+  char *text = isatty(STDIN_FILENO)
+                   ? need(1, 1)
+                   : input_all(stdin, "the standard input", &length, &code);
   if (run->o->lines)
     gather_lines(run, text, length);
   else
     add_prompt(run, text, length - (length && text[length - 1] == '\n'));
   free(text);
+  return code;
 }
 
-void prompts_gather(generate_run *run) {
+int prompts_gather(generate_run *run) {
   const generate_options *o = run->o;
   for (int i = 0; i < o->n_prompts; i++)
     add_prompt(run, o->prompts[i], strlen(o->prompts[i]));
-  if (!o->n_prompts) gather_input(run);
+  return o->n_prompts ? EXIT_OK : gather_input(run);
 }
 
 void prompts_free(generate_run *run) {

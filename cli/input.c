@@ -4,6 +4,7 @@
  */
 #include "input.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +15,7 @@ static void *widen(void *block, size_t used, size_t size) {
   return wider;
 }
 
-char *input_all(FILE *in, size_t *length) {
+char *input_all(FILE *in, const char *name, size_t *length, int *code) {
   size_t capacity = 1 << 16, n;
   char *text = need(capacity, 1);
   *length = 0;
@@ -23,6 +24,10 @@ char *input_all(FILE *in, size_t *length) {
     if (capacity - *length == 1) text = widen(text, *length, capacity *= 2);
   }
   text[*length] = 0;
+  if (ferror(in)) {
+    complain("%s cannot be read: %s", name, strerror(errno));
+    *code = EXIT_FAILED;
+  }
   return text;
 }
 

@@ -9,8 +9,9 @@
 
 #include "cli.h"
 
-/* All of a stream, with a zero byte behind it. */
-char *input_all(FILE *in, size_t *length);
+/* All of a stream, with a zero byte behind it. What cannot be read is said, by
+ * its name, and becomes an exit code. The caller frees it. */
+char *input_all(FILE *in, const char *name, size_t *length, int *code);
 
 typedef struct {
   int32_t *id;

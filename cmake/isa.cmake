@@ -15,3 +15,9 @@ if(processor MATCHES "^(x86_64|amd64)$")
 elseif(processor MATCHES "^(aarch64|arm64)$")
   list(APPEND ATTEND_ISAS neon)
 endif()
+# Fuzzers: wide kernels with checks inside take minutes to compile, and bytes of
+# files never reach them.
+if(ATTEND_SCALAR_ONLY)
+  set(ATTEND_ISAS scalar)
+  unset(ATTEND_FLAGS_amx)
+endif()

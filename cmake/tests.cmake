@@ -39,6 +39,8 @@ if(ATTEND_BUILD_TESTS)
     add_executable(${name} ${source})
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
     target_compile_definitions(${name} PRIVATE ${have})
+    # gcc 12 for Arm stops with an error of its own at some loops it vectorizes.
+    target_compile_options(${name} PRIVATE -fno-tree-vectorize)
     if(TARGET attend_check)
       target_sources(${name} PRIVATE $<TARGET_OBJECTS:attend_check>)
     endif()

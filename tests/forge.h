@@ -82,10 +82,10 @@ static inline forged *forge_add(forgery *f, const char *name, int rank,
 /* Every name that starts with `from` starts with `to`. */
 static inline void forge_rename(forgery *f, const char *from, const char *to) {
   for (int i = 0; i < f->count; i++) {
-    char *name = f->tensor[i].name, rest[150];
+    char *name = f->tensor[i].name, rest[sizeof f->tensor[i].name];
     if (strncmp(name, from, strlen(from))) continue;
     snprintf(rest, sizeof rest, "%s", name + strlen(from));
-    snprintf(name, sizeof f->tensor[i].name, "%s%s", to, rest);
+    snprintf(name, sizeof rest, "%.40s%.150s", to, rest);
   }
 }
 

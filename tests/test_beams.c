@@ -251,3 +251,24 @@ TEST(more_beams_are_no_worse) {
   free(ids);
   close_model(&s);
 }
+
+/* Logits that are no numbers are said, by either loop. */
+TEST(a_model_that_gives_no_numbers) {
+  forgery *f = forge("gpt2");
+  forged *norm = forge_find(f, "transformer.ln_f.weight");
+  memset(norm->data, 0xff, norm->bytes);
+  forge_write(f);
+  forge_free(f);
+  subject s = open_path(open_context(NULL, 1, NULL), models_folder(), NULL);
+  int32_t ids[2] = {5, 6};
+  attend_prompt prompt = {ids, 2};
+  attend_generate_options o = attend_generate_defaults();
+  for (int beams = 1; beams < 4; beams++) {
+    attend_generation *g;
+    o.beams = beams;
+    CHECK_EQ(attend_generate(s.model, 1, &prompt, &o, &g), ATTEND_INVALID);
+    CHECK_SAYS(attend_message(s.ctx), "not finite");
+    CHECK(!g);
+  }
+  close_model(&s);
+}

@@ -286,3 +286,19 @@ TEST(encoders_refuse_what_they_cannot) {
   attend_run_free(run);
   close_model(&s);
 }
+
+TEST(sizes_and_parents_that_there_are_not) {
+  subject s = open_model("gpt2", NULL, 1, NULL);
+  attend_run_options many = {1 << 20, 1 << 20};
+  int32_t ids[4] = {5, 6, 7, 8}, parents[2] = {1, 2};
+  attend_run *run;
+  CHECK_EQ(attend_run_create(s.model, &many, &run), ATTEND_INVALID);
+  CHECK_SAYS(attend_message(s.ctx), "2^31");
+  CHECK(!run);
+  run = open_run(&s, 2, 0);
+  OK(s.ctx, attend_run_extend(run, 2, 2, ids, NULL));
+  CHECK_EQ(attend_run_reorder(run, parents), ATTEND_INVALID);
+  CHECK_EQ(attend_run_length(run, 1), 2);
+  attend_run_free(run);
+  close_model(&s);
+}

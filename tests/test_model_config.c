@@ -155,6 +155,8 @@ TEST(names_that_are_not_known) {
   refuse_setting("gpt2", "tie_word_embeddings", "1", "tie_word_embeddings");
   refuse_setting("gpt2", "add_cross_attention", "true", "add_cross_attention");
   refuse_setting("bert", "is_decoder", "true", "is_decoder");
+  refuse_setting("bert", "position_embedding_type", "\"relative_key\"",
+                 "\"relative_key\"");
   refuse_setting("gpt2", "layer_norm_epsilon", "\"small\"",
                  "layer_norm_epsilon");
   refuse_setting("gpt2", "layer_norm_epsilon", "1e999", "a double");
@@ -214,6 +216,10 @@ TEST(what_is_left_out_has_its_usual_value) {
   CHECK_EQ(changed("gpt2", "n_inner", NULL).decoder.mlp, 4 * 48);
   CHECK_EQ(changed("gpt2", "activation_function", NULL).activation,
            ATTEND_GELU_TANH);
+  CHECK_EQ(changed("bert", "hidden_act", "\"relu\"").head_activation,
+           ATTEND_RELU);
+  CHECK_EQ(changed("roberta", "hidden_act", "\"relu\"").head_activation,
+           ATTEND_GELU);
   CHECK_EQ(changed("gpt2", "n_positions", NULL).positions, 1024);
   CHECK_EQ(changed("gpt2", "tie_word_embeddings", NULL).tied, 1);
   CHECK_EQ(changed("llama-gqa", "head_dim", "null").decoder.dim, 8);
@@ -229,4 +235,17 @@ TEST(what_is_left_out_has_its_usual_value) {
                             "{\"rope_type\": \"linear\", \"factor\": 4.0}");
   CHECK_EQ(c.rope.scaling, ATTEND_ROPE_LINEAR);
   CHECK(c.rope.factor == 4 && c.rope.theta == 10000);
+}
+
+/* Newer files say rope_parameters, older ones rope_scaling; null is neither. */
+TEST(a_null_hides_no_rotary_scaling) {
+  forgery *f = forge("llama-gqa");
+  attend_config c;
+  forge_config(f, "rope_parameters", "null");
+  forge_config(f, "rope_scaling", "{\"type\": \"linear\", \"factor\": 4.0}");
+  forge_write_config(f);
+  OK(context(), attend_config_read(context(), models_folder(), &c));
+  CHECK_EQ(c.rope.scaling, ATTEND_ROPE_LINEAR);
+  CHECK(c.rope.factor == 4);
+  forge_free(f);
 }

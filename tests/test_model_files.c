@@ -131,7 +131,7 @@ TEST(files_that_lie) {
 
 TEST(folders_without_weights) {
   forgery *f = forge("gpt2");
-  refuse("can be read"); /* nothing in it */
+  refuse("has no config.json"); /* nothing in it */
   forge_write_config(f);
   refuse("model.safetensors");
   mkdir(in_folder("model.safetensors"), 0700);
@@ -367,4 +367,40 @@ TEST(the_parameter_table) {
     CHECK(attend_checkpoint_has_head(c));
     attend_checkpoint_close(c);
   }
+}
+
+static float *encoded(const char *path, size_t *count) {
+  subject s = open_path(open_context(NULL, 1, NULL), path, NULL);
+  attend_run *run = open_run(&s, 1, 0);
+  int32_t ids[7] = {9, 8, 7, 60, 50, 40, 1};
+  int ld, width = s.config->encoder.width;
+  OK(s.ctx, attend_run_encode(run, 1, 7, ids, NULL, NULL));
+  const float *x = attend_run_hidden(run, &ld);
+  CHECK_EQ(ld, width);
+  *count = 7 * (size_t)ld;
+  float *kept = copy_of(x, *count * sizeof *x);
+  attend_run_free(run);
+  close_model(&s);
+  return kept;
+}
+
+/* T5's sentence encoders have no decoder, and no head. */
+TEST(an_encoder_alone) {
+  static const char half[] = "decoder.";
+  size_t count;
+  float *want = encoded(model_path("t5", NULL), &count);
+  forgery *f = forge("t5");
+  for (int i = f->count; i-- > 0;)
+    if (!strncmp(f->tensor[i].name, half, strlen(half)))
+      forge_drop(f, f->tensor[i].name);
+  forge_write(f);
+  refuse("is missing");
+  forge_config(f, "architectures", NULL);
+  forge_config(f, "architectures", "[\"T5EncoderModel\"]");
+  forge_write(f);
+  float *alone = encoded(models_folder(), &count);
+  CHECK(same_bits(alone, want, count));
+  forge_free(f);
+  free(want);
+  free(alone);
 }

@@ -272,3 +272,56 @@ TEST(values_of_another_width) {
     }
   remove_folder();
 }
+
+static void look_away(const attend_sight *sight, void *user) {
+  (void)sight;
+  (void)user;
+}
+
+/* Sums cannot be taken back: a call that fails half-way leaves its sequence
+ * empty in all layers, and the failure's own sentence. */
+TEST(a_linear_form_after_a_call_that_failed) {
+  attend_form favor = {.kind = ATTEND_FAVOR, .features = 16};
+  attend_model_options o = {.form = &favor};
+  attend_watch watch = {ATTEND_SEE_ATTENTION, look_away, NULL};
+  subject s = open_model("llama-gqa", NULL, 1, &o);
+  int32_t *ids = random_ids(s.config, 5, 90);
+  size_t vocab = (size_t)s.config->vocab;
+  float *want = room_for(vocab, sizeof *want), *got = room_for(vocab, 4);
+  attend_run *run = open_run(&s, 1, 0);
+  OK(s.ctx, attend_run_extend(run, 1, 90, ids, NULL));
+  OK(s.ctx, attend_run_next(run, 1, want));
+  attend_run_truncate(run, 0, 0);
+  OK(s.ctx, attend_run_extend(run, 1, 60, ids, NULL));
+  attend_run_watch(run, &watch); /* too late */
+  CHECK_EQ(attend_run_extend(run, 1, 20, ids + 60, NULL), ATTEND_INVALID);
+  CHECK_SAYS(attend_message(s.ctx), "from the first token on");
+  attend_run_watch(run, NULL);
+  CHECK_EQ(attend_run_length(run, 0), 0);
+  OK(s.ctx, attend_run_extend(run, 1, 90, ids, NULL));
+  OK(s.ctx, attend_run_next(run, 1, got));
+  CHECK(same_bits(got, want, vocab));
+  free(ids);
+  free(want);
+  free(got);
+  attend_run_free(run);
+  close_model(&s);
+}
+
+/* Freed once, and the first model's weights stay. */
+TEST(a_model_that_borrows_its_weights) {
+  attend_form elu = {.kind = ATTEND_ELU};
+  ledger memory = {0};
+  attend_context *ctx = open_context(NULL, 1, &memory);
+  subject s = open_path(ctx, model_path("gpt2", NULL), NULL);
+  long before = memory.live;
+  for (int i = 0; i < 3; i++) {
+    attend_model *other;
+    OK(ctx, attend_model_with_form(s.model, &elu, &other));
+    CHECK_EQ(memory.live, before + 1);
+    attend_model_free(other);
+    CHECK_EQ(memory.live, before);
+  }
+  close_model(&s);
+  CHECK_EQ(memory.live, 0);
+}

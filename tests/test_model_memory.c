@@ -41,7 +41,11 @@ static attend_status use(const scene *s, attend_model *model) {
         CHECK_FAIL("%s: it fails again: %s", s->name, attend_message(s->ctx));
       snprintf(s->ctx->message, sizeof s->ctx->message, "no memory for it");
     }
-    if (!status) status = attend_run_reorder(run, parents);
+    if (!status) {
+      status = attend_run_reorder(run, parents);
+      for (int b = 0; status && b < 2; b++)
+        CHECK_EQ(attend_run_length(run, b), 0);
+    }
     if (!status) status = attend_run_extend(run, 2, 2, ids, NULL);
     if (!status) status = attend_run_next(run, 2, logits);
   } else if (!status) {

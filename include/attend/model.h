@@ -74,12 +74,14 @@ typedef struct {
   float embed_factor; /* embeddings times this                               */
   float head_factor;  /* what the head reads times this                      */
   float score_factor; /* of q.k; 0: 1/sqrt(dim)                              */
+  int window;         /* a token sees itself and window - 1 before; 0: all    */
   int score_by_layer; /* and divided by the number of the layer              */
   attend_activation activation;
   int gated; /* activation(gate x) (up x) instead of activation(up x) */
   int attention_biases, mlp_biases; /* llama's switches: q, k, v, o; mlp     */
   int transform; /* masked-LM heads: dense, activation, norm first        */
-  int tied;      /* the head is the embedding table                       */
+  attend_activation head_activation; /* of the transform                     */
+  int tied; /* the head is the embedding table                       */
   int bos, eos[ATTEND_MOST_EOS], n_eos, pad; /* -1: none                     */
   int decoder_start, forced_bos, forced_eos; /* -1: none                     */
 } attend_config;
@@ -227,7 +229,7 @@ ATTEND_API attend_status attend_run_encode(attend_run *run, int count, int n,
                                            const int32_t *types);
 /* The decoder takes n more tokens of the first `count` sequences, lengths
  * [count] of them real (NULL: all; 0: none). On failure the sequences are as
- * long as before. */
+ * long as before, or empty where a linear form has summed what came since. */
 ATTEND_API attend_status attend_run_extend(attend_run *run, int count, int n,
                                            const int32_t *ids,
                                            const int32_t *lengths);
@@ -248,7 +250,7 @@ ATTEND_API attend_status attend_run_next(attend_run *run, int count,
 /* Tokens that a sequence of the decoder holds. */
 ATTEND_API int64_t attend_run_length(const attend_run *run, int sequence);
 /* Sequence b continues what parents[b] was: beams, and several samples of one
- * prompt. Cache pages are shared. */
+ * prompt. Cache pages are shared. Without memory for it all are empty. */
 ATTEND_API attend_status attend_run_reorder(attend_run *run,
                                             const int32_t *parents /* [B] */);
 ATTEND_API attend_status attend_run_truncate(attend_run *run, int sequence,

@@ -40,7 +40,8 @@ typedef struct {
   beams *of;       /* [prompts] */
   candidate *best; /* [2k] of one prompt, best first */
   int32_t *parents, *ids, *lengths;
-  int step; /* tokens that every open beam has */
+  int step;  /* tokens that every open beam has */
+  bool lost; /* a sum was no number */
 } search;
 
 /* ---- candidates ---------------------------------------------------------------------- */
@@ -93,6 +94,7 @@ static int find_best(search *s, int prompt) {
     for (int32_t id = 0; id < c->vocab; id++) {
       candidate x = {h->sum + (double)logits[id], i, id};
       if (x.sum > -INFINITY) insert(s->best, &count, 2 * k, x);
+      s->lost |= h->sum > -INFINITY && isnan(x.sum);
     }
   }
   return count;
@@ -188,6 +190,7 @@ static attend_status advance(search *s, bool *live) {
     beams *p = &s->of[i];
     if (p->done) continue;
     int open = advance_prompt(s, i), k = b->each;
+    if (s->lost) return fail_not_finite(b);
     for (int j = 0; j < k; j++) s->lengths[i * k + j] = j < open;
     for (int j = open; j < k; j++) {
       s->parents[i * k + j] = i * k;

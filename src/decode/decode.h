@@ -76,6 +76,7 @@ bool is_end(const batch *b, int32_t id);
 void forbid_end(const batch *b, float *logits);
 /* The id that must come after `count` ones; -1: any. */
 int32_t forced_id(const batch *b, int count);
+attend_status fail_not_finite(const batch *b);
 void tell_done(const batch *b, const continuation *one);
 /* Whether the caller lets one more step be taken; it is counted. */
 bool may_step(batch *b);

@@ -42,6 +42,12 @@ int32_t forced_id(const batch *b, int count) {
   return count == b->o->max_new - 1 && !b->o->ignore_end ? c->forced_eos : -1;
 }
 
+attend_status fail_not_finite(const batch *b) {
+  return fail(b->ctx, ATTEND_INVALID,
+              "the model gave no number among its logits: the checkpoint "
+              "holds values that are not finite");
+}
+
 void tell_done(const batch *b, const continuation *one) {
   if (b->o->on_done) b->o->on_done(&one->public, b->o->user);
 }
@@ -233,10 +239,7 @@ static attend_status take_tokens(batch *b, step *s, int *live) {
     float logp = 0;
     if (one_of(b, i)->done) continue;
     int32_t id = pick(b, i, &logp);
-    if (id < 0)
-      return fail(b->ctx, ATTEND_INVALID,
-                  "the model gave no number among its logits: the checkpoint "
-                  "holds values that are not finite");
+    if (id < 0) return fail_not_finite(b);
     ATTEND_TRY(take_token(b, i, id, logp, s));
     *live += !one_of(b, i)->done;
   }

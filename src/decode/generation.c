@@ -8,7 +8,7 @@
 
 #include "decode/decode.h"
 
-enum { BATCH = 8 };
+enum { BATCH = 8, MOST_BEAMS = 1024 };
 
 static double seconds(void) {
   struct timespec t;
@@ -33,6 +33,9 @@ static attend_status check_options(attend_context *ctx,
   ATTEND_CHECK(ctx, o->samples >= 1 && o->beams >= 1,
                "%d samples and %d beams: there must be at least one of each",
                o->samples, o->beams);
+  ATTEND_CHECK(ctx, o->beams <= MOST_BEAMS,
+               "%d beams: %d are the most that can be kept", o->beams,
+               MOST_BEAMS);
   ATTEND_CHECK(ctx, o->beams == 1 || o->samples <= o->beams,
                "%d answers cannot come from %d beams", o->samples, o->beams);
   ATTEND_CHECK(ctx, o->beams == 1 || o->temperature == 0,

@@ -3,7 +3,20 @@
  * Place: model/ - two families that differ in the names of the head and in
  * where positions start.
  */
+#include <string.h>
+
 #include "model/family.h"
+
+/* Distances between words have tables of their own then, in every layer. */
+static void refuse_relative(config_reader *r) {
+  const char *kind = attend_json_string(
+      attend_json_get(r->json, "position_embedding_type"), NULL);
+  if (kind && strcmp(kind, "absolute") && !r->status)
+    r->status = fail(r->ctx, ATTEND_UNSUPPORTED,
+                     "%s: position_embedding_type \"%.40s\" is not supported: "
+                     "absolute is",
+                     r->path, kind);
+}
 
 static attend_status configure_bert(attend_context *ctx,
                                     const attend_json *json, const char *path,
@@ -22,12 +35,14 @@ static attend_status configure_bert(attend_context *ctx,
   c->norm_eps = read_real(&r, "layer_norm_eps", 1e-12);
   c->post_norm = c->embed_norm = c->transform = 1;
   c->activation = read_activation(&r, "hidden_act", "gelu");
+  c->head_activation = c->activation;
   c->tied = read_switch(&r, "tie_word_embeddings", true);
   refuse_switch(&r, "is_decoder", "BERT as a decoder");
+  refuse_relative(&r);
   return r.status;
 }
 
-/* Rows up to the padding's id are not positions. */
+/* Rows up to the padding's id are not positions; the head knows gelu alone. */
 static attend_status configure_roberta(attend_context *ctx,
                                        const attend_json *json,
                                        const char *path, attend_config *c) {
@@ -36,6 +51,7 @@ static attend_status configure_roberta(attend_context *ctx,
   attend_json_integer(attend_json_get(json, "pad_token_id"), &pad);
   if (pad < 0 || pad + 1 >= c->positions)
     return fail(ctx, ATTEND_IO, "%s: pad_token_id leaves no positions", path);
+  c->head_activation = ATTEND_GELU;
   c->position_offset = (int)pad + 1;
   c->positions -= c->position_offset;
   return ATTEND_OK;

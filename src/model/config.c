@@ -5,6 +5,7 @@
  */
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/files.h"
 #include "model/family.h"
@@ -76,9 +77,9 @@ attend_activation activation_called(config_reader *r, const char *text) {
   } known[] = {
       {"relu", ATTEND_RELU},           {"gelu", ATTEND_GELU},
       {"gelu_new", ATTEND_GELU_TANH},  {"gelu_pytorch_tanh", ATTEND_GELU_TANH},
-      {"gelu_fast", ATTEND_GELU_TANH}, {"silu", ATTEND_SILU},
-      {"swish", ATTEND_SILU},          {"tanh", ATTEND_TANH},
-      {"linear", ATTEND_IDENTITY}};
+      {"gelu_fast", ATTEND_GELU_TANH}, {"gelu_python", ATTEND_GELU},
+      {"silu", ATTEND_SILU},           {"swish", ATTEND_SILU},
+      {"tanh", ATTEND_TANH},           {"linear", ATTEND_IDENTITY}};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (!strcmp(text, known[i].name)) return known[i].is;
   REFUSE(r, ATTEND_UNSUPPORTED,
@@ -196,9 +197,15 @@ static attend_status read_generation(attend_context *ctx, const char *folder,
 attend_status attend_config_read(attend_context *ctx, const char *path,
                                  attend_config *config) {
   char inside[LONGEST_PATH];
+  struct stat info;
   attend_json *json;
   bool folder = file_beside(path, "config.json", inside, sizeof inside);
   memset(config, 0, sizeof *config);
+  if (!folder && !stat(path, &info) && S_ISDIR(info.st_mode))
+    return fail(ctx, ATTEND_IO,
+                "%s has no config.json: a model is a folder with config.json, "
+                "weights and a tokenizer",
+                path);
   ATTEND_TRY(json_read(ctx, folder ? inside : path, &json));
   attend_status status = read_config(ctx, folder ? inside : path, json, config);
   attend_json_free(json);

@@ -19,6 +19,7 @@ static attend_status configure(attend_context *ctx, const attend_json *json,
   c->norm_eps = 1e-12f;
   c->post_norm = c->embed_norm = c->transform = 1;
   c->activation = read_activation(&r, "activation", "gelu");
+  c->head_activation = c->activation;
   c->tied = read_switch(&r, "tie_word_embeddings", true);
   return r.status;
 }

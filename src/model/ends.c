@@ -54,10 +54,11 @@ static void head_piece(attend_run *r, int rows, float *logits) {
   const int width = r->side->shape->width, ld = padded(width);
   float *x = r->head_rows, *y = x + (size_t)r->head_room * (size_t)ld;
   if (c->head_factor != 1)
-    for (int i = 0; i < rows * ld; i++) x[i] *= c->head_factor;
+    for (size_t i = 0; i < (size_t)rows * (size_t)ld; i++)
+      x[i] *= c->head_factor;
   if (m->transform) {
     attend_linear_forward(m->transform, rows, x, ld, y, ld);
-    attend_activate(r->ctx, c->activation, rows, width, y, ld, y, ld);
+    attend_activate(r->ctx, c->head_activation, rows, width, y, ld, y, ld);
     attend_layer_norm(r->ctx, rows, width, y, ld, m->transform_norm.weight,
                       m->transform_norm.bias, c->norm_eps, x, ld);
   }

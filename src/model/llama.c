@@ -1,15 +1,21 @@
 /* Llama: a decoder, RMS norms first, rotary positions, gated mlp, shared keys.
  *
- * Place: model/ - a family. Mistral's checkpoints are the same but for a
- * sliding window, which is refused where it is switched on.
+ * Place: model/ - a family. Mistral's checkpoints are the same, with a sliding
+ * window where sliding_window is a number.
  */
+#include <math.h>
 #include <string.h>
 
 #include "model/family.h"
 
+static double yarn_stretch(double factor, double by) {
+  return factor > 1 ? 0.1 * by * log(factor) + 1 : 1;
+}
+
 static void read_rope(config_reader *r, attend_config *c) {
   const attend_json *rope = attend_json_get(r->json, "rope_parameters");
-  if (!rope) rope = attend_json_get(r->json, "rope_scaling");
+  if (attend_json_kind_of(rope) != ATTEND_JSON_OBJECT)
+    rope = attend_json_get(r->json, "rope_scaling");
   double theta =
       attend_json_number(attend_json_get(r->json, "rope_theta"), 10000);
   const char *type =
@@ -34,6 +40,10 @@ static void read_rope(config_reader *r, attend_config *c) {
     c->rope.low = NUMBER("beta_slow", 1);
     c->rope.high = NUMBER("beta_fast", 32);
     c->rope.stretch = NUMBER("attention_factor", 0);
+    double over = NUMBER("mscale", 0), under = NUMBER("mscale_all_dim", 0);
+    if (c->rope.stretch == 0 && over != 0 && under != 0)
+      c->rope.stretch = yarn_stretch(c->rope.factor, over) /
+                        yarn_stretch(c->rope.factor, under);
   } else if (!r->status) {
     r->status = fail(r->ctx, ATTEND_UNSUPPORTED,
                      "%s: rotary scaling of type \"%.40s\" is not known here: "
@@ -76,10 +86,7 @@ static attend_status configure(attend_context *ctx, const attend_json *json,
   c->attention_biases = read_switch(&r, "attention_bias", false);
   c->mlp_biases = read_switch(&r, "mlp_bias", false);
   c->tied = read_switch(&r, "tie_word_embeddings", false);
-  int window = read_size(&r, "sliding_window", 0);
-  if (window && window < c->positions && !r.status)
-    r.status = fail(ctx, ATTEND_UNSUPPORTED,
-                    "%s: sliding_window is not supported", path);
+  c->window = read_size(&r, "sliding_window", 0);
   read_rope(&r, c);
   check_rope(&r, c);
   return r.status;

@@ -274,8 +274,11 @@ static void free_stack(attend_context *ctx, stack *s) {
 }
 
 void attend_model_free(attend_model *m) {
-  if (m && m->borrowed) give(m->ctx, m);
-  if (!m || m->borrowed) return;
+  if (!m) return;
+  if (m->borrowed) {
+    give(m->ctx, m);
+    return;
+  }
   free_stack(m->ctx, &m->encoder);
   free_stack(m->ctx, &m->decoder);
   attend_linear_free(m->transform);

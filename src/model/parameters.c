@@ -49,6 +49,7 @@ static int64_t size_of(const attend_config *c, attend_parts of, char letter) {
 }
 
 static bool is_wanted(const attend_config *c, const line *l) {
+  if (l->of && !(c->parts & l->of)) return false;
   if (l->flags & IF_GATED && !c->gated) return false;
   if (l->flags & IF_PLAIN && c->gated) return false;
   if (l->slot == TYPES && c->types == 0) return false;

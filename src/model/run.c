@@ -55,6 +55,7 @@ static attend_status make_decoder(attend_run *r) {
     ATTEND_TRY(make_states(r, r->cross_plan, &r->cross));
   }
   d.mask.causal = ATTEND_CAUSAL_BOTTOM;
+  d.mask.window = c->window;
   add_buckets(r, &r->model->decoder, true, &d);
   ATTEND_TRY(attend_plan_create(r->ctx, &d, &r->self_plan));
   return make_states(r, r->self_plan, &r->self);
@@ -153,6 +154,10 @@ attend_status attend_run_create(attend_model *model,
                "a run of %d sequences, %d rows at once: neither may be "
                "negative",
                o.batch, o.rows);
+  ATTEND_CHECK(model->ctx, (int64_t)o.batch * o.rows <= INT32_MAX,
+               "a run of %d sequences, %d rows at once: choose fewer, so that "
+               "their product stays below 2^31",
+               o.batch, o.rows);
   ATTEND_TRY(take_zeroed(model->ctx, sizeof *r, "a run", &r));
   r->ctx = model->ctx;
   r->model = model;
@@ -250,6 +255,8 @@ attend_status attend_run_encode(attend_run *r, int count, int n,
                r->model->config.family);
   ATTEND_TRY(check_call(r, count, n, ids, lengths));
   ATTEND_TRY(check_positions(r, n));
+  ATTEND_CHECK(r->ctx, (int64_t)r->batch * n <= INT32_MAX,
+               "%d tokens of %d sequences are too many at once", n, r->batch);
   ATTEND_TRY(run_room(r, (size_t)r->batch * (size_t)n));
   ATTEND_TRY(plan_encoder(r, count, n));
   attend_run_reset(r);
@@ -298,13 +305,23 @@ static attend_status extend_piece(attend_run *r, int whole, int start,
   return ATTEND_OK;
 }
 
-/* All sequences as they were before the call. */
-static void take_back(attend_run *r) {
+/* All layers of a sequence at one length: it, or 0 if a linear state has summed
+ * too far to go back. */
+static void level(attend_run *r, int b, int64_t length) {
+  bool cut = true;
   for (int i = 0; i < r->model->config.decoder.layers; i++)
-    for (int b = 0; b < r->batch; b++)
-      if (attend_state_length(r->self[i], b) > r->held[b])
-        attend_state_truncate(r->self[i], b, r->held[b]);
-  for (int b = 0; b < r->batch; b++) watch_truncate(r, b, r->held[b]);
+    if (attend_state_length(r->self[i], b) > length)
+      cut &= !attend_state_truncate(r->self[i], b, length);
+  if (!cut && length) level(r, b, 0);
+  if (cut) watch_truncate(r, b, length);
+}
+
+/* All sequences as they were before the call, which says what went wrong. */
+static void take_back(attend_run *r) {
+  char message[sizeof r->ctx->message];
+  memcpy(message, r->ctx->message, sizeof message);
+  for (int b = 0; b < r->batch; b++) level(r, b, r->held[b]);
+  memcpy(r->ctx->message, message, sizeof message);
   r->n = 0;
 }
 
@@ -352,9 +369,15 @@ attend_status attend_run_reorder(attend_run *r, const int32_t *parents) {
   ATTEND_CHECK(r->ctx, r->self,
                "%s has no decoder whose sequences have parents",
                r->model->config.family);
-  ATTEND_TRY(reorder(r, r->self, parents));
-  ATTEND_TRY(reorder(r, r->cross, parents));
-  ATTEND_TRY(watch_reorder(r, parents));
+  for (int b = 0; b < r->batch; b++)
+    ATTEND_CHECK(r->ctx, parents[b] >= 0 && parents[b] < r->batch,
+                 "sequence %d cannot continue sequence %d: choose 0 to %d", b,
+                 parents[b], r->batch - 1);
+  attend_status status = reorder(r, r->self, parents);
+  if (!status) status = reorder(r, r->cross, parents);
+  if (!status) status = watch_reorder(r, parents);
+  if (status) attend_run_reset(r); /* some layers have new parents, some old */
+  if (status) return status;
   for (int b = 0; b < r->batch; b++) {
     memcpy(r->head_rows + (size_t)b * ld, r->last + (size_t)parents[b] * ld,
            ld * sizeof *r->last);

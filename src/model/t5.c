@@ -29,6 +29,14 @@ static void read_mlp(config_reader *r, attend_config *c) {
   c->activation = activation_called(r, text);
 }
 
+/* Sentence encoders are T5 without the half that writes. */
+static bool is_encoder_alone(const attend_json *json) {
+  const char *what = attend_json_string(
+      attend_json_at(attend_json_get(json, "architectures"), 0), NULL);
+  return what &&
+         (!strcmp(what, "T5EncoderModel") || !strcmp(what, "MT5EncoderModel"));
+}
+
 static attend_status configure(attend_context *ctx, const attend_json *json,
                                const char *path, attend_config *c) {
   config_reader r = {ctx, json, path, ATTEND_OK};
@@ -46,6 +54,11 @@ static attend_status configure(attend_context *ctx, const attend_json *json,
   if (read_switch(&r, "scale_decoder_outputs", c->tied))
     c->head_factor = 1 / sqrtf((float)c->decoder.width);
   read_mlp(&r, c);
+  if (is_encoder_alone(json)) {
+    c->parts = ATTEND_ENCODER;
+    c->decoder = (attend_stack){0};
+    c->tied = 0;
+  }
   return r.status;
 }
 

@@ -59,3 +59,4 @@ else
   ((got == 1)) || fail "sgemm without a BLAS exits with $got"
   grep -q 'built without' "$work/err" || fail "sgemm: $(cat "$work/err")"
 fi
+complains 1 'has no config.json' bench model "$work"

@@ -46,3 +46,4 @@ says '^favor\(m=256\)'
 complains 2 'is no form' compare "$models/gpt2" --ids "$ids" --form nothing
 complains 2 'at least two' compare "$models/gpt2" --ids "5"
 complains 1 'tokenizer' compare "$models/gpt2" --text "there is none"
+complains 1 'cannot be read' compare "$models/stories260K" --file "$work"

@@ -91,3 +91,7 @@ complains 1 'longer than the 40 tokens' fill "$work/bert" "[MASK] $(seq -s ' ' 9
 complains 2 'is for encoders' fill "$work/bart" --pair x "a [MASK]"
 run 2 fill
 run 2 fill "$work/bert" --top 0 "a [MASK]"
+
+# A model whose numbers are none.
+sed -i 's/"layer_norm_eps": [^,]*/"layer_norm_eps": -1e9/' "$work/bert/config.json"
+complains 1 'no numbers' fill "$work/bert" "a [MASK]"

@@ -133,3 +133,11 @@ got=0
 wait $pid || got=$?
 ((got == 130)) || fail "an interrupt exits with $got"
 [[ -z $(tail -c 1 "$work/out") ]] || fail "no line end after an interrupt"
+
+# No lines are no texts; what cannot be read is said.
+[[ $("$ATTEND" generate "$stories" --lines --json </dev/null) == '[]' ]] ||
+  fail "no lines are not an empty array"
+got=0
+"$ATTEND" generate "$stories" <"$work" >"$work/out" 2>"$work/err" || got=$?
+((got == 1)) || fail "a folder as the standard input exits with $got"
+grep -q 'standard input cannot be read' "$work/err" || fail "does not say why"

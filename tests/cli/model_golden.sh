@@ -37,10 +37,11 @@ for family in bart t5 t5-gated; do
   says '"way": "token by token"'
 done
 
-# What the nine leave out: scaled rotary positions, biases, wider heads, scores
-# by layer, another activation, forced tokens, sides of different depth, a head
-# of its own.
-for family in llama-rope3 llama-yarn llama-linear llama-biases gpt2-by-layer; do
+# What the nine leave out: scaled rotary positions, biases, wider heads, a
+# sliding window, scores by layer, another activation, forced tokens, sides of
+# different depth, a head of its own.
+for family in llama-rope3 llama-yarn llama-linear llama-biases mistral-window \
+  gpt2-by-layer; do
   verified "$family" logits hidden.0 attention.1 loss greedy beam4
 done
 for family in bart-forced t5-untied; do
