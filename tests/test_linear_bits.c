@@ -16,7 +16,7 @@ TEST(threads_do_not_matter) {
   FOR_EACH_ISA(isa)
   for (int f = 0; f < LINEAR_FORMS; f++)
     for (int s = 0; s < 7; s++) {
-      if ((f + s) % (light() ? 12 : 2)) continue;
+      if ((f + s) % (light() ? 24 : 2)) continue;
       attend_context *ctx = open_dirty(isa, 1, NULL);
       attend_tensors t = linear_tensors(ctx, linear_forms[f], shapes[s], 71);
       outcome one = outcome_of(ctx, &t);
@@ -67,7 +67,7 @@ TEST(company_does_not_matter) {
   FOR_EACH_ISA(isa)
   for (int f = 0; f < LINEAR_FORMS; f++)
     for (int s = 0; s < 3; s++) {
-      if (light() && (f + s) % 7) continue;
+      if (light() && (f + s) % 14) continue;
       attend_context *ctx = open_dirty(isa, 2, NULL);
       attend_tensors t = linear_tensors(ctx, linear_forms[f], shapes[s], 72);
       outcome all = outcome_of(ctx, &t);
@@ -237,7 +237,7 @@ TEST(no_row_knows_what_comes_later) {
   FOR_EACH_ISA(isa)
   for (int f = 0; f < LINEAR_FORMS; f++)
     for (int s = 0; s < SPOILS; s++) {
-      if (light() && (f + s) % 8) continue;
+      if (light() && (f + s) % 16) continue;
       check_future(isa, linear_forms[f], shapes[(f + s) % 2], &spoils[s],
                    places[s % 4]);
     }
@@ -273,7 +273,7 @@ TEST(padding_is_never_read) {
   FOR_EACH_ISA(isa)
   for (int f = 0; f < LINEAR_FORMS; f++)
     for (int s = 0; s < 4; s++) {
-      if (light() && (f + s) % 8) continue;
+      if (light() && (f + s) % 16) continue;
       attend_context *ctx = open_dirty(isa, 1 + s, NULL);
       attend_tensors t = linear_tensors(ctx, linear_forms[f], shapes[s], 76);
       CHECK(spoil_unseen(&t, 0) > 0);

@@ -108,7 +108,7 @@ static comparison compare(const char *form, int queries, int keys, int dim,
 }
 
 static void check_near(const char *form, int keys, int dim, double spread) {
-  int sets = light() ? 4 : 8;
+  int sets = light() ? 2 : 8;
   comparison c = compare(form, 16, keys, dim, spread, sets, 4);
   double a = c.predicted / c.measured, b = c.by_spread / c.measured;
   if (!(a > 0.5 && a < 2))

@@ -3,12 +3,15 @@
 # constant; the mapped file does not stay beside the packed weights.
 . "$(dirname "$0")/lib.bash"
 
-# A Llama of 33 million parameters, all zeros, in a file that takes no disk.
+# A Llama of 33 million parameters (6 for emulators), all zeros, in a file that
+# takes no disk.
 python3 - "$work/model" <<'P'
 import json, os, struct, sys
 folder = sys.argv[1]
 os.makedirs(folder)
 F, I, L, V = 512, 2048, 6, 16000
+if os.environ.get("ATTEND_TEST_LIGHT"):
+    L, V = 1, 4000
 config = dict(model_type="llama", hidden_size=F, intermediate_size=I, vocab_size=V,
               num_hidden_layers=L, num_attention_heads=8, max_position_embeddings=256,
               tie_word_embeddings=True)
