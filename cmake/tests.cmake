@@ -3,11 +3,12 @@
 #                       the other tests/*.c are linked into each of them
 #   examples/NN_NAME.c  a program on the public headers; exit 0 is a pass
 #   tests/cli/NAME.sh   a script; ATTEND is the program
-# All run in the top folder of the sources; ATTEND_GOLDEN is tests/golden.
+# All run in the top folder of the sources; ATTEND_GOLDEN is tests/golden,
+# ATTEND_TEXT and ATTEND_PULL are ON or OFF as the program was built.
 function(attend_test name label)
   add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 600
-    ENVIRONMENT "ATTEND=${runner};ATTEND_GOLDEN=${PROJECT_SOURCE_DIR}/tests/golden;GOMP_SPINCOUNT=1000")
+    ENVIRONMENT "${environment}")
 endfunction()
 
 set(runner ${CMAKE_CURRENT_BINARY_DIR}/attend)
@@ -19,6 +20,16 @@ if(CMAKE_CROSSCOMPILING AND CMAKE_CROSSCOMPILING_EMULATOR)
   file(CHMOD ${runner} PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE
        GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 endif()
+
+set(environment ATTEND=${runner} GOMP_SPINCOUNT=1000
+                ATTEND_GOLDEN=${PROJECT_SOURCE_DIR}/tests/golden)
+foreach(part TEXT PULL)
+  set(built OFF)
+  if(ATTEND_${part})
+    set(built ON)
+  endif()
+  list(APPEND environment ATTEND_${part}=${built})
+endforeach()
 
 if(ATTEND_BUILD_TESTS)
   file(GLOB test_sources CONFIGURE_DEPENDS tests/test_*.c)

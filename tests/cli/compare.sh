@@ -3,7 +3,6 @@
 # must, on decoders, encoders and both; JSON has the maps; faults are sentences.
 . "$(dirname "$0")/lib.bash"
 
-models=$(dirname "$0")/../golden/models
 ids="3 14 15 92 65 35 89 79 32 38"
 
 for family in gpt2 bert t5; do

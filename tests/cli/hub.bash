@@ -5,14 +5,6 @@ unset HF_HOME HF_HUB_CACHE HF_TOKEN HF_TOKEN_PATH HF_HUB_OFFLINE HF_ENDPOINT
 unset http_proxy https_proxy HTTP_PROXY HTTPS_PROXY all_proxy ALL_PROXY
 export HOME=$work no_proxy='*'
 
-# has_no_pull: a build that can be carried elsewhere says so, for both ways.
-has_no_pull() {
-  "$ATTEND" pull --offline hf:no/body >/dev/null 2>"$work/err" && return 1
-  grep -q 'this build has no pull' "$work/err" || return 1
-  complains 1 'this build has no pull' pull hf:no/body
-  complains 1 'this build has no pull' pull npm:nobody
-}
-
 # start_hub: of what lies in $world; $port is where.
 start_hub() {
   python3 "$hub_folder/hub_server.py" "$world" &

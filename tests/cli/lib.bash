@@ -1,6 +1,8 @@
-# What the tests of the program share. ATTEND is the program.
+# What the tests of the program share. ATTEND is the program; ATTEND_TEXT and
+# ATTEND_PULL say whether it was built with tokenizers and pull, ON or OFF.
 set -euo pipefail
-: "${ATTEND:?set ATTEND to the program}"
+: "${ATTEND:?set ATTEND to the program}" "${ATTEND_TEXT:=ON}" "${ATTEND_PULL:=ON}"
+models=${ATTEND_GOLDEN:-tests/golden}/models
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -38,6 +40,34 @@ complains() {
   grep -Eq -- "$pattern" "$work/err" ||
     fail "attend $*: \"$(cat "$work/err")\" does not say: $pattern"
   [[ ! -s $work/out ]] || fail "attend $*: stdout is not empty"
+}
+
+# without_tokenizers ARGUMENT...: the test of a build that has none ends here,
+# where attend ARGUMENT... says so.
+without_tokenizers() {
+  [[ $ATTEND_TEXT == OFF ]] || return 0
+  complains 1 'this build has no tokenizers' "$@"
+  exit 0
+}
+
+# without_pull: the same for pull, of either kind.
+without_pull() {
+  [[ $ATTEND_PULL == OFF ]] || return 0
+  complains 1 'this build has no pull' pull --offline hf:no/body
+  complains 1 'this build has no pull' pull hf:no/body
+  complains 1 'this build has no pull' pull npm:nobody
+  exit 0
+}
+
+# with_words FAMILY: $work/FAMILY, that model with a vocabulary of 211 words.
+with_words() {
+  mkdir "$work/$1"
+  cp "$models/$1/config.json" "$models/$1/model.safetensors" "$work/$1"
+  {
+    printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' the a cat dog sat \
+      on mat '##s' '##ing' . ,
+    seq -f 'w%g' 195
+  } >"$work/$1/vocab.txt"
 }
 
 # is_json ROWS: an array of flat objects, one a line, and so many of them.

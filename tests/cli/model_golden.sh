@@ -3,7 +3,6 @@
 # golden file with one logit changed.
 . "$(dirname "$0")/lib.bash"
 
-models=${ATTEND_GOLDEN:-tests/golden}/models
 [[ -d $models ]] || fail "$models is missing: set ATTEND_GOLDEN to its folder"
 
 # verified FAMILY QUANTITY...: all rows are ok, and these are among them

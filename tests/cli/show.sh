@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # attend show: what a model is; of gigabytes, the headers alone are read.
 . "$(dirname "$0")/lib.bash"
-models=${ATTEND_GOLDEN:-tests/golden}/models
 
 run 0 show --help
 says 'Usage: attend show'
