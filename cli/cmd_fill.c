@@ -14,8 +14,6 @@ typedef struct {
   model_options model;
   const char *pair;
   int top;
-  char **words;
-  int count;
 } fill_options;
 
 typedef struct {
@@ -39,33 +37,17 @@ static const struct argp_option list[] = {
 static error_t parse(int key, char *arg, struct argp_state *state) {
   fill_options *o = state->input;
   switch (key) {
-    case ARGP_KEY_INIT:
-      options_share(state, 2);
-      state->child_inputs[2] = &o->model;
-      return 0;
     case KEY_TOP:
       o->top = (int)options_number(state, "--top", arg, 1, 1000);
       return 0;
     case KEY_PAIR:
       o->pair = arg;
       return 0;
-    case ARGP_KEY_ARGS:
-      o->model.path = state->argv[state->next];
-      o->words = state->argv + state->next + 1;
-      o->count = state->argc - state->next - 1;
-      return 0;
-    case ARGP_KEY_NO_ARGS:
-      argp_error(state, "name a model");
-      return 0;
     default:
-      return ARGP_ERR_UNKNOWN;
+      return model_parse(key, state, &o->model);
   }
 }
 
-static const struct argp_child children[] = {{&options_json, 0, NULL, 0},
-                                             {&options_run, 0, NULL, 0},
-                                             {&options_model, 0, NULL, 0},
-                                             {0}};
 static const struct argp argp = {
     .options = list,
     .parser = parse,
@@ -78,7 +60,7 @@ static const struct argp argp = {
         "and "
         "T5 write what is missing, by a search of as many beams; the "
         "probability is that of all they wrote.",
-    .children = children};
+    .children = model_children};
 
 /* ---- the model --------------------------------------------------------------------------- */
 
@@ -189,7 +171,8 @@ static int fill(fill_run *run) {
   const char *text;
   size_t length;
   int code = open_model(run);
-  run->in = (line_source){.words = run->o->words, .count = run->o->count};
+  run->in =
+      (line_source){.words = run->o->model.words, .count = run->o->model.count};
   while (!code && line_next(&run->in, &text, &length))
     code = one_text(run, text, length);
   if (!code) code = line_check(&run->in);

@@ -247,6 +247,11 @@ static bool parse_choice(int key, char *arg, struct argp_state *state,
 /* What does not go together. */
 static void check(struct argp_state *state, const asked *a) {
   const generate_options *o = &a->o;
+  if (o->model.count)
+    argp_error(state,
+               "there is one model, and \"%s\" is another word: give a "
+               "prompt with --prompt",
+               o->model.words[0]);
   if (o->lines && o->n_prompts)
     argp_error(state,
                "--lines reads the standard input: leave --prompt and "
@@ -274,26 +279,11 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       parse_draw(key, arg, state, a) || parse_choice(key, arg, state, a))
     return 0;
   switch (key) {
-    case ARGP_KEY_INIT:
-      options_share(state, 2);
-      state->child_inputs[2] = &a->o.model;
-      return 0;
-    case ARGP_KEY_ARG:
-      if (a->o.model.path)
-        argp_error(state,
-                   "there is one model, and \"%s\" is another word: "
-                   "give a prompt with --prompt",
-                   arg);
-      a->o.model.path = arg;
-      return 0;
-    case ARGP_KEY_NO_ARGS:
-      argp_error(state, "name a model: a folder, hf:OWNER/NAME or npm:PACKAGE");
-      return 0;
     case ARGP_KEY_END:
       check(state, a);
       return 0;
     default:
-      return ARGP_ERR_UNKNOWN;
+      return model_parse(key, state, &a->o.model);
   }
 }
 

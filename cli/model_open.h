@@ -1,7 +1,8 @@
 /* Opening the model that a verb runs, and the options of it.
  *
  * Place: cli/ - every verb that runs a model has options_model among its argp
- * children and a model_options as the input of that child.
+ * children and a model_options as the input of that child. If its arguments are
+ * MODEL [WORD...], model_children and model_parse do that for it.
  */
 #ifndef CLI_MODEL_OPEN_H
 #define CLI_MODEL_OPEN_H
@@ -17,10 +18,19 @@ typedef struct {
   const char *weights_given; /* NULL: not */
   bool no_head;              /* the verb needs hidden states alone */
   bool text;                 /* the verb needs the tokenizer */
+  char **words;              /* [count], the arguments after MODEL */
+  int count;
 } model_options;
 
 /* --attention, --weights, --device. The input is a model_options. */
 extern const struct argp options_model;
+
+/* options_json, options_run, options_model. */
+extern const struct argp_child model_children[];
+
+/* For an argp that starts with these children and whose input starts with
+ * `options`: reads MODEL [WORD...]. ARGP_ERR_UNKNOWN: not a key of that. */
+error_t model_parse(int key, struct argp_state *state, model_options *o);
 
 typedef struct {
   attend_context *ctx;
