@@ -69,7 +69,6 @@ struct attend_run {
   /* of the current call */
   size_t room; /* rows that the buffers below hold */
   float *x, *h, *qkv, *mix, *inside;
-  float *lse;        /* [B,H,n], taken while attention is watched */
   int32_t *position; /* [room] */
   int32_t *lengths;  /* [batch] */
   int64_t *before;   /* [batch] tokens held before the call */
