@@ -8,7 +8,8 @@ decoding one token at a time (f32, eager, with cache) and reading a prompt with
 LLAMA; 32 texts of 128 tokens with MINILM, against onnxruntime too; and for GPT2,
 whose weights are larger than the caches, reading 512 tokens as a share of
 torch.mm's GFLOP/s and decoding as a share of the bandwidth that attend measures.
-Weights do not change the speed: the folders may hold config.json alone.
+Weights do not change the speed: the folders may hold config.json alone. ROUNDS in
+the environment asks for more or fewer rounds than 5.
 """
 import json
 import os
@@ -20,7 +21,7 @@ import time
 import torch
 import transformers
 
-ROUNDS = 5
+ROUNDS = int(os.environ.get("ROUNDS", "5"))
 PROMPT, NEW = 192, 48
 TEXTS, TOKENS = 32, 128
 
