@@ -1,7 +1,7 @@
 /* The one transformer: weights as they are computed with, and a run over them.
  *
- * Place: model/ - model.c packs the weights, run.c owns the memory of a run,
- * block.c computes a layer, encode.c and extend.c are the two ways in.
+ * Place: model/ - model.c packs the weights, run.c owns the memory of a run and is
+ * the way in, block.c computes a layer, ends.c the embeddings and the head.
  */
 #ifndef MODEL_TRANSFORMER_H
 #define MODEL_TRANSFORMER_H
