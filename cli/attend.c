@@ -14,6 +14,8 @@
 #include "progress.h"
 
 static const verb verbs[] = {
+    {"view", "where a model attends: in the browser, as a picture, here",
+     cmd_view},
     {"explain", "what would run, and what it costs", cmd_explain},
     {"verify", "is it right: against the definition, in double", cmd_verify},
     {"bench", "how fast: verified, then timed", cmd_bench},

@@ -7,61 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "head_map.h"
+#include "options.h"
 #include "table.h"
 
 enum { LENGTH = 24, WIDTH = 16 }; /* of the drawn examples */
 
-typedef struct {
-  options common;
-  head_map_options map; /* model.path NULL: the worked examples */
-} demo_options;
-
-enum { KEY_MODEL = 1400, KEY_LAYER, KEY_HEAD };
-
-static const struct argp_option list[] = {
-    {"model", KEY_MODEL, "MODEL", 0,
-     "Draw one head of this model over TEXT instead", 0},
-    {"layer", KEY_LAYER, "N", 0, "Of this layer (default: a telling one)", 0},
-    {"head", KEY_HEAD, "N", 0, "This head (default: a telling one)", 0},
-    {0}};
-
 static error_t parse(int key, char *arg, struct argp_state *state) {
-  demo_options *o = state->input;
-  switch (key) {
-    case ARGP_KEY_INIT:
-      options_share(state, 2);
-      state->child_inputs[2] = &o->map.model;
-      return 0;
-    case KEY_MODEL:
-      o->map.model.path = arg;
-      return 0;
-    case KEY_LAYER:
-      o->map.layer = (int)options_number(state, "--layer", arg, 0, 65535);
-      return 0;
-    case KEY_HEAD:
-      o->map.head = (int)options_number(state, "--head", arg, 0, 65535);
-      return 0;
-    case ARGP_KEY_ARG:
-      if (o->map.text) return ARGP_ERR_UNKNOWN;
-      o->map.text = arg;
-      return 0;
-    case ARGP_KEY_END:
-      if (!o->map.model.path != !o->map.text)
-        argp_error(state, "--model and a text go together");
-      return 0;
-    default:
-      return ARGP_ERR_UNKNOWN;
-  }
+  (void)arg;
+  if (key != ARGP_KEY_INIT) return ARGP_ERR_UNKNOWN;
+  options_share(state, 2);
+  return 0;
 }
 
-static const struct argp_child children[] = {{&options_run, 0, NULL, 0},
-                                             {&options_seed, 0, NULL, 0},
-                                             {&options_model, 0, NULL, 0},
-                                             {0}};
-static const struct argp argp = {.options = list,
-                                 .parser = parse,
-                                 .args_doc = "[--model MODEL TEXT]",
+static const struct argp_child children[] = {
+    {&options_run, 0, NULL, 0}, {&options_seed, 0, NULL, 0}, {0}};
+static const struct argp argp = {.parser = parse,
                                  .doc = "Draws worked examples of attention.",
                                  .children = children};
 
@@ -190,14 +150,13 @@ static attend_status show_maps(attend_context *ctx, uint64_t seed) {
 }
 
 int cmd_demo(int argc, char **argv) {
-  demo_options o = {.map = {.layer = -1, .head = -1}};
+  options o = {0};
   int code;
   argp_parse(&argp, argc, argv, 0, NULL, &o);
-  if (o.map.model.path) return head_map(&o.common, &o.map);
-  attend_context *ctx = options_context(&o.common, NULL, &code);
+  attend_context *ctx = options_context(&o, NULL, &code);
   if (!ctx) return code;
   attend_status status = show_argmax(ctx);
-  if (!status) status = show_maps(ctx, o.common.seed);
+  if (!status) status = show_maps(ctx, o.seed);
   code = status ? complain_status(ctx, status)
                 : check_written(stdout, "the demonstration");
   attend_context_free(ctx);

@@ -26,6 +26,7 @@ static const struct argp_option list[] = {
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
   show_options *o = state->input;
+  (void)arg;
   switch (key) {
     case KEY_TENSORS:
       o->tensors = true;

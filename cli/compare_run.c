@@ -264,9 +264,10 @@ static attend_status score_text(form_run *r) {
 
 static attend_status measure(form_run *r) {
   comparison *c = r->c;
-  attend_watch watch = {ATTEND_SEE_ATTENTION | ATTEND_SEE_QUERY |
-                            ATTEND_SEE_KEY | ATTEND_SEE_VALUE,
-                        see, r};
+  attend_watch watch = {.what = ATTEND_SEE_ATTENTION | ATTEND_SEE_QUERY |
+                                ATTEND_SEE_KEY | ATTEND_SEE_VALUE,
+                        .see = see,
+                        .user = r};
   attend_status status = ATTEND_OK;
   for (int i = 0; i < c->repeat && !status; i++) status = read_text(r);
   if (!status && c->attention) {

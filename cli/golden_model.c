@@ -174,7 +174,8 @@ static attend_status decode(golden_model *g, attend_run *run, int count,
 /* count sequences from g->sequence on; those alone have no padding. */
 static attend_status compute(golden_model *g, int count) {
   attend_run_options o = {.batch = count};
-  attend_watch watch = {ATTEND_SEE_HIDDEN | ATTEND_SEE_ATTENTION, see, g};
+  attend_watch watch = {
+      .what = ATTEND_SEE_HIDDEN | ATTEND_SEE_ATTENTION, .see = see, .user = g};
   attend_run *run;
   int n = count == 1 ? g->lengths[g->sequence] : g->tokens;
   attend_status status = attend_run_create(g->model, &o, &run);

@@ -60,6 +60,35 @@ static char *in_npm_cache(const char *given, int *code) {
   return folder;
 }
 
+static char *npm_if_pulled(const char *given) {
+  npm_spec spec;
+  char *folder = NULL;
+  if (!npm_spec_read(given, &spec)) return NULL;
+  char *package = npm_cache_find(&spec);
+  if (package) folder = npm_model_folder(package);
+  free(package);
+  npm_spec_free(&spec);
+  return folder;
+}
+
+static char *hub_if_pulled(const char *given) {
+  hub_spec spec;
+  hub_cache cache;
+  char *folder = NULL;
+  if (!hub_spec_read(given, &spec)) return NULL;
+  if (hub_cache_open(&spec, &cache)) {
+    folder = snapshot_of(&cache, spec.revision);
+    hub_cache_close(&cache);
+  }
+  hub_spec_free(&spec);
+  return folder;
+}
+
+char *model_path_if_pulled(const char *given) {
+  return !strncmp(given, "npm:", 4) ? npm_if_pulled(given)
+                                    : hub_if_pulled(given);
+}
+
 char *model_path(const char *given, int *code) {
   *code = EXIT_OK;
   char *path = !strncmp(given, "hf:", 3)    ? in_hub_cache(given, code)

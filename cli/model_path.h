@@ -12,5 +12,7 @@
  * it. NULL after a complaint; *code then is the exit code. Nothing is
  * fetched: what runs a model needs no network. */
 char *model_path(const char *given, int *code);
+/* The same without a word if it was not pulled: NULL. */
+char *model_path_if_pulled(const char *given);
 
 #endif

@@ -41,7 +41,8 @@ if(ATTEND_FLAGS_amx)
   endif()
 endif()
 
-set(rooms base kernels attention layers text model decode train trace studies)
+set(rooms base kernels attention layers text model decode train trace lens
+    studies)
 list(TRANSFORM rooms REPLACE "(.+)" "src/\\1/*.c")
 file(GLOB sources CONFIGURE_DEPENDS ${rooms})
 # Tokenizers need two libraries; without them one file says so.

@@ -4,7 +4,8 @@
 #   examples/NN_NAME.c  a program on the public headers; exit 0 is a pass
 #   tests/cli/NAME.sh   a script; ATTEND is the program
 # All run in the top folder of the sources; ATTEND_GOLDEN is tests/golden,
-# ATTEND_TEXT and ATTEND_PULL are ON or OFF as the program was built.
+# ATTEND_TEXT, ATTEND_PULL and ATTEND_VIEW are ON or OFF as the program was
+# built.
 function(attend_test name label)
   add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT 600
@@ -30,6 +31,11 @@ foreach(part TEXT PULL)
   endif()
   list(APPEND environment ATTEND_${part}=${built})
 endforeach()
+if(TARGET attend_server)
+  list(APPEND environment ATTEND_VIEW=ON)
+else()
+  list(APPEND environment ATTEND_VIEW=OFF)
+endif()
 
 if(ATTEND_BUILD_TESTS)
   file(GLOB test_sources CONFIGURE_DEPENDS tests/test_*.c)
@@ -39,6 +45,9 @@ if(ATTEND_BUILD_TESTS)
   endif()
   if(NOT ATTEND_TEXT)
     list(FILTER test_sources EXCLUDE REGEX "/test_text[^/]*$")
+  endif()
+  if(NOT TARGET attend_pictures)
+    list(FILTER test_sources EXCLUDE REGEX "/test_(draw|picture)[^/]*$")
   endif()
   if(shared_sources)
     add_library(attend_check OBJECT ${shared_sources})
@@ -56,12 +65,23 @@ if(ATTEND_BUILD_TESTS)
       target_sources(${name} PRIVATE $<TARGET_OBJECTS:attend_check>)
     endif()
     target_link_libraries(${name} PRIVATE attend_internal)
+    if(name MATCHES "^test_(draw|picture)")
+      target_link_libraries(${name} PRIVATE attend_pictures)
+    endif()
     attend_program(${name})
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY tests)
     attend_test(${name} unit ${name})
   endforeach()
 
   file(GLOB cli_tests CONFIGURE_DEPENDS tests/cli/*.sh)
+  if(TARGET attend_server) # view_hostile.sh attacks it with a viewer of its own
+    add_executable(view_echo tests/cli/view_echo.c)
+    target_link_libraries(view_echo PRIVATE attend_server)
+    attend_program(view_echo)
+    set_target_properties(view_echo PROPERTIES RUNTIME_OUTPUT_DIRECTORY tests)
+  else()
+    list(FILTER cli_tests EXCLUDE REGEX "/view_hostile\\.sh$")
+  endif()
   if(TARGET attend_cli)
     foreach(script ${cli_tests})
       get_filename_component(name ${script} NAME_WE)

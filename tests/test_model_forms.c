@@ -172,9 +172,11 @@ static attend_run *open_watched(const subject *s, watcher *w) {
   attend_run_options o = {.batch = 2};
   attend_run *run;
   OK(s->ctx, attend_run_create(s->model, &o, &run));
-  attend_watch watch = {ATTEND_SEE_QUERY | ATTEND_SEE_KEY | ATTEND_SEE_VALUE |
-                            ATTEND_SEE_ATTENTION | ATTEND_SEE_MIXED,
-                        see, w};
+  attend_watch watch = {.what = ATTEND_SEE_QUERY | ATTEND_SEE_KEY |
+                                ATTEND_SEE_VALUE | ATTEND_SEE_ATTENTION |
+                                ATTEND_SEE_MIXED,
+                        .see = see,
+                        .user = w};
   attend_run_watch(run, &watch);
   return run;
 }
@@ -283,7 +285,7 @@ static void look_away(const attend_sight *sight, void *user) {
 TEST(a_linear_form_after_a_call_that_failed) {
   attend_form favor = {.kind = ATTEND_FAVOR, .features = 16};
   attend_model_options o = {.form = &favor};
-  attend_watch watch = {ATTEND_SEE_ATTENTION, look_away, NULL};
+  attend_watch watch = {.what = ATTEND_SEE_ATTENTION, .see = look_away};
   subject s = open_model("llama-gqa", NULL, 1, &o);
   int32_t *ids = random_ids(s.config, 5, 90);
   size_t vocab = (size_t)s.config->vocab;

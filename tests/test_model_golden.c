@@ -100,7 +100,8 @@ static void pose(portrait *p, const subject *s, int first, int count,
                  int piece) {
   const inputs *in = p->in;
   attend_run *run = open_run(s, count, 0);
-  attend_watch watch = {ATTEND_SEE_HIDDEN | ATTEND_SEE_ATTENTION, see, p};
+  attend_watch watch = {
+      .what = ATTEND_SEE_HIDDEN | ATTEND_SEE_ATTENTION, .see = see, .user = p};
   int n = count == 1 ? in->lengths[first] : in->tokens;
   int both = s->config->parts == ATTEND_BOTH;
   int end = both ? in->decoder_tokens : n;
@@ -381,7 +382,7 @@ TEST(a_model_to_its_insides) {
     write_with_biases(file);
     subject s = open_path(ctx, models_folder(), NULL);
     insides in = {file, 0};
-    attend_watch watch = {63, see_insides, &in};
+    attend_watch watch = {.what = 63, .see = see_insides, .user = &in};
     const attend_tensor *idx = attend_tensor_file_find(file, "idx");
     int32_t ids[33];
     for (size_t i = 0; i < 33; i++) ids[i] = (int32_t)number_at(idx, i);

@@ -22,7 +22,7 @@ static attend_status use(const scene *s, attend_model *model) {
   const attend_config *c = attend_model_config(model);
   static const int32_t ids[] = {5, 6, 7, 8, 9, 10, 11, 12};
   attend_run_options o = {.batch = 2, .rows = 3};
-  attend_watch watch = {s->watch, look_away, NULL};
+  attend_watch watch = {.what = s->watch, .see = look_away};
   attend_run *run;
   float logits[2 * 256];
   int32_t parents[2] = {1, 1};

@@ -14,7 +14,9 @@
 #include "attend/problem.h"
 #include "attend/machine.h"
 #include "attend/layers.h"
+#include "attend/trace.h"
 #include "attend/model.h"
+#include "attend/lens.h"
 #include "attend/decode.h"
 
 #endif

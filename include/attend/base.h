@@ -41,7 +41,8 @@ typedef enum {
   ATTEND_INVALID,     /* an argument is wrong                          */
   ATTEND_UNSUPPORTED, /* nothing here can do it: no engine, no such isa */
   ATTEND_NO_MEMORY,
-  ATTEND_IO /* a file is missing, truncated or lies about itself */
+  ATTEND_IO,     /* a file is missing, truncated or lies about itself */
+  ATTEND_STOPPED /* the caller asked for it to end */
 } attend_status;
 
 typedef struct attend_context attend_context;

@@ -1,4 +1,4 @@
-/* attend/file.h - tensor files (safetensors), read.
+/* attend/file.h - tensor files (safetensors), read and written.
  *
  *   attend_tensor_file *file;
  *   attend_tensor_file_open(ctx, "model.safetensors", &file);
@@ -78,8 +78,17 @@ ATTEND_API const char *attend_tensor_file_note(const attend_tensor_file *file,
 ATTEND_API const char *attend_tensor_file_note_find(
     const attend_tensor_file *file, const char *name);
 
-/* Bytes of one element. */
+/* Writes tensors (name, stored, rank, shape, data; contiguous) as a file of this
+ * format. It is written beside the place and renamed when all of it is there, so
+ * a failure leaves what was there before. */
+ATTEND_API attend_status attend_tensor_file_write(attend_context *ctx,
+                                                  const char *path,
+                                                  size_t count,
+                                                  const attend_tensor *tensors);
+
+/* Bytes of one element, and the format's name of the kind: "F32". */
 ATTEND_API size_t attend_stored_size(attend_stored stored);
+ATTEND_API const char *attend_stored_name(attend_stored stored);
 
 #ifdef __cplusplus
 }

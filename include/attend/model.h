@@ -25,6 +25,7 @@
 #include "attend/attention.h"
 #include "attend/file.h"
 #include "attend/layers.h"
+#include "attend/trace.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -171,37 +172,15 @@ ATTEND_API double attend_model_flops(const attend_model *model);
 
 /* ---- watching -------------------------------------------------------------------- */
 
-typedef enum {
-  ATTEND_SEE_HIDDEN = 1,     /* [B,1,T,F] before layer 0, and after each; after
-                               the last one past the final norm              */
-  ATTEND_SEE_QUERY = 2,      /* [B,H,T,D] with rotary positions               */
-  ATTEND_SEE_KEY = 4,        /* [B,G,S,D]: of the tokens of this call         */
-  ATTEND_SEE_VALUE = 8,      /* [B,G,S,M]                                     */
-  ATTEND_SEE_ATTENTION = 16, /* [B,H,T,S] weights                            */
-  ATTEND_SEE_MIXED = 32      /* [B,H,T,M] what the heads give                 */
-} attend_see;
-
-typedef enum {
-  ATTEND_ENCODER_SELF = 0,
-  ATTEND_DECODER_SELF,
-  ATTEND_CROSS
-} attend_role;
-
-typedef struct {
-  attend_see what;
-  attend_role role;
-  int layer;
-  int shape[4];
-  attend_view view; /* f32; stays until the function returns */
-} attend_sight;
-
-/* Looking never changes the outputs' bits. What is not asked for costs
- * nothing; attention takes B H T S floats while it is seen. */
-typedef struct {
-  unsigned what; /* of attend_see */
-  void (*see)(const attend_sight *sight, void *user);
-  void *user;
-} attend_watch;
+/* attend/trace.h says what can be seen, and records it. Bytes that a trace of
+ * `what` would take for texts of that many tokens on each side. */
+ATTEND_API size_t attend_model_trace_bytes(const attend_model *model,
+                                           unsigned what, int64_t encoder,
+                                           int64_t decoder);
+/* The problem that the attention of a role solves, lengths left 0; a table of
+ * biases is the model's. 0 if the model has no such attention. */
+ATTEND_API int attend_model_attention(const attend_model *model,
+                                      attend_role role, attend_desc *desc);
 
 /* ---- running ---------------------------------------------------------------------- */
 
@@ -246,6 +225,11 @@ ATTEND_API attend_status attend_run_logits(attend_run *run, int n_places,
  * truncated since its last. */
 ATTEND_API attend_status attend_run_next(attend_run *run, int count,
                                          float *logits /* [count][V] */);
+
+/* Logits of hidden states that a watcher saw after the last layer. */
+ATTEND_API attend_status attend_run_head(attend_run *run, int rows,
+                                         const float *hidden, int ld,
+                                         float *logits /* [rows][V] */);
 
 /* Tokens that a sequence of the decoder holds. */
 ATTEND_API int64_t attend_run_length(const attend_run *run, int sequence);

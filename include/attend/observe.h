@@ -1,7 +1,8 @@
 /* attend/observe.h - looking at attention without ever storing T x S weights.
  *
  * Weights are recomputed as exp(score - lse), for linear forms as phi(q).phi(k)
- * over the denominator, for what was asked and nothing else; forward's outputs have the same bits whether anyone looks or not.
+ * over the denominator, for what was asked and nothing else; forward's outputs
+ * have the same bits whether anyone looks or not.
  */
 #ifndef ATTEND_OBSERVE_H
 #define ATTEND_OBSERVE_H
@@ -11,6 +12,15 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Weights of one query on keys that follow each other; 0 where it does not
+ * see. */
+typedef struct {
+  int b, h, row;
+  int slot; /* of the row in look->rows; where all are looked at, the row */
+  int key, n;
+  const float *weights; /* [n] for keys [key, key + n) */
+} attend_stretch;
 
 typedef struct { /* NULL or 0: not asked for */
   /* Whole rows: the weights of n_rows queries (the same positions in every
@@ -31,6 +41,14 @@ typedef struct { /* NULL or 0: not asked for */
    * |difference| over a row's keys, 0 the same, 1 disjoint (more, if weights
    * are negative). */
   float *softmax_gap; /* [B,H,T]                              */
+  /* Every weight once, stretch by stretch and never stored: of `rows` if there
+   * are any (weights must be NULL then; in any order), else of all queries; of
+   * keys [key_from, key_to) alone, where key_to 0 means to the last. Called by several threads at
+   * once, for one row by one thread and in the order of its keys. Stretches in
+   * which nothing is seen may be left out. */
+  void (*each)(const attend_stretch *stretch, void *user);
+  void *user;
+  int64_t key_from, key_to;
 } attend_look;
 
 /* q, k and lse as attend_forward took and gave them. */

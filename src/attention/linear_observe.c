@@ -117,14 +117,18 @@ static void exact_pass(const call *c, tile t, int64_t last, linear_scratch *w,
 
 void linear_look_tile(const call *c, tile t, sink to, linear_scratch *w) {
   const attend_look *look = c->look;
-  int64_t last = last_key_block(c, t);
-  bool gaps = look->softmax_gap && to.slot < 0;
+  int64_t last = last_key_block(c, t), first = 0, end = last + 1;
+  bool gaps = look->softmax_gap && to.slot == TO_STATISTICS;
   factors f;
   exact_rows e;
   read_rows(c, t, w);
   make_factors(c, t, w, &f);
   if (gaps) exact_pass(c, t, last, w, &e);
-  for (int64_t index = 0; index <= last; index++) {
+  if (c->key_to) {
+    first = c->key_from / PANEL;
+    end = min64(end, (c->key_to + PANEL - 1) / PANEL);
+  }
+  for (int64_t index = first; index < end; index++) {
     linear_read(c, t.b, t.g, index, w);
     block_ranks(c, t, &f, w);
     if (gaps) add_gap(c, t, w, &e);

@@ -12,9 +12,12 @@
 
 #include "attention/linear.h"
 
+enum { TO_STATISTICS = -1, TO_EACH = -2 };
+
 typedef struct {
-  int slot; /* of the row in look->rows, or -1: statistics */
+  int slot; /* of the row in look->rows, or one of the above */
   int64_t width;
+  int first; /* TO_EACH: slot of the tile's first row */
 } sink;
 
 static inline bool ranks_are_weights(const attend_plan *p) {
@@ -24,6 +27,9 @@ static inline bool ranks_are_weights(const attend_plan *p) {
 /* Keys [start + j0, start + j1) of row r of group g: ranks x[j0 .. j1). */
 void look_write(const call *c, tile g, int r, sink to, int64_t start, int j0,
                 int j1, const float *x);
+
+/* Whether the rows and keys that are asked for can be. */
+attend_status check_look_rows(const call *c);
 
 /* All keys of the tile's rows, in order. */
 void linear_look_tile(const call *c, tile t, sink to, linear_scratch *w);

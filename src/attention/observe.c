@@ -137,11 +137,33 @@ static void row_mass(const call *c, tile g, int r, int64_t width, int64_t start,
   for (int j = j0; j < j1 && start + j < width; j++) out[j] += p[j];
 }
 
+static void row_each(const call *c, tile g, int r, sink to, int64_t start,
+                     int j0, int j1, const float *p) {
+  const attend_look *look = c->look;
+  int64_t from = max64(start + j0, look->key_from);
+  int64_t end = min64(start + j1, to.width); /* a block may be longer */
+  if (look->key_to) end = min64(end, look->key_to);
+  int row = (g.row + r) / c->plan->group;
+  if (from >= end) return;
+  attend_stretch s = {g.b,
+                      row_head(c->plan, g.g, g.row + r),
+                      row,
+                      look->n_rows ? to.first + row : row,
+                      (int)from,
+                      (int)(end - from),
+                      p + (from - start)};
+  look->each(&s, look->user);
+}
+
 void look_write(const call *c, tile g, int r, sink to, int64_t start, int j0,
                 int j1, const float *x) {
   const attend_look *look = c->look;
   float p[BLOCK];
   weights_of(c, x + j0, (size_t)(j1 - j0), p + j0);
+  if (to.slot == TO_EACH) {
+    row_each(c, g, r, to, start, j0, j1, p);
+    return;
+  }
   if (to.slot >= 0) {
     row_weights(c, g, r, to.slot, to.width, start, j0, j1, p);
     return;
@@ -210,13 +232,14 @@ static void room_open(const attend_plan *p, int thread, room *w) {
 }
 
 static void look_tile(const call *c, tile t, sink to, room *w) {
-  if (to.slot < 0)
+  bool statistics = to.slot == TO_STATISTICS;
+  if (statistics)
     for (int i = 0; i < t.rows; i++) row_begin(c, row_index(c, t, i));
   if (c->plan->engine == &engine_linear)
     linear_look_tile(c, t, to, &w->linear);
   else
     tiled_look_tile(c, t, to, &w->tiled);
-  if (to.slot < 0)
+  if (statistics)
     for (int i = 0; i < t.rows; i++) row_finish(c, row_index(c, t, i));
 }
 
@@ -232,22 +255,79 @@ static void look_rows(const call *c, int b, int g, int row, int rows, sink to,
 static void look_stack(const call *c, int stack, int64_t width, room *w) {
   const attend_plan *p = c->plan;
   int b = stack / p->desc.kv_heads, g = stack % p->desc.kv_heads;
-  for (int i = 0; i < c->look->n_rows; i++)
-    look_rows(c, b, g, c->look->rows[i] * p->group, p->group, (sink){i, width},
-              w);
+  for (int i = 0; c->look->weights && i < c->look->n_rows; i++)
+    look_rows(c, b, g, c->look->rows[i] * p->group, p->group,
+              (sink){i, width, 0}, w);
   if (c->look->mass)
-    look_rows(c, b, g, 0, c->n * p->group, (sink){-1, width}, w);
+    look_rows(c, b, g, 0, c->n * p->group, (sink){TO_STATISTICS, width, 0}, w);
+}
+
+/* ---- every weight once ------------------------------------------------------------------ */
+
+static int each_rows(const call *c) {
+  return c->look->n_rows ? c->look->n_rows : c->n;
+}
+/* Rows of a query's heads that a tile takes, in queries. */
+static int each_step(const call *c) {
+  int step = c->plan->tile / c->plan->group;
+  return step > 0 ? step : 1;
+}
+static int64_t each_items(const call *c) {
+  int64_t steps = (each_rows(c) + each_step(c) - 1) / each_step(c);
+  return steps * c->plan->desc.batch * c->plan->desc.kv_heads;
+}
+
+/* Rows [from, end) of what is asked for; those that follow each other go
+ * together. */
+static void look_each_rows(const call *c, int b, int g, int from, int end,
+                           int64_t width, room *w) {
+  const int32_t *rows = c->look->n_rows ? c->look->rows : NULL;
+  int group = c->plan->group;
+  for (int i = from, j; i < end; i = j) {
+    for (j = i + 1; j < end; j++)
+      if (rows && rows[j] != rows[j - 1] + 1) break;
+    int row = rows ? rows[i] : i;
+    look_rows(c, b, g, row * group, (j - i) * group,
+              (sink){TO_EACH, width, i - row}, w);
+  }
+}
+
+static void look_each(const call *c, int64_t item, int64_t width, room *w) {
+  const attend_desc *d = &c->plan->desc;
+  int64_t stacks = (int64_t)d->batch * d->kv_heads, stack = item % stacks;
+  int from = (int)(item / stacks) * each_step(c);
+  int end = (int)min64(from + each_step(c), each_rows(c));
+  look_each_rows(c, (int)(stack / d->kv_heads), (int)(stack % d->kv_heads),
+                 from, end, width, w);
+}
+
+attend_status check_look_rows(const call *c) {
+  const attend_look *look = c->look;
+  attend_context *ctx = c->plan->ctx;
+  ATTEND_CHECK(ctx, look->n_rows >= 0 && look->top >= 0,
+               "%d rows and top %d were asked for: neither may be negative",
+               look->n_rows, look->top);
+  ATTEND_CHECK(ctx,
+               !look->n_rows || (look->rows && !look->weights != !look->each),
+               "rows were asked for: give rows, and one of weights and each");
+  ATTEND_CHECK(
+      ctx,
+      look->key_from >= 0 && (!look->key_to || look->key_to > look->key_from),
+      "keys %lld to %lld were asked for: the end must come after the "
+      "beginning",
+      (long long)look->key_from, (long long)look->key_to);
+  for (int i = 0; i < look->n_rows; i++)
+    ATTEND_CHECK(ctx, look->rows[i] >= 0 && look->rows[i] < c->n,
+                 "row %d was asked for, but queries are numbered 0 to %d",
+                 (int)look->rows[i], c->n - 1);
+  return ATTEND_OK;
 }
 
 static attend_status check(const call *c) {
   const attend_look *look = c->look;
   attend_context *ctx = c->plan->ctx;
   ATTEND_CHECK(ctx, look, "look is NULL: say what is to be looked at");
-  ATTEND_CHECK(ctx, look->n_rows >= 0 && look->top >= 0,
-               "%d rows and top %d were asked for: neither may be negative",
-               look->n_rows, look->top);
-  ATTEND_CHECK(ctx, !look->n_rows || (look->rows && look->weights),
-               "rows were asked for, but rows or weights is NULL");
+  ATTEND_TRY(check_look_rows(c));
   ATTEND_CHECK(ctx, !look->top || (look->top_index && look->top_weight),
                "the heaviest keys were asked for, but top_index or top_weight "
                "is NULL");
@@ -256,10 +336,6 @@ static attend_status check(const call *c) {
                    c->plan->desc.form.kind == ATTEND_SOFTMAX,
                "the gap to softmax is known for softmax (0) and on the linear "
                "engine: leave softmax_gap NULL, or choose that engine");
-  for (int i = 0; i < look->n_rows; i++)
-    ATTEND_CHECK(ctx, look->rows[i] >= 0 && look->rows[i] < c->n,
-                 "row %d was asked for, but queries are numbered 0 to %d",
-                 (int)look->rows[i], c->n - 1);
   return ATTEND_OK;
 }
 
@@ -272,7 +348,7 @@ attend_status observe_tiled(call *c) {
   bool by_tile =
       (look->top || look->entropy || look->softmax_gap) && !look->mass;
   bias_prepare(c);
-  if (look->n_rows)
+  if (look->weights)
     memset(look->weights, 0,
            (size_t)(heads * look->n_rows * width) * sizeof(float));
   if (look->mass)
@@ -287,7 +363,15 @@ attend_status observe_tiled(call *c) {
       int64_t tiles = call_tiles(c);
 #pragma omp for schedule(dynamic, 1)
       for (int64_t i = 0; i < tiles; i++)
-        look_tile(c, call_tile(c, i), (sink){-1, width}, &w);
+        look_tile(c, call_tile(c, i), (sink){TO_STATISTICS, width, 0}, &w);
+    }
+    if (look->each) {
+      call part = *c;
+      part.key_from = look->key_from;
+      part.key_to = hard(c) ? 0 : look->key_to; /* ties are counted in a row */
+      int64_t items = each_items(c);
+#pragma omp for schedule(dynamic, 1)
+      for (int64_t i = 0; i < items; i++) look_each(&part, i, width, &w);
     }
     p->fast->end();
   }

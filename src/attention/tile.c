@@ -106,7 +106,12 @@ bool tile_scores(const call *c, tile g, int at, int *j0, int *j1, scratch *w) {
 void tile_visit(const call *c, tile t, scratch *w,
                 void (*f)(const visit *v, void *with), void *with) {
   span seen = rows_see(c, t.b, t.row, t.rows);
-  for (int64_t i = first_block(c, seen); i < end_block(c, seen); i++) {
+  int64_t first = first_block(c, seen), end = end_block(c, seen);
+  if (c->key_to) {
+    first = max64(first, c->key_from / c->on->keys);
+    end = min64(end, (c->key_to + c->on->keys - 1) / c->on->keys);
+  }
+  for (int64_t i = first; i < end; i++) {
     if (!seen_block_load(c, t, i, seen, &w->keys)) continue;
     for (int at = 0; at < t.rows; at += c->on->rows) {
       visit v = {c, tile_group(c->on->rows, t, at), at, 0, 0, w};

@@ -57,6 +57,10 @@ size_t attend_stored_size(attend_stored stored) {
   return (unsigned)stored < STORED_KINDS ? stored_kinds[stored].size : 0;
 }
 
+const char *attend_stored_name(attend_stored stored) {
+  return (unsigned)stored < STORED_KINDS ? stored_kinds[stored].name : NULL;
+}
+
 /* ---- one tensor ------------------------------------------------------------ */
 
 static attend_status refuse(const attend_tensor_file *f, const attend_tensor *t,

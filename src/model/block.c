@@ -150,6 +150,7 @@ attend_status cross_fill(attend_run *r, int count, int n) {
           attend_state_append(r->cross_plan, r->cross[i], piece, keys, values);
       mixing m = {ATTEND_CROSS, r->cross_plan, r->cross[i], i};
       if (!status) status = watch_keep(r, &m, piece, lengths, keys);
+      if (!status) watch_cross(r, &m, piece, lengths, keys, values);
     }
   }
   give(r->ctx, lengths);
@@ -175,29 +176,32 @@ static void mlp(attend_run *r, const stack *s, int number) {
   close_branch(r, &w->mlp_norm, width);
 }
 
-attend_status block_forward(attend_run *r, const stack *s, int number) {
-  ATTEND_TRY(self_attention(r, s, number));
-  ATTEND_TRY(cross_attention(r, s, number));
-  mlp(r, s, number);
-  return ATTEND_OK;
-}
-
-static void see_hidden(attend_run *r, const stack *s, int number) {
+static void see_stream(attend_run *r, const stack *s, attend_see what,
+                       int number) {
   const int width = s->shape->width, ld = padded(width);
   attend_view view = {r->x, {(ptrdiff_t)r->n * ld, 0, ld, 1}};
-  run_see(r, ATTEND_SEE_HIDDEN,
+  run_see(r, what,
           s == &r->model->encoder ? ATTEND_ENCODER_SELF : ATTEND_DECODER_SELF,
           number, view, (int[4]){r->count, 1, r->n, width});
+}
+
+attend_status block_forward(attend_run *r, const stack *s, int number) {
+  ATTEND_TRY(watch_stop(r));
+  ATTEND_TRY(self_attention(r, s, number));
+  ATTEND_TRY(cross_attention(r, s, number));
+  see_stream(r, s, ATTEND_SEE_MIDDLE, number);
+  mlp(r, s, number);
+  return ATTEND_OK;
 }
 
 attend_status stack_forward(attend_run *r, const stack *s) {
   const int layers = s->shape->layers, width = s->shape->width;
   for (int i = 0; i < layers; i++) {
-    see_hidden(r, s, i);
+    see_stream(r, s, ATTEND_SEE_HIDDEN, i);
     ATTEND_TRY(block_forward(r, s, i));
   }
   if (r->model->config.final_norm)
     norm_rows(r, &s->final_norm, width, r->x, r->x);
-  see_hidden(r, s, layers);
+  see_stream(r, s, ATTEND_SEE_HIDDEN, layers);
   return ATTEND_OK;
 }

@@ -107,6 +107,15 @@ static attend_status head_rows(attend_run *r, int n, const int32_t *places,
   return ATTEND_OK;
 }
 
+static void see_logits(attend_run *r, int rows, float *logits) {
+  int vocab = r->model->config.vocab;
+  attend_view view = {logits, {(ptrdiff_t)rows * vocab, 0, vocab, 1}};
+  run_see(
+      r, ATTEND_SEE_LOGITS,
+      r->side == &r->model->encoder ? ATTEND_ENCODER_SELF : ATTEND_DECODER_SELF,
+      0, view, (int[4]){1, 1, rows, vocab});
+}
+
 attend_status attend_run_logits(attend_run *r, int n_places,
                                 const int32_t *places, float *logits) {
   ATTEND_CHECK(r->ctx, r->n,
@@ -119,7 +128,25 @@ attend_status attend_run_logits(attend_run *r, int n_places,
                  "place %d is not among the %d that the call had", place,
                  r->count * r->n);
   }
-  return head_rows(r, n_places, places, row_of_call, logits);
+  ATTEND_TRY(head_rows(r, n_places, places, row_of_call, logits));
+  see_logits(r, n_places, logits);
+  return ATTEND_OK;
+}
+
+attend_status attend_run_head(attend_run *r, int rows, const float *hidden,
+                              int ld, float *logits) {
+  const attend_model *m = r->model;
+  r->side = m->config.parts & ATTEND_DECODER ? &m->decoder : &m->encoder;
+  const int width = r->side->shape->width;
+  ATTEND_CHECK(r->ctx, rows >= 0 && ld >= width,
+               "%d rows of %d numbers, %d apart: they must not overlap", rows,
+               width, ld);
+  ATTEND_TRY(run_room(r, (size_t)rows));
+  for (int i = 0; i < rows; i++)
+    memcpy(r->x + (size_t)i * (size_t)padded(width),
+           hidden + (size_t)i * (size_t)ld, (size_t)width * sizeof *hidden);
+  r->n = 0; /* the rows of the call before are gone */
+  return head_rows(r, rows, NULL, row_of_call, logits);
 }
 
 attend_status attend_run_next(attend_run *r, int count, float *logits) {
@@ -133,6 +160,7 @@ attend_status attend_run_next(attend_run *r, int count, float *logits) {
     if (r->last_at[b] && r->last_at[b] == attend_run_length(r, b)) continue;
     for (size_t i = 0; i < vocab; i++) logits[(size_t)b * vocab + i] = NAN;
   }
+  see_logits(r, count, logits);
   return ATTEND_OK;
 }
 

@@ -293,5 +293,32 @@ const attend_config *attend_model_config(const attend_model *m) {
   return &m->config;
 }
 const attend_form *attend_model_form(const attend_model *m) { return &m->form; }
+
+int attend_model_attention(const attend_model *m, attend_role role,
+                           attend_desc *desc) {
+  const attend_config *c = &m->config;
+  const stack *side = role == ATTEND_ENCODER_SELF ? &m->encoder : &m->decoder;
+  const attend_stack *s = side->shape;
+  if (!side->layers || (role == ATTEND_CROSS && c->parts != ATTEND_BOTH))
+    return 0;
+  *desc = (attend_desc){.form = m->form,
+                        .heads = s->heads,
+                        .kv_heads = s->kv_heads,
+                        .dim = s->dim,
+                        .dim_v = s->dim_v,
+                        .scale = c->score_factor};
+  if (role == ATTEND_DECODER_SELF) {
+    desc->mask.causal = ATTEND_CAUSAL;
+    desc->mask.window = c->window;
+  }
+  if (role != ATTEND_CROSS && side->relative)
+    desc->bias = (attend_bias){.kind = ATTEND_BUCKETS,
+                               .table = side->relative,
+                               .buckets = c->buckets,
+                               .max_distance = c->max_distance,
+                               .one_sided = role == ATTEND_DECODER_SELF};
+  return 1;
+}
+
 size_t attend_model_bytes(const attend_model *m) { return m->bytes; }
 double attend_model_flops(const attend_model *m) { return m->flops; }

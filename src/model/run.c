@@ -15,27 +15,6 @@ enum {
 
 /* ---- plans and states ----------------------------------------------------------------- */
 
-static attend_desc desc_of(const attend_run *r, const attend_stack *s) {
-  return (attend_desc){.form = r->model->form,
-                       .batch = r->batch,
-                       .heads = s->heads,
-                       .kv_heads = s->kv_heads,
-                       .q_len = r->rows,
-                       .dim = s->dim,
-                       .dim_v = s->dim_v,
-                       .scale = r->model->config.score_factor};
-}
-
-static void add_buckets(const attend_run *r, const stack *s, bool one_sided,
-                        attend_desc *d) {
-  if (!s->relative) return;
-  d->bias.kind = ATTEND_BUCKETS;
-  d->bias.table = s->relative;
-  d->bias.buckets = r->model->config.buckets;
-  d->bias.max_distance = r->model->config.max_distance;
-  d->bias.one_sided = one_sided;
-}
-
 static attend_status make_states(attend_run *r, attend_plan *plan,
                                  attend_state ***states) {
   int layers = r->model->config.decoder.layers;
@@ -46,18 +25,23 @@ static attend_status make_states(attend_run *r, attend_plan *plan,
   return ATTEND_OK;
 }
 
+static attend_status plan_states(attend_run *r, attend_desc *d,
+                                 attend_plan **plan) {
+  d->batch = r->batch;
+  d->q_len = r->rows;
+  d->purpose = ATTEND_FOR_EXTEND;
+  return attend_plan_create(r->ctx, d, plan);
+}
+
 static attend_status make_decoder(attend_run *r) {
-  const attend_config *c = &r->model->config;
-  attend_desc d = desc_of(r, &c->decoder);
-  d.purpose = ATTEND_FOR_EXTEND;
-  if (c->parts == ATTEND_BOTH) {
-    ATTEND_TRY(attend_plan_create(r->ctx, &d, &r->cross_plan));
+  attend_desc d;
+  if (attend_model_attention(r->model, ATTEND_CROSS, &d)) {
+    ATTEND_TRY(plan_states(r, &d, &r->cross_plan));
     ATTEND_TRY(make_states(r, r->cross_plan, &r->cross));
   }
+  attend_model_attention(r->model, ATTEND_DECODER_SELF, &d);
   d.mask.causal = ATTEND_CAUSAL_BOTTOM;
-  d.mask.window = c->window;
-  add_buckets(r, &r->model->decoder, true, &d);
-  ATTEND_TRY(attend_plan_create(r->ctx, &d, &r->self_plan));
+  ATTEND_TRY(plan_states(r, &d, &r->self_plan));
   return make_states(r, r->self_plan, &r->self);
 }
 
@@ -66,10 +50,10 @@ static attend_status plan_encoder(attend_run *r, int count, int n) {
     return ATTEND_OK;
   attend_plan_free(r->encoder_plan);
   r->encoder_plan = NULL;
-  attend_desc d = desc_of(r, &r->model->config.encoder);
+  attend_desc d;
+  attend_model_attention(r->model, ATTEND_ENCODER_SELF, &d);
   d.batch = count;
   d.q_len = d.kv_len = n;
-  add_buckets(r, &r->model->encoder, false, &d);
   ATTEND_TRY(attend_plan_create(r->ctx, &d, &r->encoder_plan));
   r->encoder_batch = count;
   r->encoder_rows = n;
@@ -344,6 +328,7 @@ attend_status attend_run_extend(attend_run *r, int count, int n,
     r->held[b] = attend_state_length(r->self[0], b);
   for (int b = 0; b < count; b++)
     ATTEND_TRY(check_positions(r, r->held[b] + (lengths ? lengths[b] : n)));
+  ATTEND_TRY(run_room(r, (size_t)r->batch * (size_t)r->rows));
   r->count = count;
   r->side = &r->model->decoder;
   attend_status status = extend_all(r, n, ids, lengths);

@@ -109,6 +109,10 @@ attend_status watch_mixing(attend_run *r, const mixing *m, attend_view q,
 /* n keys were appended to a state, lengths [batch] of them real. */
 attend_status watch_keep(attend_run *r, const mixing *m, int n,
                          const int32_t *lengths, attend_view k);
+/* Keys and values of cross-attention, n of them, lengths [batch] real. */
+void watch_cross(attend_run *r, const mixing *m, int n, const int32_t *lengths,
+                 attend_view k, attend_view v);
+attend_status watch_stop(const attend_run *r); /* fails if it is time to */
 attend_status watch_reorder(attend_run *r, const int32_t *parents);
 void watch_truncate(attend_run *r, int b, int64_t length);
 void watch_free(attend_run *r);

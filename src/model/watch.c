@@ -14,7 +14,7 @@
 
 void run_see(const attend_run *r, attend_see what, attend_role role, int number,
              attend_view view, const int shape[4]) {
-  attend_sight s = {what, role, number, {0}, view};
+  attend_sight s = {what, role, number, {0}, r->lengths, view};
   if (!(r->watch.what & what)) return;
   memcpy(s.shape, shape, sizeof s.shape);
   r->watch.see(&s, r->watch.user);
@@ -209,11 +209,41 @@ static attend_status look(const looking *l, attend_view q, attend_view k,
   return ATTEND_OK;
 }
 
+/* One number for each query of each head: [B,H,n,1]. */
+static attend_view row_numbers(const attend_run *r, const attend_desc *d,
+                               const float *numbers) {
+  return (attend_view){(void *)numbers,
+                       {(ptrdiff_t)d->heads * r->n, r->n, 1, 1}};
+}
+
 static int longest(const attend_run *r, const attend_state *state) {
   int64_t most = 0;
   for (int b = 0; b < r->batch; b++)
     most = max64(most, attend_state_length(state, b));
   return (int)most;
+}
+
+static attend_status see_entropy(attend_run *r, const mixing *m, attend_view q,
+                                 attend_view k, const float *lse) {
+  const attend_desc *d = attend_plan_desc(m->plan);
+  float *entropy;
+  if (m->state && m->state->linear)
+    return fail(r->ctx, ATTEND_UNSUPPORTED,
+                "a linear form keeps no keys to see entropy by: look at it "
+                "through attend/lens.h");
+  ATTEND_TRY(take_zeroed(
+      r->ctx,
+      (size_t)r->batch * (size_t)d->heads * (size_t)r->n * sizeof *entropy,
+      "entropy that is watched", &entropy));
+  attend_look look = {.entropy = entropy};
+  attend_status status =
+      m->state ? attend_state_observe(m->plan, m->state, r->n, q, lse, &look)
+               : attend_observe(m->plan, q, k, lse, &look);
+  if (!status)
+    run_see(r, ATTEND_SEE_ENTROPY, m->role, m->layer,
+            row_numbers(r, d, entropy), (int[4]){r->count, d->heads, r->n, 1});
+  give(r->ctx, entropy);
+  return status;
 }
 
 static attend_status see_attention(attend_run *r, const mixing *m,
@@ -249,6 +279,10 @@ attend_status watch_mixing(attend_run *r, const mixing *m, attend_view q,
     ATTEND_TRY(watch_keep(r, m, r->n, r->lengths, k));
   if (r->watch.what & ATTEND_SEE_ATTENTION)
     ATTEND_TRY(see_attention(r, m, q, k, lse));
+  if (r->watch.what & ATTEND_SEE_ENTROPY)
+    ATTEND_TRY(see_entropy(r, m, q, k, lse));
+  run_see(r, ATTEND_SEE_DENOMINATOR, m->role, m->layer, row_numbers(r, d, lse),
+          (int[4]){r->count, d->heads, r->n, 1});
   run_see(r, ATTEND_SEE_QUERY, m->role, m->layer, q,
           (int[4]){r->count, d->heads, r->n, d->dim});
   if (m->role != ATTEND_CROSS) {
@@ -260,4 +294,62 @@ attend_status watch_mixing(attend_run *r, const mixing *m, attend_view q,
   run_see(r, ATTEND_SEE_MIXED, m->role, m->layer, o,
           (int[4]){r->count, d->heads, r->n, d->dim_v});
   return ATTEND_OK;
+}
+
+void watch_cross(attend_run *r, const mixing *m, int n, const int32_t *lengths,
+                 attend_view k, attend_view v) {
+  const attend_desc *d = attend_plan_desc(m->plan);
+  attend_sight s = {ATTEND_SEE_KEY, ATTEND_CROSS,
+                    m->layer,       {r->count, d->kv_heads, n, d->dim},
+                    lengths,        k};
+  if (r->watch.what & ATTEND_SEE_KEY) r->watch.see(&s, r->watch.user);
+  s.what = ATTEND_SEE_VALUE;
+  s.shape[3] = d->dim_v;
+  s.view = v;
+  if (r->watch.what & ATTEND_SEE_VALUE) r->watch.see(&s, r->watch.user);
+}
+
+attend_status watch_stop(const attend_run *r) {
+  if (!r->watch.stop || !r->watch.stop(r->watch.user)) return ATTEND_OK;
+  return fail(r->ctx, ATTEND_STOPPED, "stopped before it was done");
+}
+
+/* ---- how much it would be ------------------------------------------------------------------- */
+
+static size_t attention_floats(const attend_stack *s, unsigned what, double T,
+                               double S) {
+  double H = s->heads, G = s->kv_heads, sum = 0;
+  if (what & ATTEND_SEE_QUERY) sum += H * T * s->dim;
+  if (what & ATTEND_SEE_KEY) sum += G * S * s->dim;
+  if (what & ATTEND_SEE_VALUE) sum += G * S * s->dim_v;
+  if (what & ATTEND_SEE_MIXED) sum += H * T * s->dim_v;
+  if (what & ATTEND_SEE_ATTENTION) sum += H * T * S;
+  if (what & ATTEND_SEE_DENOMINATOR) sum += H * T;
+  if (what & ATTEND_SEE_ENTROPY) sum += H * T;
+  return (size_t)(sum * s->layers);
+}
+
+static size_t stream_floats(const attend_stack *s, unsigned what, double T) {
+  double sum = 0;
+  if (what & ATTEND_SEE_HIDDEN) sum += T * s->width * (s->layers + 1);
+  if (what & ATTEND_SEE_MIDDLE) sum += T * s->width * s->layers;
+  return (size_t)sum;
+}
+
+size_t attend_model_trace_bytes(const attend_model *m, unsigned what,
+                                int64_t encoder, int64_t decoder) {
+  const attend_config *c = &m->config;
+  double S = (double)encoder, T = (double)decoder;
+  size_t floats = 0;
+  if (c->encoder.layers)
+    floats += attention_floats(&c->encoder, what, S, S) +
+              stream_floats(&c->encoder, what, S);
+  if (c->decoder.layers)
+    floats += attention_floats(&c->decoder, what, T, T) +
+              stream_floats(&c->decoder, what, T);
+  if (c->parts == ATTEND_BOTH)
+    floats += attention_floats(&c->decoder, what, T, S);
+  if (what & ATTEND_SEE_LOGITS)
+    floats += (size_t)((c->decoder.layers ? T : S) * c->vocab);
+  return floats * sizeof(float);
 }

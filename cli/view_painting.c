@@ -1,0 +1,152 @@
+/* What every picture needs: runs, tokens, a head in cells.
+ *
+ * Place: cli/ - see view_painting.h.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "view_painting.h"
+
+/* ---- what every picture needs --------------------------------------------------------- */
+
+bool paint_fail(painting *p, const char *sentence) {
+  if (!sentence) return true;
+  snprintf(p->error, sizeof p->error, "%s", sentence);
+  return false;
+}
+
+bool paint_ask(painting *p, const char *name, attend_json_writer *q,
+               fetched *f) {
+  return fetch(p->v, name, q, f) || paint_fail(p, f->error);
+}
+
+static picture_tokens tokens_of(const attend_json *side) {
+  const attend_json *list = attend_json_get(side, "tokens");
+  int n = (int)attend_json_count(list);
+  const char **text = need((size_t)n + 1, sizeof *text);
+  for (int i = 0; i < n; i++) {
+    text[i] = attend_json_string(attend_json_at(list, (size_t)i), NULL);
+    if (text[i][0] == ' ' && text[i][1]) text[i]++; /* names, not places */
+  }
+  return (picture_tokens){text, n};
+}
+
+const char *text_at(const attend_json *object, const char *name) {
+  const char *text = attend_json_string(attend_json_get(object, name), NULL);
+  return text ? text : "";
+}
+
+static bool run_cases(painting *p) {
+  const view_state *s = p->s;
+  bool writes = !strcmp(s->view, "generate");
+  bool ok = writes ? fetch_generated(p->v, &s->c, p->new_tokens, &p->run)
+                   : fetch_run(p->v, &s->c, &p->run);
+  if (!ok) return paint_fail(p, p->run.error);
+  if (s->has_other && !fetch_run(p->v, &s->other, &p->other))
+    return paint_fail(p, p->other.error);
+  if (!subject_read(&p->run, s, &p->at, p->error)) return false;
+  const attend_json *kase = attend_json_get(p->run.root, "case");
+  const char *notice = text_at(p->run.root, "notice");
+  p->about = (picture_about){
+      .model = text_at(attend_json_get(p->run.root, "model"), "name"),
+      .form = text_at(kase, "attention"),
+      .role = p->at.role_name,
+      .layer = p->at.layer,
+      .head = p->at.head,
+      .notice = *notice ? notice : NULL};
+  p->rows = tokens_of(subject_side(&p->at, false));
+  p->keys = tokens_of(subject_side(&p->at, true));
+  return true;
+}
+
+/* ---- a head in cells --------------------------------------------------------------------- */
+
+void grid_free(grid *g) {
+  free(g->cells);
+  free(g->mask);
+}
+
+int flag(const attend_json *role, const char *name) {
+  const attend_json *x = attend_json_get(role, name);
+  return attend_json_kind_of(x) == ATTEND_JSON_BOOL
+             ? attend_json_boolean(x, false)
+             : (int)attend_json_number(x, 0);
+}
+
+/* Why no weight of a cell can be other than 0. */
+static uint8_t *mask_of(const subject *s, int height, int width) {
+  uint8_t *mask = need((size_t)height * (size_t)width, 1);
+  int causal = flag(s->role, "causal"), window = flag(s->role, "window");
+  int real = flag(s->role, "real_keys");
+  for (int y = 0; y < height; y++)
+    for (int x = 0; x < width; x++) {
+      int64_t row = (int64_t)y * s->rows / height;
+      int64_t last = (int64_t)(y + 1) * s->rows / height - 1;
+      int64_t key = (int64_t)x * s->keys / width;
+      int64_t end = (int64_t)(x + 1) * s->keys / width - 1;
+      uint8_t *m = &mask[y * width + x];
+      if (causal && key > last) *m = PICTURE_LATER;
+      if (window && end < row - window + 1) *m = PICTURE_FAR;
+      if (key >= real) *m = PICTURE_PADDING;
+    }
+  return mask;
+}
+
+/* What part of a pair of texts a filter leaves. */
+static void filter_grid(const painting *p, float *w) {
+  const char *filter = p->s->filter;
+  if (strlen(filter) != 2) return;
+  const attend_json *a = attend_json_get(subject_side(&p->at, false), "part");
+  const attend_json *b = attend_json_get(subject_side(&p->at, true), "part");
+  for (int i = 0; i < p->at.rows; i++)
+    for (int j = 0; j < p->at.keys; j++) {
+      double x = attend_json_number(attend_json_at(a, (size_t)i), -1);
+      double y = attend_json_number(attend_json_at(b, (size_t)j), -1);
+      if ((int)x != filter[0] - 'a' || (int)y != filter[1] - 'a')
+        w[i * p->at.keys + j] = 0;
+    }
+}
+
+bool get_grid(painting *p, const char *run, const char *form, grid *g) {
+  subject s = p->at;
+  fetched f;
+  int size[4], level = 0;
+  if (run) s.id = run;
+  while (s.rows >> level > PAINT_CELLS || s.keys >> level > PAINT_CELLS)
+    level++;
+  attend_json_writer q = question_about(p->v, &s, true);
+  if (form) question_text(&q, "attention", form);
+  question_number(&q, "level", level);
+  question_text(&q, "pool", p->s->pool);
+  bool whole = level == 0;
+  bool ok = paint_ask(p, whole ? "block" : "tile", &q, &f);
+  if (ok) {
+    g->cells = fetched_part(&f, whole ? "weights" : "cells", size);
+    g->height = size[0];
+    g->width = size[1];
+    g->mask = mask_of(&s, g->height, g->width);
+    if (whole && !run) filter_grid(p, g->cells);
+  }
+  fetched_free(&f);
+  return ok;
+}
+
+bool paint(painting *p) {
+  static const struct {
+    const char *view;
+    bool (*paint)(painting *p);
+  } views[] = {{"model", paint_model},       {"head", paint_head},
+               {"neuron", paint_neuron},     {"matrix", paint_matrix},
+               {"flow", paint_flow},         {"compare", paint_compare},
+               {"generate", paint_generate}, {"embeddings", paint_embeddings}};
+  bool ok = run_cases(p);
+  for (size_t i = 0; ok && i < sizeof views / sizeof *views; i++)
+    if (!strcmp(views[i].view, p->s->view)) ok = views[i].paint(p);
+  free((void *)p->rows.text);
+  free((void *)p->keys.text);
+  fetched_free(&p->run);
+  fetched_free(&p->other);
+  return ok;
+}

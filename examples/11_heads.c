@@ -1,0 +1,86 @@
+/* What the heads of a model do: 11_heads [MODEL]
+ *
+ * A text, as token ids, goes through a decoder while a trace records queries,
+ * keys, values and denominators. A lens then says of every head what it does,
+ * and shows the weights of the one that looks most at the token before.
+ */
+#include <attend/attend.h>
+#include <attend/lens.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* A pattern that comes twice: heads that copy have something to find. */
+static const int32_t ids[] = {1,  72, 40, 96, 51,  120, 8,  33,
+                              72, 40, 96, 51, 120, 8,   33, 72};
+enum { N = sizeof ids / sizeof *ids };
+
+#define TRY(call) \
+  if (call) return fprintf(stderr, "%s\n", attend_message(ctx)), 1
+
+static void draw(const float *weights) {
+  static const char shades[] = " .:-=+*#%@";
+  for (int i = 0; i < N; i++) {
+    for (int j = 0; j < N; j++)
+      putchar(shades[(int)(9.99f * sqrtf(weights[i * N + j]))]);
+    putchar('\n');
+  }
+}
+
+int main(int argc, char **argv) {
+  const char *path = argc > 1 ? argv[1] : "tests/golden/models/stories260K";
+  attend_context *ctx;
+  attend_checkpoint *files;
+  attend_model *model;
+  attend_run *run;
+  attend_trace *trace;
+  attend_lens *lens;
+  attend_trace_options what = {.what = ATTEND_SEE_QUERY | ATTEND_SEE_KEY |
+                                       ATTEND_SEE_VALUE | ATTEND_SEE_MIXED |
+                                       ATTEND_SEE_DENOMINATOR};
+  TRY(attend_context_create(NULL, &ctx));
+  TRY(attend_checkpoint_open(ctx, path, &files));
+  TRY(attend_model_create(files, NULL, &model));
+  TRY(attend_run_create(model, NULL, &run));
+  TRY(attend_trace_create(ctx, &what, &trace));
+  printf("recording %d tokens takes %zu bytes\n", N,
+         attend_model_trace_bytes(model, what.what, 0, N));
+  attend_watch watch = attend_trace_watch(trace);
+  attend_run_watch(run, &watch);
+  TRY(attend_run_extend(run, 1, N, ids, NULL));
+  TRY(attend_trace_status(trace));
+  TRY(attend_lens_create(model, trace, NULL, 0, &lens));
+
+  attend_lens_shape shape;
+  attend_lens_role(lens, ATTEND_DECODER_SELF, &shape);
+  attend_place best = {ATTEND_DECODER_SELF, 0, 0};
+  double most = -1;
+  for (int l = 0; l < shape.layers; l++) {
+    printf("layer %d:", l);
+    for (int h = 0; h < shape.heads; h++) {
+      attend_place at = {ATTEND_DECODER_SELF, l, h};
+      attend_pattern_options text = {.row_ids = ids, .key_ids = ids};
+      attend_pattern p;
+      TRY(attend_lens_pattern(lens, at, &text, &p));
+      printf(" %s", p.does < 0 ? "-" : attend_doing_name((attend_doing)p.does));
+      if (p.score[ATTEND_DOES_PREVIOUS] <= most) continue;
+      most = p.score[ATTEND_DOES_PREVIOUS];
+      best = at;
+    }
+    putchar('\n');
+  }
+
+  float weights[N * N];
+  TRY(attend_lens_block(lens, best, 0, N, 0, N, weights));
+  printf("layer %d, head %d: %.2f of its weight on the token before\n",
+         best.layer, best.head, most);
+  draw(weights);
+
+  attend_lens_free(lens);
+  attend_trace_free(trace);
+  attend_run_free(run);
+  attend_model_free(model);
+  attend_checkpoint_close(files);
+  attend_context_free(ctx);
+  return 0;
+}

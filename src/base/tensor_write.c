@@ -1,0 +1,121 @@
+/* Writing tensor files: safetensors.
+ *
+ * Place: base/ - traces, and whatever keeps tensors, go out through here;
+ * tensor_file.c reads them again.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "attend/file.h"
+#include "attend/json.h"
+#include "base/base.h"
+
+typedef struct {
+  attend_context *ctx;
+  const char *path;
+  size_t count;
+  const attend_tensor *tensors;
+} writing;
+
+static attend_status failed(const writing *w, const char *doing) {
+  return fail(w->ctx, ATTEND_IO, "%s \"%.300s\" failed: %s", doing, w->path,
+              errno ? strerror(errno) : "the disk may be full");
+}
+
+static int64_t elements(const attend_tensor *t) {
+  int64_t count = 1;
+  for (int i = 0; i < t->rank; i++) count *= t->shape[i];
+  return count;
+}
+
+static size_t tensor_bytes(const attend_tensor *t) {
+  return (size_t)elements(t) * attend_stored_size(t->stored);
+}
+
+static void put_entry(attend_json_writer *w, const attend_tensor *t,
+                      size_t at) {
+  attend_json_member(w, t->name);
+  attend_json_open(w, '{');
+  attend_json_member(w, "dtype");
+  attend_json_put_string(w, attend_stored_name(t->stored));
+  attend_json_member(w, "shape");
+  attend_json_open(w, '[');
+  for (int i = 0; i < t->rank; i++) attend_json_put_integer(w, t->shape[i]);
+  attend_json_close(w, ']');
+  attend_json_member(w, "data_offsets");
+  attend_json_open(w, '[');
+  attend_json_put_integer(w, (int64_t)at);
+  attend_json_put_integer(w, (int64_t)(at + tensor_bytes(t)));
+  attend_json_close(w, ']');
+  attend_json_close(w, '}');
+}
+
+/* The header, filled up with spaces so that the data is aligned. */
+static attend_status put_header(const writing *w, FILE *file) {
+  attend_json_writer json = attend_json_writer_text(w->ctx);
+  size_t at = 0;
+  attend_json_open(&json, '{');
+  for (size_t i = 0; i < w->count; i++) {
+    put_entry(&json, &w->tensors[i], at);
+    at += tensor_bytes(&w->tensors[i]);
+  }
+  attend_json_close(&json, '}');
+  attend_status status = attend_json_finish(&json);
+  if (!status) {
+    size_t padded = round_up(json.length, 8);
+    unsigned char length[8];
+    for (int i = 0; i < 8; i++)
+      length[i] = (unsigned char)((uint64_t)padded >> (8 * i));
+    bool ok = fwrite(length, 1, 8, file) == 8 &&
+              fwrite(json.text, 1, json.length, file) == json.length;
+    for (size_t i = json.length; ok && i < padded; i++)
+      ok = fputc(' ', file) != EOF;
+    if (!ok) status = failed(w, "writing to");
+  }
+  attend_json_writer_free(&json);
+  return status;
+}
+
+static attend_status put_all(const writing *w, FILE *file) {
+  ATTEND_TRY(put_header(w, file));
+  for (size_t i = 0; i < w->count; i++) {
+    size_t bytes = tensor_bytes(&w->tensors[i]);
+    if (fwrite(w->tensors[i].data, 1, bytes, file) != bytes)
+      return failed(w, "writing to");
+  }
+  return ATTEND_OK;
+}
+
+static attend_status check(const writing *w) {
+  for (size_t i = 0; i < w->count; i++) {
+    const attend_tensor *t = &w->tensors[i];
+    ATTEND_CHECK(w->ctx,
+                 t->name && attend_stored_name(t->stored) && t->rank >= 0 &&
+                     t->rank <= ATTEND_TENSOR_RANK,
+                 "tensor %zu of \"%.200s\" has no name, or a kind or rank that "
+                 "the format does not have",
+                 i, w->path);
+  }
+  return ATTEND_OK;
+}
+
+attend_status attend_tensor_file_write(attend_context *ctx, const char *path,
+                                       size_t count,
+                                       const attend_tensor *tensors) {
+  writing w = {ctx, path, count, tensors};
+  char *draft;
+  size_t length = strlen(path) + sizeof ".part";
+  ATTEND_TRY(check(&w));
+  ATTEND_TRY(take(ctx, length, "a file's name", &draft));
+  snprintf(draft, length, "%s.part", path);
+  errno = 0;
+  FILE *file = fopen(draft, "wb");
+  attend_status status =
+      file ? put_all(&w, file) : failed(&w, "creating a file beside");
+  if (file && fclose(file) && !status) status = failed(&w, "writing to");
+  if (!status && rename(draft, path)) status = failed(&w, "renaming to");
+  if (status && file) remove(draft);
+  give(ctx, draft);
+  return status;
+}

@@ -1,0 +1,395 @@
+/* Opening a lens, and weights by blocks and bands.
+ *
+ * Place: lens/ - between a trace and everything that wants to know what the
+ * heads did. One head is one problem of attention: its rows of the trace are
+ * views, and observe computes what is asked for.
+ */
+#include "lens/lens.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- life -------------------------------------------------------------------------- */
+
+static attend_status read_shape(attend_lens *l, attend_role role,
+                                int real_keys) {
+  attend_desc d;
+  attend_sight q, k;
+  role_lens *r = &l->role[role];
+  if (!attend_model_attention(l->model, role, &d)) return ATTEND_OK;
+  if (!attend_trace_get(l->trace, ATTEND_SEE_QUERY, role, 0, &q) ||
+      !attend_trace_get(l->trace, ATTEND_SEE_KEY, role, 0, &k))
+    return ATTEND_OK;
+  ATTEND_TRY(attend_desc_complete(l->ctx, &d));
+  int padded = role == ATTEND_DECODER_SELF ? 0 : real_keys;
+  r->shape = (attend_lens_shape){
+      .layers = attend_trace_layers(l->trace, role),
+      .heads = d.heads,
+      .kv_heads = d.kv_heads,
+      .rows = q.shape[2],
+      .keys = k.shape[2],
+      .dim = d.dim,
+      .dim_v = d.dim_v,
+      .scale = d.scale,
+      .causal = d.mask.causal != ATTEND_NOT_CAUSAL,
+      .window = d.mask.window,
+      .real_keys = padded > 0 && padded < k.shape[2] ? padded : k.shape[2],
+      .is_signed = attend_form_signed(&l->form),
+      .biased = d.bias.kind != ATTEND_NO_BIAS};
+  r->length = r->shape.real_keys;
+  if (!l->other) return ATTEND_OK;
+  return take_zeroed(l->ctx,
+                     (size_t)(r->shape.layers * d.heads) * sizeof *r->direct,
+                     "a lens", &r->direct);
+}
+
+attend_status attend_lens_create(const attend_model *model,
+                                 const attend_trace *trace,
+                                 const attend_form *form, int real_keys,
+                                 attend_lens **lens) {
+  attend_context *ctx = attend_model_context(model);
+  attend_lens *l;
+  *lens = NULL;
+  ATTEND_TRY(take_zeroed(ctx, sizeof *l, "a lens", &l));
+  l->ctx = ctx;
+  l->model = model;
+  l->trace = trace;
+  l->other = form != NULL;
+  l->form = form ? *form : *attend_model_form(model);
+  attend_status status = ATTEND_OK;
+  for (int i = 0; i < ATTEND_ROLES && !status; i++)
+    status = read_shape(l, (attend_role)i, real_keys);
+  if (status)
+    attend_lens_free(l);
+  else
+    *lens = l;
+  return status;
+}
+
+void attend_lens_free(attend_lens *l) {
+  if (!l) return;
+  for (int i = 0; i < ATTEND_ROLES; i++) {
+    role_lens *r = &l->role[i];
+    for (int j = 0; r->direct && j < r->shape.layers * r->shape.heads; j++)
+      give(l->ctx, r->direct[j]);
+    give(l->ctx, r->direct);
+    give(l->ctx, r->column);
+    attend_plan_free(r->plan);
+  }
+  give(l->ctx, l->lse);
+  give(l->ctx, l);
+}
+
+void attend_lens_on_step(attend_lens *l, int (*step)(double done, void *user),
+                         void *user) {
+  l->step = step;
+  l->user = user;
+}
+
+attend_status lens_step(const attend_lens *l, double done) {
+  if (!l->step || !l->step(done, l->user)) return ATTEND_OK;
+  return fail(l->ctx, ATTEND_STOPPED, "stopped before it was done");
+}
+
+int attend_lens_role(const attend_lens *l, attend_role role,
+                     attend_lens_shape *shape) {
+  if ((unsigned)role >= ATTEND_ROLES || !l->role[role].shape.layers) return 0;
+  *shape = l->role[role].shape;
+  return 1;
+}
+
+/* ---- one head ----------------------------------------------------------------------- */
+
+static attend_status check_place(const attend_lens *l, attend_place at) {
+  ATTEND_CHECK(
+      l->ctx, (unsigned)at.role < ATTEND_ROLES && l->role[at.role].shape.layers,
+      "the run has no such attention: %s", attend_role_name(at.role));
+  const attend_lens_shape *s = &l->role[at.role].shape;
+  ATTEND_CHECK(l->ctx,
+               at.layer >= 0 && at.layer < s->layers && at.head >= 0 &&
+                   at.head < s->heads,
+               "layer %d, head %d: the %s has layers 0 to %d and heads 0 to %d",
+               at.layer, at.head, attend_role_name(at.role), s->layers - 1,
+               s->heads - 1);
+  return ATTEND_OK;
+}
+
+/* A call that was stopped or failed leaves layers of different lengths. */
+static attend_status check_sight(const attend_lens *l, const attend_sight *s) {
+  const attend_lens_shape *r = &l->role[s->role].shape;
+  bool key = s->what == ATTEND_SEE_KEY || s->what == ATTEND_SEE_VALUE;
+  int width = s->what == ATTEND_SEE_DENOMINATOR ? 1
+              : s->what == ATTEND_SEE_QUERY || s->what == ATTEND_SEE_KEY
+                  ? r->dim
+                  : r->dim_v;
+  int heads = key ? r->kv_heads : r->heads, rows = key ? r->keys : r->rows;
+  ATTEND_CHECK(
+      l->ctx,
+      s->shape[1] == heads && s->shape[2] >= rows && s->shape[3] == width,
+      "the trace's %s of layer %d is %d x %d x %d instead of %d x %d "
+      "x %d: clear it and record one whole run of this model",
+      attend_see_name(s->what), s->layer, s->shape[1], s->shape[2], s->shape[3],
+      heads, rows, width);
+  return ATTEND_OK;
+}
+
+static attend_status head_view(const attend_lens *l, attend_see what,
+                               attend_place at, int head, attend_view *view) {
+  attend_sight s;
+  ATTEND_CHECK(l->ctx, attend_trace_get(l->trace, what, at.role, at.layer, &s),
+               "the trace holds no %s of layer %d: record it",
+               attend_see_name(what), at.layer);
+  ATTEND_TRY(check_sight(l, &s));
+  *view = s.view;
+  view->data = (float *)view->data + head * view->stride[1];
+  return ATTEND_OK;
+}
+
+/* poly has two engines, whose denominators differ by what cancels in them: a
+ * run's own weights are computed on the one that its states took. */
+static attend_status ask_engine(const attend_lens *l, attend_role role,
+                                attend_desc *d) {
+  attend_desc state = *d;
+  attend_plan *plan;
+  if (l->other || role == ATTEND_ENCODER_SELF || d->form.kind != ATTEND_POLY)
+    return ATTEND_OK;
+  state.purpose = ATTEND_FOR_EXTEND;
+  state.q_len = 1;
+  if (role == ATTEND_DECODER_SELF) state.mask.causal = ATTEND_CAUSAL_BOTTOM;
+  ATTEND_TRY(attend_plan_create(l->ctx, &state, &plan));
+  d->engine = attend_plan_engine(plan);
+  attend_plan_free(plan);
+  return ATTEND_OK;
+}
+
+static attend_status make_plan(attend_lens *l, attend_role role) {
+  role_lens *r = &l->role[role];
+  attend_desc d;
+  if (r->plan) return ATTEND_OK;
+  attend_model_attention(l->model, role, &d);
+  if (d.bias.kind == ATTEND_BUCKETS && !r->column)
+    ATTEND_TRY(take_zeroed(l->ctx, (size_t)d.bias.buckets * sizeof(float),
+                           "a lens", &r->column));
+  d.bias.table = r->column;
+  d.form = l->form;
+  d.heads = d.kv_heads = 1;
+  d.q_len = r->shape.rows;
+  d.kv_len = r->shape.keys;
+  if (r->length < d.kv_len) d.mask.lengths = &r->length;
+  ATTEND_TRY(ask_engine(l, role, &d));
+  return attend_plan_create(l->ctx, &d, &r->plan);
+}
+
+static void read_column(const attend_lens *l, attend_place at) {
+  attend_desc d;
+  float *column = l->role[at.role].column;
+  if (!column) return;
+  attend_model_attention(l->model, at.role, &d);
+  for (int i = 0; i < d.bias.buckets; i++)
+    column[i] = d.bias.table[i * d.heads + at.head];
+}
+
+static int key_head(const attend_lens *l, attend_place at) {
+  const attend_lens_shape *s = &l->role[at.role].shape;
+  return at.head / (s->heads / s->kv_heads);
+}
+
+static attend_status lse_room(attend_lens *l, int rows) {
+  if (rows <= l->lse_room) return ATTEND_OK;
+  give(l->ctx, l->lse);
+  l->lse = NULL;
+  l->lse_room = 0;
+  ATTEND_TRY(take(l->ctx, (size_t)rows * sizeof *l->lse, "a lens", &l->lse));
+  l->lse_room = rows;
+  return ATTEND_OK;
+}
+
+/* Another form on the recorded queries, keys and values: what the head would
+ * have given [T][M], and its denominators [T]. */
+static attend_status run_direct(attend_lens *l, attend_place at,
+                                float **direct) {
+  role_lens *r = &l->role[at.role];
+  size_t rows = (size_t)r->shape.rows, wide = (size_t)r->shape.dim_v;
+  attend_view q, k, v;
+  *direct = r->direct[at.layer * r->shape.heads + at.head];
+  if (*direct) return ATTEND_OK;
+  ATTEND_TRY(head_view(l, ATTEND_SEE_QUERY, at, at.head, &q));
+  ATTEND_TRY(head_view(l, ATTEND_SEE_KEY, at, key_head(l, at), &k));
+  ATTEND_TRY(head_view(l, ATTEND_SEE_VALUE, at, key_head(l, at), &v));
+  ATTEND_TRY(
+      take(l->ctx, rows * (wide + 1) * sizeof **direct, "a lens", direct));
+  attend_status status = attend_forward(r->plan, q, k, v, attend_bhtd(*direct),
+                                        *direct + rows * wide);
+  if (status)
+    give(l->ctx, *direct);
+  else
+    r->direct[at.layer * r->shape.heads + at.head] = *direct;
+  return status;
+}
+
+attend_status lens_enter(attend_lens *l, attend_place at) {
+  ATTEND_TRY(check_place(l, at));
+  role_lens *r = &l->role[at.role];
+  attend_view lse = {0};
+  ATTEND_TRY(make_plan(l, at.role));
+  ATTEND_TRY(lse_room(l, r->shape.rows));
+  read_column(l, at);
+  if (l->other) {
+    float *direct;
+    ATTEND_TRY(run_direct(l, at, &direct));
+    memcpy(l->lse, direct + (size_t)r->shape.rows * (size_t)r->shape.dim_v,
+           (size_t)r->shape.rows * sizeof *l->lse);
+    return ATTEND_OK;
+  }
+  ATTEND_TRY(head_view(l, ATTEND_SEE_DENOMINATOR, at, at.head, &lse));
+  for (int i = 0; i < r->shape.rows; i++)
+    l->lse[i] = ((float *)lse.data)[i * lse.stride[2]];
+  return ATTEND_OK;
+}
+
+attend_status attend_lens_vectors(attend_lens *l, attend_place at,
+                                  attend_view *q, attend_view *k,
+                                  attend_view *v, attend_view *out) {
+  ATTEND_TRY(lens_enter(l, at));
+  if (q) ATTEND_TRY(head_view(l, ATTEND_SEE_QUERY, at, at.head, q));
+  if (k) ATTEND_TRY(head_view(l, ATTEND_SEE_KEY, at, key_head(l, at), k));
+  if (v) ATTEND_TRY(head_view(l, ATTEND_SEE_VALUE, at, key_head(l, at), v));
+  if (!out) return ATTEND_OK;
+  if (!l->other) return head_view(l, ATTEND_SEE_MIXED, at, at.head, out);
+  int wide = l->role[at.role].shape.dim_v;
+  float *direct;
+  ATTEND_TRY(run_direct(l, at, &direct));
+  *out = (attend_view){direct, {0, 0, wide, 1}};
+  return ATTEND_OK;
+}
+
+attend_status attend_lens_denominators(attend_lens *l, attend_place at,
+                                       float *lse) {
+  ATTEND_TRY(lens_enter(l, at));
+  memcpy(lse, l->lse, (size_t)l->role[at.role].shape.rows * sizeof *lse);
+  return ATTEND_OK;
+}
+
+/* ---- bands --------------------------------------------------------------------------- */
+
+typedef struct {
+  const band *b;
+  float *weights;
+} filling;
+
+static void fill(const attend_stretch *s, void *user) {
+  const filling *f = user;
+  memcpy(f->weights + (size_t)s->slot * (size_t)f->b->keys + s->key - f->b->key,
+         s->weights, (size_t)s->n * sizeof *s->weights);
+}
+
+attend_status lens_band(attend_lens *l, const band *b, float *weights) {
+  attend_view q, k;
+  filling f = {b, weights};
+  attend_look look = {.rows = b->rows,
+                      .n_rows = b->n,
+                      .each = fill,
+                      .user = &f,
+                      .key_from = b->key,
+                      .key_to = (int64_t)b->key + b->keys};
+  memset(weights, 0, (size_t)b->n * (size_t)b->keys * sizeof *weights);
+  if (b->n == 0 || b->keys == 0) return ATTEND_OK;
+  ATTEND_TRY(head_view(l, ATTEND_SEE_QUERY, b->at, b->at.head, &q));
+  ATTEND_TRY(head_view(l, ATTEND_SEE_KEY, b->at, key_head(l, b->at), &k));
+  return attend_observe(l->role[b->at.role].plan, q, k, l->lse, &look);
+}
+
+static attend_status check_range(const attend_lens *l, const char *what,
+                                 int from, int n, int all) {
+  ATTEND_CHECK(l->ctx, from >= 0 && n >= 0 && n <= all && from <= all - n,
+               "%d %s from %d on were asked for: there are %d", n, what, from,
+               all);
+  return ATTEND_OK;
+}
+
+attend_status attend_lens_block(attend_lens *l, attend_place at, int row,
+                                int rows, int key, int keys, float *weights) {
+  int32_t *list;
+  ATTEND_TRY(lens_enter(l, at));
+  const attend_lens_shape *s = &l->role[at.role].shape;
+  ATTEND_TRY(check_range(l, "rows", row, rows, s->rows));
+  ATTEND_TRY(check_range(l, "keys", key, keys, s->keys));
+  ATTEND_TRY(take(l->ctx, (size_t)rows * sizeof *list, "rows", &list));
+  for (int i = 0; i < rows; i++) list[i] = row + i;
+  band b = {at, list, rows, key, keys};
+  attend_status status = lens_band(l, &b, weights);
+  give(l->ctx, list);
+  return status;
+}
+
+attend_status attend_lens_stats(attend_lens *l, attend_place at,
+                                const attend_row_stats *stats) {
+  attend_view q, k;
+  void *unasked = NULL; /* the heaviest come with their weights */
+  ATTEND_TRY(lens_enter(l, at));
+  ATTEND_TRY(head_view(l, ATTEND_SEE_QUERY, at, at.head, &q));
+  ATTEND_TRY(head_view(l, ATTEND_SEE_KEY, at, key_head(l, at), &k));
+  if (!stats->top != !stats->top_weight)
+    ATTEND_TRY(take(l->ctx,
+                    (size_t)l->role[at.role].shape.rows * sizeof(int32_t),
+                    "the heaviest keys", &unasked));
+  attend_look look = {
+      .top = stats->top || stats->top_weight,
+      .top_index = stats->top ? stats->top : unasked,
+      .top_weight = stats->top_weight ? stats->top_weight : unasked,
+      .entropy = stats->entropy,
+      .mass = stats->mass};
+  attend_status status =
+      attend_observe(l->role[at.role].plan, q, k, l->lse, &look);
+  give(l->ctx, unasked);
+  return status;
+}
+
+/* ---- which rows ------------------------------------------------------------------------ */
+
+static int64_t cut(int i, int n, int parts) { return (int64_t)i * n / parts; }
+
+attend_status lens_rows(attend_lens *l, int row, int rows, int cells, int keys,
+                        double most_pairs, int32_t **list, int *n) {
+  double allowed = most_pairs > 0 ? most_pairs / (keys > 0 ? keys : 1) : rows;
+  if (cells > rows) cells = rows;
+  if (cells < 1) cells = 1;
+  int each = allowed >= rows ? rows : (int)(allowed / cells);
+  if (each < 1) each = 1;
+  ATTEND_TRY(take(l->ctx, (size_t)rows * sizeof **list, "rows", list));
+  *n = 0;
+  for (int i = 0; i < cells; i++) {
+    int from = (int)cut(i, rows, cells), to = (int)cut(i + 1, rows, cells);
+    int some = to - from < each ? to - from : each;
+    int first = from + (to - from - some) / 2;
+    for (int j = 0; j < some; j++) (*list)[(*n)++] = row + first + j;
+  }
+  return ATTEND_OK;
+}
+
+attend_status lens_each_row(attend_lens *l, attend_place at, int n,
+                            const int32_t *rows, row_visit f, void *with) {
+  ATTEND_TRY(lens_enter(l, at));
+  int keys = l->role[at.role].shape.keys, most = band_rows(keys);
+  float *weights;
+  ATTEND_TRY(take(
+      l->ctx, (size_t)(n < most ? n : most) * (size_t)keys * sizeof *weights,
+      "weights that are looked at", &weights));
+  attend_status status = ATTEND_OK;
+  for (int i = 0; i < n && !status; i += most) {
+    band b = {at, rows + i, n - i < most ? n - i : most, 0, keys};
+    status = lens_band(l, &b, weights);
+    for (int j = 0; j < b.n && !status; j++)
+      f(b.rows[j], weights + (size_t)j * (size_t)keys, with);
+    if (!status && i + most < n) status = lens_step(l, (double)i / n);
+  }
+  give(l->ctx, weights);
+  return status;
+}
+
+double row_entropy_of(const float *weights, int n) {
+  double sum = 0;
+  for (int j = 0; j < n; j++)
+    if (weights[j] > 0) sum -= (double)weights[j] * log((double)weights[j]);
+  return sum;
+}

@@ -1,0 +1,277 @@
+/* A trace: what was seen of one sequence, kept by token.
+ *
+ * Place: trace/ - an observer of runs; knows base alone. The model shows sights,
+ * lens/ and whoever likes reads them again.
+ *
+ * A sight of [B,H,n,W] adds n rows of H x W floats to its record, so a text that
+ * comes in pieces, or token by token, is one record in the end.
+ */
+#include "attend/trace.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "attend/file.h"
+#include "base/base.h"
+
+typedef struct {
+  float *rows; /* [room][heads * width] */
+  int n, room;
+  int heads, width;
+} record;
+
+typedef struct {
+  record of[ATTEND_SIGHTS];
+} layer_records;
+
+struct attend_trace {
+  attend_context *ctx;
+  attend_trace_options options;
+  layer_records *layers[ATTEND_ROLES]; /* [room] */
+  int room[ATTEND_ROLES];
+  size_t bytes;
+  attend_status status;
+  char message[512]; /* of the first failure */
+};
+
+/* ---- names ---------------------------------------------------------------------- */
+
+static int sight_number(attend_see what) {
+  for (int i = 0; i < ATTEND_SIGHTS; i++)
+    if ((unsigned)what == 1u << i) return i;
+  return -1;
+}
+
+const char *attend_see_name(attend_see what) {
+  static const char *const names[ATTEND_SIGHTS] = {
+      "hidden", "query",       "key",     "value",  "attention",
+      "mixed",  "denominator", "entropy", "middle", "logits"};
+  int i = sight_number(what);
+  return i < 0 ? "nothing" : names[i];
+}
+
+const char *attend_role_name(attend_role role) {
+  static const char *const names[ATTEND_ROLES] = {"encoder", "decoder",
+                                                  "cross"};
+  return (unsigned)role < ATTEND_ROLES ? names[role] : "nothing";
+}
+
+/* ---- life ------------------------------------------------------------------------ */
+
+attend_status attend_trace_create(attend_context *ctx,
+                                  const attend_trace_options *options,
+                                  attend_trace **trace) {
+  *trace = NULL;
+  ATTEND_CHECK(ctx, options && options->sequence >= 0,
+               "a trace needs options that say what is recorded, and of which "
+               "sequence");
+  ATTEND_TRY(take_zeroed(ctx, sizeof **trace, "a trace", trace));
+  (*trace)->ctx = ctx;
+  (*trace)->options = *options;
+  return ATTEND_OK;
+}
+
+void attend_trace_clear(attend_trace *t) {
+  for (int role = 0; role < ATTEND_ROLES; role++) {
+    for (int i = 0; i < t->room[role]; i++)
+      for (int j = 0; j < ATTEND_SIGHTS; j++)
+        give(t->ctx, t->layers[role][i].of[j].rows);
+    give(t->ctx, t->layers[role]);
+    t->layers[role] = NULL;
+    t->room[role] = 0;
+  }
+  t->bytes = 0;
+  t->status = ATTEND_OK;
+}
+
+void attend_trace_free(attend_trace *t) {
+  if (!t) return;
+  attend_trace_clear(t);
+  give(t->ctx, t);
+}
+
+attend_status attend_trace_status(attend_trace *t) {
+  if (t->status) fail(t->ctx, t->status, "%s", t->message);
+  return t->status;
+}
+
+size_t attend_trace_bytes(const attend_trace *t) { return t->bytes; }
+
+/* ---- recording -------------------------------------------------------------------- */
+
+static attend_status layer_room(attend_trace *t, attend_role role, int layer) {
+  layer_records *more;
+  int room = t->room[role] ? t->room[role] : 8;
+  if (layer < t->room[role]) return ATTEND_OK;
+  while (room <= layer) room *= 2;
+  ATTEND_TRY(
+      take_zeroed(t->ctx, (size_t)room * sizeof *more, "a trace", &more));
+  if (t->layers[role])
+    memcpy(more, t->layers[role], (size_t)t->room[role] * sizeof *more);
+  give(t->ctx, t->layers[role]);
+  t->layers[role] = more;
+  t->room[role] = room;
+  return ATTEND_OK;
+}
+
+/* As much as is needed the first time, half as much again after that. */
+static attend_status row_room(attend_trace *t, record *r, int n) {
+  float *more;
+  int64_t room = r->room ? max64(n, r->room + r->room / 2) : n;
+  size_t row = (size_t)r->heads * (size_t)r->width * sizeof *more;
+  size_t bytes = (size_t)room * row;
+  if (n <= r->room) return ATTEND_OK;
+  if (t->options.most_bytes && t->bytes + bytes > t->options.most_bytes)
+    return fail(t->ctx, ATTEND_NO_MEMORY,
+                "recording this takes more than the %zu MB that were allowed: "
+                "allow more, or take a shorter text",
+                t->options.most_bytes >> 20);
+  ATTEND_TRY(take(t->ctx, bytes, "a trace", &more));
+  if (r->rows) memcpy(more, r->rows, (size_t)r->n * row);
+  give(t->ctx, r->rows);
+  t->bytes += bytes - (size_t)r->room * row;
+  r->rows = more;
+  r->room = (int)room;
+  return ATTEND_OK;
+}
+
+/* What has another shape than before starts anew. */
+static void start_record(attend_trace *t, record *r, const attend_sight *s) {
+  if (r->heads == s->shape[1] && r->width == s->shape[3]) return;
+  t->bytes -=
+      (size_t)r->room * (size_t)r->heads * (size_t)r->width * sizeof(float);
+  give(t->ctx, r->rows);
+  *r = (record){.heads = s->shape[1], .width = s->shape[3]};
+}
+
+/* Padding has rows of its own on the encoder's side: they keep the places of
+ * the tokens. */
+static int rows_of(const attend_trace *t, const attend_sight *s) {
+  bool encoder = s->role == ATTEND_ENCODER_SELF ||
+                 (s->role == ATTEND_CROSS &&
+                  (s->what == ATTEND_SEE_KEY || s->what == ATTEND_SEE_VALUE));
+  if (s->what == ATTEND_SEE_LOGITS || encoder || !s->lengths)
+    return s->shape[2];
+  return s->lengths[t->options.sequence];
+}
+
+static bool is_growing(const attend_sight *s) {
+  if (s->what == ATTEND_SEE_ATTENTION) return s->role == ATTEND_CROSS;
+  return s->role != ATTEND_ENCODER_SELF && s->what != ATTEND_SEE_LOGITS &&
+         !(s->role == ATTEND_CROSS &&
+           (s->what == ATTEND_SEE_KEY || s->what == ATTEND_SEE_VALUE));
+}
+
+static void add_rows(const attend_trace *t, record *r, const attend_sight *s,
+                     int n) {
+  int b = s->what == ATTEND_SEE_LOGITS ? 0 : t->options.sequence;
+  size_t width = (size_t)r->width, row = (size_t)r->heads * width;
+  for (int i = 0; i < n; i++)
+    for (int h = 0; h < r->heads; h++)
+      memcpy(r->rows + (size_t)(r->n + i) * row + (size_t)h * width,
+             view_at(&s->view, sizeof(float), b, h, i), width * sizeof(float));
+  r->n += n;
+}
+
+static attend_status keep(attend_trace *t, const attend_sight *s) {
+  int kind = sight_number(s->what);
+  if (kind < 0 || !(t->options.what & (unsigned)s->what)) return ATTEND_OK;
+  if (s->what != ATTEND_SEE_LOGITS && t->options.sequence >= s->shape[0])
+    return ATTEND_OK;
+  ATTEND_TRY(layer_room(t, s->role, s->layer));
+  record *r = &t->layers[s->role][s->layer].of[kind];
+  int n = rows_of(t, s);
+  start_record(t, r, s);
+  if (s->what == ATTEND_SEE_ATTENTION && s->role != ATTEND_CROSS) r->n = 0;
+  if (!r->room && t->options.rows > n && is_growing(s))
+    ATTEND_TRY(row_room(t, r, t->options.rows));
+  ATTEND_TRY(row_room(t, r, r->n + n));
+  add_rows(t, r, s, n);
+  return ATTEND_OK;
+}
+
+void attend_trace_see(const attend_sight *sight, void *trace) {
+  attend_trace *t = trace;
+  if (t->status) return;
+  t->status = keep(t, sight);
+  if (t->status)
+    snprintf(t->message, sizeof t->message, "%s", attend_message(t->ctx));
+}
+
+attend_watch attend_trace_watch(attend_trace *t) {
+  return (attend_watch){
+      .what = t->options.what, .see = attend_trace_see, .user = t};
+}
+
+/* ---- reading ------------------------------------------------------------------------ */
+
+int attend_trace_get(const attend_trace *t, attend_see what, attend_role role,
+                     int layer, attend_sight *sight) {
+  int kind = sight_number(what);
+  if (kind < 0 || (unsigned)role >= ATTEND_ROLES || layer < 0 ||
+      layer >= t->room[role])
+    return 0;
+  const record *r = &t->layers[role][layer].of[kind];
+  if (!r->rows) return 0;
+  ptrdiff_t row = (ptrdiff_t)r->heads * r->width;
+  *sight = (attend_sight){.what = what,
+                          .role = role,
+                          .layer = layer,
+                          .shape = {1, r->heads, r->n, r->width},
+                          .view = {r->rows, {r->n * row, r->width, row, 1}}};
+  return 1;
+}
+
+int attend_trace_layers(const attend_trace *t, attend_role role) {
+  int layers = 0;
+  for (int i = 0; i < t->room[role]; i++)
+    for (int j = 0; j < ATTEND_SIGHTS; j++)
+      if (t->layers[role][i].of[j].rows && 1 << j != ATTEND_SEE_HIDDEN)
+        layers = i + 1;
+  return layers;
+}
+
+/* ---- a file --------------------------------------------------------------------------- */
+
+enum { NAME = 48 };
+
+typedef struct {
+  attend_tensor *tensors;
+  char (*names)[NAME];
+  size_t n;
+} listing;
+
+static void list_record(const attend_trace *t, int role, int layer, int kind,
+                        listing *to) {
+  const record *r = &t->layers[role][layer].of[kind];
+  if (!r->rows) return;
+  char *name = to->names[to->n];
+  snprintf(name, NAME, "%s.%d.%s", attend_role_name((attend_role)role), layer,
+           attend_see_name((attend_see)(1 << kind)));
+  to->tensors[to->n++] =
+      (attend_tensor){.name = name,
+                      .stored = ATTEND_STORED_F32,
+                      .rank = 3,
+                      .shape = {r->n, r->heads, r->width},
+                      .count = (int64_t)r->n * r->heads * r->width,
+                      .data = r->rows,
+                      .bytes = (size_t)r->n * (size_t)r->heads *
+                               (size_t)r->width * sizeof(float)};
+}
+
+attend_status attend_trace_save(const attend_trace *t, const char *path) {
+  listing l = {0};
+  size_t most = 0;
+  for (int role = 0; role < ATTEND_ROLES; role++)
+    most += (size_t)t->room[role] * ATTEND_SIGHTS;
+  ATTEND_TRY(take(t->ctx, most * sizeof *l.tensors, "a list", &l.tensors));
+  attend_status status =
+      take(t->ctx, most * sizeof *l.names, "a list", &l.names);
+  for (int role = 0; role < ATTEND_ROLES && !status; role++)
+    for (int i = 0; i < t->room[role]; i++)
+      for (int j = 0; j < ATTEND_SIGHTS; j++) list_record(t, role, i, j, &l);
+  if (!status) status = attend_tensor_file_write(t->ctx, path, l.n, l.tensors);
+  give(t->ctx, l.names);
+  give(t->ctx, l.tensors);
+  return status;
+}

@@ -1,0 +1,91 @@
+// The program: as a server, as a writer of numbers and pages, and models to run it on.
+
+import { execFileSync, spawn } from "node:child_process";
+import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+import { fail } from "./harness.mjs";
+
+const here = dirname(fileURLToPath(import.meta.url));
+export const { ATTEND, WORK } = process.env;
+const golden = resolve(here, "../golden/models");
+
+export const DECODER = {
+  args: ["--model", join(golden, "stories260K"), "Once upon a time, there was a little cat and a dog."],
+  roles: ["decoder"],
+};
+export const PAIR = {
+  args: ["--model", model_with_words("bert"), "the cat sat on the mat", "a dog sat, sitting"],
+  roles: ["encoder"],
+};
+export const BOTH = {
+  args: ["--model", join(golden, "t5"), "5 17 40 96 3 17 40", "7 8 9 8 9"],
+  roles: ["encoder", "decoder", "cross"],
+};
+
+const servers = new Set();
+
+// serve(["--model", ..]) -> {url, pid, stop}
+export function serve(args, { program = ATTEND, cwd = WORK } = {}) {
+  const child = spawn(program, ["view", ...args], { cwd, stdio: ["ignore", "pipe", "pipe"] });
+  servers.add(child);
+  return new Promise((done, refuse) => {
+    let out = "";
+    let complaint = "";
+    child.stderr.on("data", (text) => (complaint += text));
+    child.on("exit", (code) => {
+      servers.delete(child);
+      refuse(new Error(`attend view ${args.join(" ").slice(0, 200)} ends with ${code}: ${complaint}`));
+    });
+    child.stdout.on("data", (text) => {
+      out += text;
+      const url = /http:\/\/\S+/.exec(out)?.[0];
+      if (url) done({ url, pid: child.pid, stop: () => child.kill("SIGTERM") });
+    });
+  });
+}
+
+export function stop_servers() {
+  for (const child of servers) child.kill("SIGTERM");
+}
+
+// numbers(["--view", ..]) -> what --json says
+export function numbers(args) {
+  const text = execFileSync(ATTEND, ["view", "--json", ...args], { cwd: WORK, maxBuffer: 1 << 28 });
+  return JSON.parse(text);
+}
+
+export function write_page(name, args) {
+  const path = join(WORK, name);
+  execFileSync(ATTEND, ["view", "--out", path, ...args], { cwd: WORK, stdio: "pipe" });
+  return path;
+}
+
+// ---- models --------------------------------------------------------------------------------
+
+export function made_model(name, config, words = null) {
+  const folder = join(WORK, name);
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, "config.json"), JSON.stringify(config));
+  if (words) writeFileSync(join(folder, "vocab.txt"), words.join("\n") + "\n");
+  return folder;
+}
+
+// A golden model with words of its own: they come without.
+function model_with_words(name) {
+  const folder = join(WORK, name);
+  if (existsSync(folder)) return folder;
+  const from = join(golden, name);
+  const words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "a", "cat", "dog", "sat", "on", "mat",
+                 "##s", "##ting", "sit", ".", ","];
+  while (words.length < 211) words.push("w" + words.length);
+  made_model(name, JSON.parse(readFileSync(join(from, "config.json"))), words);
+  copyFileSync(join(from, "model.safetensors"), join(folder, "model.safetensors"));
+  return folder;
+}
+
+// From /proc, in bytes: VmHWM of a server, RssAnon of a page.
+export function memory_of(pid, what) {
+  const line = new RegExp(`^${what}:\\s+(\\d+) kB`, "m").exec(readFileSync(`/proc/${pid}/status`, "utf8"));
+  return line ? Number(line[1]) * 1024 : fail(`process ${pid} does not say its ${what}`);
+}

@@ -1,0 +1,167 @@
+#!/usr/bin/env bash
+# Looking at models: pages, pictures and numbers that agree with each other and
+# with attend compare; one clear sentence for what cannot be; a server that ends
+# when it is told to.
+. "$(dirname "$0")/lib.bash"
+without_view
+
+gpt=$models/gpt2 bert=$models/bert bart=$models/bart
+ids="5 17 40 96 51 17 40"
+look() { run 0 view --model "$@"; }
+
+# ---- numbers -------------------------------------------------------------------
+look "$gpt" --json --view head --layer 1 --head 2 "$ids"
+cp "$work/out" "$work/head.json"
+look "$gpt" --json --view neuron --layer 1 --head 2 --token 6 "$ids"
+cp "$work/out" "$work/neuron.json"
+look "$gpt" --json "$ids"
+cp "$work/out" "$work/model.json"
+look "$gpt" --json --view compare --form elu "$ids"
+cp "$work/out" "$work/compare.json"
+look "$gpt" --json --view flow "$ids"
+cp "$work/out" "$work/flow.json"
+look "$bart" --json --role cross --view head --layer 0 --head 1 "$ids" "9 8 7"
+cp "$work/out" "$work/cross.json"
+look "$bert" --json --pad 12 --view head "$ids"
+cp "$work/out" "$work/padded.json"
+run 0 compare "$gpt" --ids "$ids" --form softmax --form elu --heads --json
+cp "$work/out" "$work/forms.json"
+python3 - "$work" <<'PYTHON' || fail "the numbers of attend view"
+import json, math, sys
+def read(name): return json.load(open(f"{sys.argv[1]}/{name}.json"))
+def near(a, b, bound=2e-6): assert abs(a - b) <= bound, (a, b)
+
+head = read("head")["answers"]["block"]["weights"]
+assert len(head) == 7 and all(len(row) == 7 for row in head)
+for i, row in enumerate(head):
+    near(sum(row), 1)
+    assert all(w == 0 for w in row[i + 1:]), "a causal head looks ahead"
+
+# q.k scaled, less the denominator, is the weight; weights times values the output.
+run = read("neuron")
+v, scale = run["answers"]["vectors"], run["answers"]["vectors"]["scale"]
+for key, weight in enumerate(v["weights"][0]):
+    dot = sum(a * b for a, b in zip(v["q"][0], v["k"][key]))
+    near(math.exp(scale * dot - v["lse"][0]), weight)
+    near(weight, head[6][key], 0)
+for i, out in enumerate(v["out"][0]):
+    near(sum(w * x[i] for w, x in zip(v["weights"][0], v["v"])), out, 1e-5)
+
+model = read("model")["answers"]
+cells = model["thumbs"]["cells"][1][2]
+most = model["thumbs"]["most"][1][2]
+near(most, max(map(max, head)), 0)
+for i in range(7):
+    for j in range(7):
+        near(cells[i][j], round(255 * head[i][j] / most), 1)
+assert len(model["patterns"]["names"]) == 9
+
+# The same question by another way through the program.
+direct = [f for f in read("forms") if f["form"] == "elu"][0]["direct_heads"]
+for ours, theirs in zip(read("compare")["answers"]["compare"]["distance"], direct):
+    for a, b in zip(ours, theirs): near(a, b, 1e-5)
+
+for layer in read("flow")["answers"]["flow"]["layers"]:
+    near(sum(share for _, share in layer), 1, 1e-5)
+
+cross = read("cross")["answers"]["block"]["weights"]
+for row in cross: near(sum(row), 1)
+
+padded = read("padded")
+assert padded["run"]["roles"][0]["real_keys"] == padded["run"]["sides"]["encoder"]["real"] < 12
+for row in padded["answers"]["block"]["weights"]:
+    real = padded["run"]["roles"][0]["real_keys"]
+    near(sum(row[:real]), 1)
+    assert all(w == 0 for w in row[real:]), "padding is looked at"
+PYTHON
+
+# ---- files ---------------------------------------------------------------------
+for view in model head neuron matrix flow compare generate embeddings; do
+  look "$gpt" --view "$view" --layer 1 --head 2 --out "$work/$view.svg" "$ids"
+  look "$gpt" --view "$view" --out "$work/$view.png" --dark --width 700 "$ids"
+  cmp -s -n 8 "$work/$view.png" <(printf '\x89PNG\r\n\x1a\n') ||
+    fail "$view.png is no PNG"
+done
+look "$gpt" --view head --head 0,1,3 --out "$work/heads.svg" "$ids"
+look "$bert" --against untrained --out "$work/untrained.svg" "$ids"
+look "$gpt" --out "$work/page.html" "$ids"
+look "$gpt" --out "$work/run.json" "$ids"
+look "$gpt" --out "$work/run.safetensors" "$ids"
+python3 - "$work" <<'PYTHON' || fail "the files of attend view"
+import json, pathlib, re, struct, sys, xml.etree.ElementTree as tree
+work = pathlib.Path(sys.argv[1])
+for path in work.glob("*.svg"):
+    root = tree.parse(path).getroot()
+    assert root.tag.endswith("svg") and not root.findall(".//{*}script"), path
+page = (work / "page.html").read_text()
+assert not re.search(r'(src|href)="(?!data:)', page.split('id="still"')[0])
+still = page.split('id="still">')[1].split("</script>")[0]
+answers = json.loads(still)["answers"]
+assert len(answers) > 50 and "://" not in page.split("<style>")[0]
+def numbers(name):
+    whole = json.loads((work / name).read_text())
+    del whole["run"]["seconds"]
+    return whole
+assert numbers("run.json") == numbers("model.json")
+raw = (work / "run.safetensors").read_bytes()
+n = struct.unpack("<Q", raw[:8])[0]
+head = json.loads(raw[8:8 + n])
+assert head["decoder.1.query"]["dtype"] == "F32"
+assert max(t["data_offsets"][1] for t in head.values()) == len(raw) - 8 - n
+PYTHON
+
+# ---- the terminal ---------------------------------------------------------------
+COLUMNS=60 look "$gpt" --terminal "$ids"
+! grep -q $'\033' "$work/out" || fail "colour in a pipe"
+says 'first|broad|previous|positional'
+COLUMNS=60 look "$gpt" --terminal --layer 1 --head 2 "$ids"
+[[ $(wc -l <"$work/out") -ge 8 ]] || fail "a head of seven tokens has fewer lines"
+
+# ---- what cannot be ---------------------------------------------------------------
+complains 1 'layer 9, head 0.*counted from 0' view --model "$gpt" --json --layer 9 "$ids"
+complains 1 'has no attention of the role' view --model "$gpt" --json --role cross "$ids"
+complains 2 'ends in .html, .svg' view --model "$gpt" --out "$work/x.bmp" "$ids"
+complains 1 'cannot be written' view --model "$gpt" --out "$work/no/x.svg" "$ids"
+complains 1 'knows 0 to' view --model "$gpt" --json "5 99999"
+complains 1 'no tokens: write something' view --model "$gpt" --json " "
+seq -s ' ' 1 60 | sed 's/.*/& & & & & & & &/' >"$work/long"
+complains 1 'takes [0-9]+ MB, and 1 are allowed' view --model "$models/llama-gqa" \
+  --memory 1 --json --file "$work/long"
+look "$gpt" --view head --json --file "$work/long"
+says '"notice": "The text was cut at 64 tokens; 416 were left out\."'
+complains 1 'no difference to draw' view --model "$gpt" --against text="1 2" \
+  --out "$work/x.svg" "$ids"
+[[ ! -e $work/x.svg ]] || fail "a picture of nothing"
+complains 2 'allow it with --allow-remote' view --model "$gpt" --bind 0.0.0.0 "$ids"
+complains 1 'the gallery needs models' view --gallery
+
+# ---- the server ---------------------------------------------------------------------
+"$ATTEND" view --model "$gpt" "$ids" >"$work/served" 2>"$work/err" &
+server=$!
+for _ in $(seq 100); do
+  address=$(grep -o 'http://[^ ]*' "$work/served" || true)
+  [[ -z $address ]] || break
+  sleep 0.1
+done
+[[ -n $address ]] || fail "no address: $(cat "$work/err")"
+python3 - "$address" "$work" <<'PYTHON' || fail "the answers of the server"
+import json, struct, sys, urllib.request
+def ask(name, question):
+    request = urllib.request.Request(sys.argv[1] + "api/" + name, json.dumps(question).encode(),
+                                     {"Content-Type": "application/json"})
+    return urllib.request.urlopen(request, timeout=60).read()
+hello = json.loads(ask("hello", {}))
+events = ask("run", hello["start"]["case"]).decode().strip().split("\n\n")
+name, data = events[-1].split("\n", 1)
+assert name == "event: done", events[-1]
+run = json.loads(data.removeprefix("data: "))
+answer = ask("block", {"run": run["run"], "role": "decoder", "layer": 1, "head": 2})
+n = struct.unpack("<I", answer[:4])[0]
+weights = struct.unpack("<49f", answer[4 + n:4 + n + 196])
+head = json.load(open(sys.argv[2] + "/head.json"))["answers"]["block"]["weights"]
+assert all(abs(a - b) < 1e-7 for a, b in zip(weights, sum(head, [])))
+PYTHON
+kill -INT "$server"
+code=0
+wait "$server" || code=$?
+((code == 0)) || fail "the server ends with $code: $(cat "$work/err")"

@@ -1,0 +1,128 @@
+// What is compared with what. All of it is in the state: `form` for another form in
+// one head alone, `other` for another run.
+
+import { useId } from "preact/hooks";
+import { hello, run, source } from "./asking";
+import { Slider, Switch } from "./controls";
+import { Case } from "./protocol";
+import { go, state } from "./state";
+
+export type Kind = "form" | "untrained" | "text" | "model";
+
+const DEFAULT_FORM = "favor(m=256)";
+const FORMS = ["favor", "fourier", "elu", "poly", "gaussian", "argmax"];
+const WITH_FEATURES = ["favor", "fourier"];
+
+export function kind_of(c: Case, other: Case | null): Kind {
+  if (!other || other.attention !== c.attention) return "form";
+  if (other.model !== c.model) return "model";
+  if (other.untrained !== c.untrained) return "untrained";
+  return "text";
+}
+
+export function compared_form(): string {
+  return state.value.form || DEFAULT_FORM;
+}
+
+// A link holds what was chosen; what follows from the text is made to follow here.
+export function settle_other(): void {
+  const { case: c, other, form } = state.value;
+  if (!other) {
+    if (!form) go({ form: DEFAULT_FORM }, "same");
+    return;
+  }
+  const kind = kind_of(c, other);
+  if (kind === "text") return;
+  const mine = kind === "form" ? { attention: other.attention }
+    : kind === "model" ? { model: other.model } : { untrained: other.untrained };
+  const settled = { ...c, ...mine };
+  if (JSON.stringify(settled) !== JSON.stringify(other)) go({ other: settled }, "same");
+}
+
+function choose_kind(kind: Kind): void {
+  const c = state.value.case;
+  const models = hello.value!.models;
+  if (kind === "form") go({ other: null, form: compared_form() });
+  else if (kind === "untrained") go({ other: { ...c, untrained: !c.untrained } });
+  else if (kind === "text") go({ other: { ...c } });
+  else go({ other: { ...c, model: (models.find((m) => m.id !== c.model) ?? models[0]).id } });
+}
+
+export function form_parts(form: string): { name: string; features: number } {
+  return {
+    name: /^[a-z]+/.exec(form)?.[0] ?? "favor",
+    features: Number(/m=(\d+)/.exec(form)?.[1] ?? 256),
+  };
+}
+
+function form_text(name: string, features: number): string {
+  if (WITH_FEATURES.includes(name)) return `${name}(m=${features})`;
+  return name === "poly" ? "poly(p=2)" : name;
+}
+
+function FormChoice() {
+  const id = useId();
+  const { other, case: c } = state.value;
+  const whole = other !== null;
+  const form = whole ? other.attention : compared_form();
+  const { name, features } = form_parts(form);
+  const set = (f: string) => go(whole ? { form: f, other: { ...c, attention: f } } : { form: f }, "same");
+  return (
+    <>
+      <div class="field">
+        <label for={id}>Form</label>
+        <select id={id} value={name} data-test="form" onChange={(e) => set(form_text(e.currentTarget.value, features))}>
+          {FORMS.map((f) => <option key={f} value={f}>{f}</option>)}
+        </select>
+      </div>
+      {WITH_FEATURES.includes(name) && (
+        <Slider label="Random features m" test="features" min={3} max={10} value={Math.round(Math.log2(features))}
+          text={String(features)} change={(n) => set(form_text(name, 2 ** n))} />
+      )}
+      <Switch label="Swapped" name="scope" value={whole ? "whole" : "alone"}
+        options={[{ value: "alone", label: "in this head alone" }, { value: "whole", label: "through the whole model" }]}
+        choose={(scope) => go(scope === "whole" ? { form, other: { ...c, attention: form } } : { form, other: null })} />
+    </>
+  );
+}
+
+function OtherText() {
+  const id = useId();
+  const other = state.value.other!;
+  return (
+    <div class="field other-text">
+      <label for={id}>The other text</label>
+      <input id={id} type="text" value={other.text} data-test="other-text" spellcheck={false}
+        onChange={(e) => go({ other: { ...other, text: e.currentTarget.value } })} />
+    </div>
+  );
+}
+
+export function CompareChoice() {
+  const id = useId();
+  const { case: c, other } = state.value;
+  const kind = kind_of(c, other);
+  const models = hello.value!.models;
+  const kinds: { value: Kind; label: string }[] = [
+    { value: "form", label: "another form" }, { value: "untrained", label: c.untrained ? "trained" : "untrained" },
+    { value: "text", label: "another text" },
+  ];
+  if (models.length > 1) kinds.push({ value: "model", label: "another model" });
+  if (!source.live && !run.value) return null;
+  return (
+    <>
+      <Switch label="Compare with" name="kind" value={kind} options={kinds} choose={choose_kind} />
+      {kind === "form" && <FormChoice />}
+      {kind === "text" && <OtherText />}
+      {kind === "model" && (
+        <div class="field">
+          <label for={id}>The other model</label>
+          <select id={id} value={other!.model} data-test="other-model"
+            onChange={(e) => go({ other: { ...c, model: e.currentTarget.value } })}>
+            {models.filter((m) => m.id !== c.model).map((m) => <option key={m.id} value={m.id}>{m.name}</option>)}
+          </select>
+        </div>
+      )}
+    </>
+  );
+}

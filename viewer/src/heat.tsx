@@ -1,0 +1,59 @@
+// A small heat map: one canvas pixel a cell, made large by the browser without blur.
+
+import { useLayoutEffect, useRef } from "preact/hooks";
+import { Inks, paint_cells } from "./palette";
+import { weight_text } from "./numbers";
+
+export interface Cell {
+  row: number;
+  column: number;
+}
+
+export function Heat(props: {
+  values: ArrayLike<number>; rows: number; columns: number; inks: Inks; label: string;
+  test?: string; hover?: (cell: Cell | null) => void; press?: (cell: Cell) => void;
+  class?: string; ratio?: number;
+}) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const { theme, signed, top, scale } = props.inks;
+  useLayoutEffect(() => {
+    paint_cells(canvas.current!, props.values, props.columns, props.rows, props.inks);
+  }, [props.values, props.rows, props.columns, theme, signed, top, scale]);
+  const cell = (e: MouseEvent): Cell => {
+    const box = canvas.current!.getBoundingClientRect();
+    const part = (at: number, low: number, size: number, n: number) =>
+      Math.max(0, Math.min(n - 1, Math.floor(((at - low) / size) * n)));
+    return {
+      row: part(e.clientY, box.top, box.height, props.rows),
+      column: part(e.clientX, box.left, box.width, props.columns),
+    };
+  };
+  return (
+    <canvas ref={canvas} class={"heat " + (props.class ?? "")} 
+      role={props.label ? "img" : undefined} aria-label={props.label || undefined}
+      aria-hidden={props.label ? undefined : "true"} data-test={props.test}
+      style={props.ratio ? { aspectRatio: String(props.ratio) } : undefined}
+      onPointerMove={props.hover && ((e) => props.hover!(cell(e)))}
+      onPointerLeave={props.hover && (() => props.hover!(null))}
+      onClick={props.press && ((e) => props.press!(cell(e)))} />
+  );
+}
+
+// The scale under a map, with the numbers that its ends stand for.
+export function ScaleLegend({ inks, what }: { inks: Inks; what: string }) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const { theme, signed, top, scale } = inks;
+  useLayoutEffect(() => {
+    const low = signed ? -top : 0;
+    const values = Array.from({ length: 128 }, (_, i) => low + ((top - low) * i) / 127);
+    paint_cells(canvas.current!, values, 128, 1, inks);
+  }, [theme, signed, top, scale]);
+  return (
+    <div class="scale">
+      <span>{signed ? weight_text(-top) : "0"}</span>
+      <canvas ref={canvas} class="heat ramp" aria-hidden="true" />
+      <span>{weight_text(top)}</span>
+      <span class="faint">{what}</span>
+    </div>
+  );
+}

@@ -1,0 +1,177 @@
+// What the page and the program say to each other: viewer/README.md as types.
+
+export type RoleName = "encoder" | "decoder" | "cross";
+export type ViewName =
+  | "model" | "head" | "neuron" | "matrix" | "flow" | "compare" | "generate" | "embeddings";
+export type Filter = "all" | "aa" | "ab" | "ba" | "bb";
+export type Pool = "max" | "mean";
+export type Way = "argmax" | "rollout";
+
+export interface Model {
+  id: string;
+  name: string;
+  family: string;
+  parts: "encoder" | "decoder" | "both";
+  layers: number;
+  heads: number;
+  context: number;
+  writes: boolean;
+  fills: boolean;
+  pairs: boolean;
+  words?: boolean; // false: no tokenizer, a text is token numbers
+  positions: "learned" | "sinusoidal" | "rotary" | "buckets";
+}
+
+export interface Case {
+  model: string;
+  text: string;
+  second: string | null;
+  attention: string;
+  untrained: boolean;
+  seed: number;
+  pad: number;
+}
+
+export interface State {
+  view: ViewName;
+  case: Case;
+  other: Case | null;
+  role: RoleName | ""; // "": the first that the run has
+  layer: number;
+  head: number;
+  heads: number[];
+  token: number;
+  key: number;
+  filter: Filter;
+  pool: Pool;
+  way: Way;
+  form: string;
+  sort: string;
+}
+
+export interface GalleryEntry {
+  id: string;
+  title: string;
+  for: "decoder" | "encoder";
+  questions: string[];
+  state: Partial<State>;
+}
+
+export interface Hello {
+  version: string;
+  models: Model[];
+  start: Partial<State>;
+  gallery: GalleryEntry[];
+  live: boolean;
+  block_cells: number;
+}
+
+export interface Side {
+  tokens: string[];
+  ids: number[];
+  part: number[];
+  special: number[];
+  real: number;
+}
+
+export interface Role {
+  role: RoleName;
+  layers: number;
+  heads: number;
+  kv_heads: number;
+  rows: number;
+  keys: number;
+  row_side: "encoder" | "decoder";
+  key_side: "encoder" | "decoder";
+  dim: number;
+  dim_v: number;
+  scale: number;
+  causal: boolean;
+  window: number;
+  real_keys: number;
+  signed: boolean;
+  bias: boolean;
+}
+
+export interface Candidate {
+  id: number;
+  text: string;
+  p: number;
+}
+
+export interface Step extends Candidate {
+  position: number;
+  candidates: Candidate[];
+  cache_bytes: number;
+  length: number;
+}
+
+export interface Run {
+  run: string;
+  case: Case;
+  model: Model;
+  seconds: number;
+  bytes: number;
+  sides: { encoder?: Side; decoder?: Side };
+  roles: Role[];
+  notice: string;
+  generated: number;
+  steps: Step[];
+}
+
+export interface Place {
+  role: RoleName;
+  layer: number;
+  head: number;
+}
+
+export interface Patterns {
+  names: string[];
+  labels: string[];
+  about: string[];
+  scores: (number | null)[][][];
+  does: string[][];
+  entropy: number[][];
+  rows_looked: number;
+  rows: number;
+}
+
+export interface Comparison {
+  distance: (number | null)[][];
+  entropy: number[][];
+  other_entropy: number[][];
+  output_error: (number | null)[][] | null;
+  hidden_error: number[] | null;
+  rows_looked: number;
+  rows: number;
+  why: string;
+}
+
+export interface ArgmaxFlow {
+  layers: number[][];
+  edges: [number, number, number, number][];
+}
+
+export interface RolloutFlow {
+  layers: [number, number][][];
+  rest: number[];
+}
+
+export interface Progress {
+  done: number;
+  total: number;
+  what: string;
+}
+
+export type Request = Record<string, unknown>;
+
+// One spelling per request: the key of the page's cache and of a still file.
+export function canonical(value: unknown): string {
+  if (Array.isArray(value)) return "[" + value.map(canonical).join(",") + "]";
+  if (value && typeof value === "object") {
+    const members = value as Record<string, unknown>;
+    const names = Object.keys(members).filter((n) => members[n] !== undefined).sort();
+    return "{" + names.map((n) => JSON.stringify(n) + ":" + canonical(members[n])).join(",") + "}";
+  }
+  return JSON.stringify(value);
+}

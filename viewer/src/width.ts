@@ -1,0 +1,18 @@
+// The width that the layout gives an element, as it changes.
+
+import { useCallback, useRef, useState } from "preact/hooks";
+
+export function useWidth(first = 200) {
+  const [width, set_width] = useState(first);
+  const observer = useRef<ResizeObserver | null>(null);
+  // A callback and not an object: the element may come later than the component.
+  const box = useCallback((element: HTMLElement | null) => {
+    observer.current?.disconnect();
+    if (!element) return;
+    const measure = () => set_width(Math.floor(element.clientWidth));
+    observer.current = new ResizeObserver(measure);
+    observer.current.observe(element);
+    measure();
+  }, []);
+  return { box, width };
+}
