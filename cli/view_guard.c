@@ -71,9 +71,16 @@ static bool same_place(const place *a, const place *b) {
 
 /* ---- who asks -------------------------------------------------------------- */
 
+/* A link on another site may lead to the page, which then asks by itself. */
+static bool opens_page(const guard_request *q) {
+  return !q->origin && q->method && !strcmp(q->method, "GET") && q->path &&
+         !strcmp(q->path, "/");
+}
+
 static bool is_own_page(const guard_request *q, const place *host) {
   static const char scheme[] = "http://";
   place origin;
+  if (opens_page(q)) return true;
   if (q->site && strcmp(q->site, "same-origin") && strcmp(q->site, "none"))
     return false;
   if (!q->origin) return true;

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "view_core.h"
 
@@ -105,7 +106,8 @@ typedef struct job {
   const char *body;
   size_t length;
   view_reply *reply;
-  bool done, gone;      /* gone: nobody listens */
+  bool begun, done;
+  bool gone;            /* nobody listens */
   event *events, *last; /* that were not said yet */
   size_t waiting;       /* bytes of them */
   struct view_queue *queue;
@@ -125,7 +127,14 @@ struct view_queue {
 static job *first(struct view_queue *q, int line) {
   job *j = q->line[line];
   if (j) q->line[line] = j->next;
+  if (j) j->begun = true;
   return j;
+}
+
+static void leave_line(struct view_queue *q, job *j) {
+  job **at = &q->line[j->r && j->r->is_long];
+  while (*at && *at != j) at = &(*at)->next;
+  if (*at) *at = j->next;
 }
 
 static void append(struct view_queue *q, job *j) {
@@ -269,15 +278,44 @@ static void say_events(job *j, view_say say, void *user) {
   }
 }
 
-static void ask_in_line(viewer *v, job *j, view_say say, void *user) {
+static void wait_a_little(struct view_queue *q) {
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_nsec += 200000000;
+  until.tv_sec += until.tv_nsec / 1000000000;
+  until.tv_nsec %= 1000000000;
+  pthread_cond_timedwait(&q->told, &q->lock, &until);
+}
+
+/* Whoever stands in line is told so; if he has left, so does his question. */
+static bool still_waits(struct view_queue *q, job *j, view_say say,
+                        void *user) {
+  if (!say || j->begun || j->done) return true;
+  pthread_mutex_unlock(&q->lock);
+  bool gone = say("progress",
+                  "{\"done\":0,\"total\":0,\"what\":\"waiting for others\"}",
+                  user) != 0;
+  pthread_mutex_lock(&q->lock);
+  j->gone |= gone;
+  if (!gone || j->begun) return true;
+  leave_line(q, j);
+  return false;
+}
+
+/* False if it was never answered, because nobody waits for it. */
+static bool ask_in_line(viewer *v, job *j, view_say say, void *user) {
   struct view_queue *q = j->queue = v->queue;
+  bool waits = true;
   pthread_mutex_lock(&q->lock);
   append(q, j);
-  while (!j->done || j->events) {
+  while (waits && (!j->done || j->events)) {
     say_events(j, say, user);
-    if (!j->done) pthread_cond_wait(&q->told, &q->lock);
+    if (j->done) continue;
+    wait_a_little(q);
+    waits = still_waits(q, j, say, user);
   }
   pthread_mutex_unlock(&q->lock);
+  return waits;
 }
 
 void view_answer(viewer *v, const char *name, const char *body, size_t length,
@@ -298,10 +336,10 @@ void view_stream(viewer *v, const char *name, const char *body, size_t length,
                  view_say say, void *user) {
   view_reply reply = {0};
   job j = {.r = find(name), .body = body, .length = length, .reply = &reply};
-  if (v->queue)
-    ask_in_line(v, &j, say, user);
-  else
+  if (!v->queue)
     compute(v, j.r, body, length, say, user, &reply);
+  else if (!ask_in_line(v, &j, say, user))
+    return;
   char *line = reply.bytes;
   size_t end = reply.length;
   while (end && (line[end - 1] == '\n' || line[end - 1] == ' ')) end--;

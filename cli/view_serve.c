@@ -41,7 +41,10 @@ static void say_where(const view_options *o, int port) {
 
 int view_serve(viewer *v, const view_options *o) {
   view_server_options wanted = {
-      .bind = o->bind, .port = o->port, .allow_remote = o->allow_remote};
+      .bind = o->bind,
+      .port = o->port,
+      .allow_remote = o->allow_remote,
+      .most_streams = 64}; /* they wait in line, and that costs little */
   view_server *server = NULL;
   sigset_t ends;
   sigemptyset(&ends);

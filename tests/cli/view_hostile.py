@@ -20,7 +20,7 @@ import traceback
 
 from view_attacks import GUARD, IMPROPER, drain
 
-ECHO = sys.argv[1]
+ECHO = sys.argv[1]  # the program; view_crowd.py has another
 SECONDS = 7  # of the attack
 JSON = {"Content-Type": "application/json"}
 POLICY = {
@@ -382,4 +382,5 @@ def main():
     check_stop(server, check_streams(server))
 
 
-main()
+if __name__ == "__main__":
+    main()

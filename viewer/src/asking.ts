@@ -1,7 +1,9 @@
-// Asking the source: one cache for the page, runs on demand, scenes for the views.
+// Asking the source: one cache for the page, runs on demand, scenes for the
+// views.
 //
-// A scene is everything that a view draws, fetched together and replaced together:
-// while the next one is on its way the old picture stays, whole and consistent.
+// A scene is everything that a view draws, fetched together and replaced
+// together: while the next one is on its way the old picture stays, whole and
+// consistent.
 
 import { batch, signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -12,9 +14,11 @@ import { say, state } from "./state";
 
 export const source = open_source();
 export const hello = signal<Hello | null>(null);
-export const run = signal<Run | null>(null); // of the state's case; the old one until then
+// Of the state's case; the old one until then.
+export const run = signal<Run | null>(null);
 export const other_run = signal<Run | null>(null); // of the state's other case
-export const run_asked = signal(""); // the case that `run` is of, in its one spelling
+// The case that `run` is of, in its one spelling.
+export const run_asked = signal("");
 export const other_asked = signal("");
 export const progress = signal<Progress | null>(null);
 export const problem = signal("");
@@ -37,7 +41,9 @@ function keep(id: string, value: unknown, bytes: number): void {
 }
 
 async function once<T>(
-  id: string, bytes_of: (value: T) => number, fetch_it: () => Promise<T>,
+  id: string,
+  bytes_of: (value: T) => number,
+  fetch_it: () => Promise<T>,
 ): Promise<T> {
   const known = cache.get(id);
   if (known) {
@@ -54,47 +60,84 @@ async function once<T>(
 const runs = new Map<string, Run>();
 const RUN_TOKENS = 400_000;
 
-// A run that the program let go of is run again, once, and the question asked anew.
-async function despite_gone<T>(request: Request, ask: () => Promise<T>): Promise<T> {
+// A run that the program let go of is run again, once, and the question asked
+// anew.
+async function despite_gone<T>(
+  request: Request,
+  ask: () => Promise<T>,
+): Promise<T> {
+  questions++;
   try {
     return await ask();
   } catch (e) {
     const minus = request.minus as Request | undefined;
-    const ids = [request.run, request.other, minus?.run].filter((id) => typeof id === "string");
-    const known = ids.map((id) => runs.get(id as string)).filter((r) => r !== undefined);
+    const ids = [request.run, request.other, minus?.run].filter(
+      (id) => typeof id === "string",
+    );
+    const known = ids
+      .map((id) => runs.get(id as string))
+      .filter((r) => r !== undefined);
     if (!(e instanceof GoneError) || known.length === 0) throw e;
     for (const r of known) await revive(r);
-    return ask();
+    return await ask();
+  } finally {
+    questions--;
   }
 }
+
+let questions = 0;
+export const is_asking = () => questions > 0;
 
 // Several tiles find the same run gone at once: it is run again once.
 const reviving = new Map<string, Promise<unknown>>();
 
 function revive(r: Run): Promise<unknown> {
-  const underway = reviving.get(r.run) ??
-    source.stream<Run>("run", r.case as unknown as Request, {}).finally(() => reviving.delete(r.run));
+  const underway =
+    reviving.get(r.run) ??
+    source
+      .stream<Run>("run", r.case as unknown as Request, {})
+      .finally(() => reviving.delete(r.run));
   reviving.set(r.run, underway);
   return underway;
 }
 
-export function ask_json<T>(name: string, request: Request, signal?: AbortSignal): Promise<T> {
-  return once(name + "?" + canonical(request), (value) => JSON.stringify(value).length,
-    () => despite_gone(request, () => source.json<T>(name, request, signal)));
+export function ask_json<T>(
+  name: string,
+  request: Request,
+  signal?: AbortSignal,
+): Promise<T> {
+  return once(
+    name + "?" + canonical(request),
+    (value) => JSON.stringify(value).length,
+    () => despite_gone(request, () => source.json<T>(name, request, signal)),
+  );
 }
 
-export function ask_binary(name: string, request: Request, signal?: AbortSignal): Promise<Answer> {
-  return once(name + "?" + canonical(request), (value) => value.bytes,
-    () => despite_gone(request, () => source.binary(name, request, signal)));
+export function ask_binary(
+  name: string,
+  request: Request,
+  signal?: AbortSignal,
+): Promise<Answer> {
+  return once(
+    name + "?" + canonical(request),
+    (value) => value.bytes,
+    () => despite_gone(request, () => source.binary(name, request, signal)),
+  );
 }
 
 // Tiles have a cache of their own, drawn already.
-export function ask_tile(request: Request, signal?: AbortSignal): Promise<Answer> {
+export function ask_tile(
+  request: Request,
+  signal?: AbortSignal,
+): Promise<Answer> {
   return despite_gone(request, () => source.binary("tile", request, signal));
 }
 
 function tokens_of(r: Run): number {
-  return (r.sides.encoder?.tokens.length ?? 0) + (r.sides.decoder?.tokens.length ?? 0);
+  return (
+    (r.sides.encoder?.tokens.length ?? 0) +
+    (r.sides.decoder?.tokens.length ?? 0)
+  );
 }
 
 export function remember_run(r: Run): void {
@@ -109,7 +152,8 @@ export function remember_run(r: Run): void {
   }
 }
 
-// By the case as it was asked: a run's own case may say more (what was written).
+// By the case as it was asked: a run's own case may say more (what was
+// written).
 const asked_runs = new Map<string, string>();
 const MOST_ASKED = 40;
 
@@ -120,12 +164,20 @@ function run_of(c: Case): Run | undefined {
 export async function run_case(c: Case, signal: AbortSignal): Promise<Run> {
   const known = run_of(c);
   if (known) return known;
-  const got = await source.stream<Run>("run", c as unknown as Request, {
-    progress: (p) => { if (!signal.aborted) progress.value = p; },
-  }, signal);
+  const got = await source.stream<Run>(
+    "run",
+    c as unknown as Request,
+    {
+      progress: (p) => {
+        if (!signal.aborted) progress.value = p;
+      },
+    },
+    signal,
+  );
   remember_run(got);
   asked_runs.set(canonical(c), got.run);
-  if (asked_runs.size > MOST_ASKED) asked_runs.delete(asked_runs.keys().next().value!);
+  if (asked_runs.size > MOST_ASKED)
+    asked_runs.delete(asked_runs.keys().next().value!);
   return got;
 }
 
@@ -157,7 +209,9 @@ export async function follow_case(): Promise<void> {
     progress.value = null;
     return;
   }
-  progress.value = run_of(c) ? null : { done: 0, total: 0, what: "Running the model" };
+  progress.value = run_of(c)
+    ? null
+    : { done: 0, total: 0, what: "Running the model" };
   if (progress.value) say("Running the model.");
   try {
     const got = await run_case(c, mine.signal);
@@ -216,7 +270,9 @@ export async function follow_other(): Promise<void> {
 }
 
 function described(r: Run): string {
-  const lengths = r.roles.map((x) => `${x.role} ${x.rows} by ${x.keys}`).join(", ");
+  const lengths = r.roles
+    .map((x) => `${x.role} ${x.rows} by ${x.keys}`)
+    .join(", ");
   return `${r.model.name} ran in ${r.seconds.toFixed(2)} seconds: ${lengths} tokens.`;
 }
 
@@ -228,17 +284,23 @@ export interface Scene<T> {
 
 // null key: nothing to show yet.
 export function useScene<T>(
-  key: string | null, load: (signal: AbortSignal) => Promise<T>,
+  key: string | null,
+  load: (signal: AbortSignal) => Promise<T>,
 ): Scene<T> {
-  const [scene, set_scene] = useState<{ value: T | null; key: string | null; error: string }>(
-    { value: null, key: null, error: "" });
+  const [scene, set_scene] = useState<{
+    value: T | null;
+    key: string | null;
+    error: string;
+  }>({ value: null, key: null, error: "" });
   const latest = useRef(load);
   latest.current = load;
   useEffect(() => {
     if (key === null) return;
     const mine = new AbortController();
     latest.current(mine.signal).then(
-      (value) => { if (!mine.signal.aborted) set_scene({ value, key, error: "" }); },
+      (value) => {
+        if (!mine.signal.aborted) set_scene({ value, key, error: "" });
+      },
       (e) => {
         if (mine.signal.aborted) return;
         set_scene({ value: null, key, error: sentence_of(e) });
@@ -246,5 +308,9 @@ export function useScene<T>(
     );
     return () => mine.abort();
   }, [key]);
-  return { value: scene.value, fresh: scene.key === key && !scene.error, error: scene.error };
+  return {
+    value: scene.value,
+    fresh: scene.key === key && !scene.error,
+    error: scene.error,
+  };
 }

@@ -11,7 +11,10 @@ export class Camera {
   width = 1; // of the plot, in pixels
   height = 1;
 
-  constructor(public keys: number, public rows: number) {}
+  constructor(
+    public keys: number,
+    public rows: number,
+  ) {}
 
   get fitting(): number {
     return Math.min(this.width / this.keys, this.height / this.rows, LARGEST);
@@ -56,15 +59,26 @@ export class Camera {
 
   private hold(): void {
     this.x = clamp(this.x, 0, Math.max(0, this.keys - this.width / this.scale));
-    this.y = clamp(this.y, 0, Math.max(0, this.rows - this.height / this.scale));
+    this.y = clamp(
+      this.y,
+      0,
+      Math.max(0, this.rows - this.height / this.scale),
+    );
   }
 
   // The row and key under a point of the plot, or null beside the matrix.
   cell(px: number, py: number): { row: number; key: number } | null {
     const key = Math.floor(this.x + px / this.scale);
     const row = Math.floor(this.y + py / this.scale);
-    const inside = px >= 0 && py >= 0 && px < this.width && py < this.height &&
-      key >= 0 && row >= 0 && key < this.keys && row < this.rows;
+    const inside =
+      px >= 0 &&
+      py >= 0 &&
+      px < this.width &&
+      py < this.height &&
+      key >= 0 &&
+      row >= 0 &&
+      key < this.keys &&
+      row < this.rows;
     return inside ? { row, key } : null;
   }
 

@@ -1,5 +1,5 @@
-// What is compared with what. All of it is in the state: `form` for another form in
-// one head alone, `other` for another run.
+// What is compared with what. All of it is in the state: `form` for another
+// form in one head alone, `other` for another run.
 
 import { useId } from "preact/hooks";
 import { hello, run, source } from "./asking";
@@ -24,7 +24,8 @@ export function compared_form(): string {
   return state.value.form || DEFAULT_FORM;
 }
 
-// A link holds what was chosen; what follows from the text is made to follow here.
+// A link holds what was chosen; what follows from the text is made to follow
+// here.
 export function settle_other(): void {
   const { case: c, other, form } = state.value;
   if (!other) {
@@ -33,19 +34,31 @@ export function settle_other(): void {
   }
   const kind = kind_of(c, other);
   if (kind === "text") return;
-  const mine = kind === "form" ? { attention: other.attention }
-    : kind === "model" ? { model: other.model } : { untrained: other.untrained };
+  const mine =
+    kind === "form"
+      ? { attention: other.attention }
+      : kind === "model"
+        ? { model: other.model }
+        : { untrained: other.untrained };
   const settled = { ...c, ...mine };
-  if (JSON.stringify(settled) !== JSON.stringify(other)) go({ other: settled }, "same");
+  if (JSON.stringify(settled) !== JSON.stringify(other))
+    go({ other: settled }, "same");
 }
 
 function choose_kind(kind: Kind): void {
   const c = state.value.case;
   const models = hello.value!.models;
   if (kind === "form") go({ other: null, form: compared_form() });
-  else if (kind === "untrained") go({ other: { ...c, untrained: !c.untrained } });
+  else if (kind === "untrained")
+    go({ other: { ...c, untrained: !c.untrained } });
   else if (kind === "text") go({ other: { ...c } });
-  else go({ other: { ...c, model: (models.find((m) => m.id !== c.model) ?? models[0]).id } });
+  else
+    go({
+      other: {
+        ...c,
+        model: (models.find((m) => m.id !== c.model) ?? models[0]).id,
+      },
+    });
 }
 
 export function form_parts(form: string): { name: string; features: number } {
@@ -66,22 +79,55 @@ function FormChoice() {
   const whole = other !== null;
   const form = whole ? other.attention : compared_form();
   const { name, features } = form_parts(form);
-  const set = (f: string) => go(whole ? { form: f, other: { ...c, attention: f } } : { form: f }, "same");
+  const set = (f: string) =>
+    go(
+      whole ? { form: f, other: { ...c, attention: f } } : { form: f },
+      "same",
+    );
   return (
     <>
       <div class="field">
         <label for={id}>Form</label>
-        <select id={id} value={name} data-test="form" onChange={(e) => set(form_text(e.currentTarget.value, features))}>
-          {FORMS.map((f) => <option key={f} value={f}>{f}</option>)}
+        <select
+          id={id}
+          value={name}
+          data-test="form"
+          onChange={(e) => set(form_text(e.currentTarget.value, features))}
+        >
+          {FORMS.map((f) => (
+            <option key={f} value={f}>
+              {f}
+            </option>
+          ))}
         </select>
       </div>
       {WITH_FEATURES.includes(name) && (
-        <Slider label="Random features m" test="features" min={3} max={10} value={Math.round(Math.log2(features))}
-          text={String(features)} change={(n) => set(form_text(name, 2 ** n))} />
+        <Slider
+          label="Random features m"
+          test="features"
+          min={3}
+          max={10}
+          value={Math.round(Math.log2(features))}
+          text={String(features)}
+          change={(n) => set(form_text(name, 2 ** n))}
+        />
       )}
-      <Switch label="Swapped" name="scope" value={whole ? "whole" : "alone"}
-        options={[{ value: "alone", label: "in this head alone" }, { value: "whole", label: "through the whole model" }]}
-        choose={(scope) => go(scope === "whole" ? { form, other: { ...c, attention: form } } : { form, other: null })} />
+      <Switch
+        label="Swapped"
+        name="scope"
+        value={whole ? "whole" : "alone"}
+        options={[
+          { value: "alone", label: "in this head alone" },
+          { value: "whole", label: "through the whole model" },
+        ]}
+        choose={(scope) =>
+          go(
+            scope === "whole"
+              ? { form, other: { ...c, attention: form } }
+              : { form, other: null },
+          )
+        }
+      />
     </>
   );
 }
@@ -92,8 +138,16 @@ function OtherText() {
   return (
     <div class="field other-text">
       <label for={id}>The other text</label>
-      <input id={id} type="text" value={other.text} data-test="other-text" spellcheck={false}
-        onChange={(e) => go({ other: { ...other, text: e.currentTarget.value } })} />
+      <input
+        id={id}
+        type="text"
+        value={other.text}
+        data-test="other-text"
+        spellcheck={false}
+        onChange={(e) =>
+          go({ other: { ...other, text: e.currentTarget.value } })
+        }
+      />
     </div>
   );
 }
@@ -104,22 +158,41 @@ export function CompareChoice() {
   const kind = kind_of(c, other);
   const models = hello.value!.models;
   const kinds: { value: Kind; label: string }[] = [
-    { value: "form", label: "another form" }, { value: "untrained", label: c.untrained ? "trained" : "untrained" },
+    { value: "form", label: "another form" },
+    { value: "untrained", label: c.untrained ? "trained" : "untrained" },
     { value: "text", label: "another text" },
   ];
   if (models.length > 1) kinds.push({ value: "model", label: "another model" });
   if (!source.live && !run.value) return null;
   return (
     <>
-      <Switch label="Compare with" name="kind" value={kind} options={kinds} choose={choose_kind} />
+      <Switch
+        label="Compare with"
+        name="kind"
+        value={kind}
+        options={kinds}
+        choose={choose_kind}
+      />
       {kind === "form" && <FormChoice />}
       {kind === "text" && <OtherText />}
       {kind === "model" && (
         <div class="field">
           <label for={id}>The other model</label>
-          <select id={id} value={other!.model} data-test="other-model"
-            onChange={(e) => go({ other: { ...c, model: e.currentTarget.value } })}>
-            {models.filter((m) => m.id !== c.model).map((m) => <option key={m.id} value={m.id}>{m.name}</option>)}
+          <select
+            id={id}
+            value={other!.model}
+            data-test="other-model"
+            onChange={(e) =>
+              go({ other: { ...c, model: e.currentTarget.value } })
+            }
+          >
+            {models
+              .filter((m) => m.id !== c.model)
+              .map((m) => (
+                <option key={m.id} value={m.id}>
+                  {m.name}
+                </option>
+              ))}
           </select>
         </div>
       )}

@@ -1,10 +1,24 @@
-// One place under two conditions: both maps, their difference, and how far apart all
-// heads are.
+// One place under two conditions: both maps, their difference, and how far
+// apart all heads are.
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { ask_json, other_asked, other_problem, other_run, run, run_asked, Scene, useScene } from "./asking";
-import { CompareChoice, compared_form, kind_of, settle_other } from "./compare_choice";
+import {
+  ask_json,
+  other_asked,
+  other_problem,
+  other_run,
+  run,
+  run_asked,
+  Scene,
+  useScene,
+} from "./asking";
+import {
+  CompareChoice,
+  compared_form,
+  kind_of,
+  settle_other,
+} from "./compare_choice";
 import { CompareFacts, DistanceGrid } from "./compare_facts";
 import { PlaceBar, Problem, Waiting } from "./controls";
 import { ScaleLegend } from "./heat";
@@ -33,48 +47,93 @@ function useComparison(): Scene<CompareScene> {
   const ready = r && run_asked.value === canonical(c) && !waiting;
   const role = r && place_in(r, state.value).role;
   const form = compared_form();
-  const key = ready && role ? [r.run, role.role, other ? other.run : form].join() : null;
+  const key =
+    ready && role ? [r.run, role.role, other ? other.run : form].join() : null;
   return useScene(key, async (signal) => {
     const against = other ? { other: other.run } : { attention: form };
-    const comparison = await ask_json<Comparison>("compare", { run: r!.run, role: role!.role, ...against }, signal);
+    const comparison = await ask_json<Comparison>(
+      "compare",
+      { run: r!.run, role: role!.role, ...against },
+      signal,
+    );
     return { run: r!, other, form, role: role!, comparison };
   });
 }
 
-function specs_of(scene: CompareScene, place: Place): { a: TileSpec; b: TileSpec; difference: TileSpec | null } | null {
+function specs_of(
+  scene: CompareScene,
+  place: Place,
+): { a: TileSpec; b: TileSpec; difference: TileSpec | null } | null {
   const { run: r, other, form, role } = scene;
   const pool = state.value.pool;
-  const other_role = other ? other.roles.find((x) => x.role === role.role) : role;
+  const other_role = other
+    ? other.roles.find((x) => x.role === role.role)
+    : role;
   if (!other_role) return null;
   const a: TileSpec = { run: r, role, place, pool };
-  const fit = { ...place, layer: Math.min(place.layer, other_role.layers - 1), head: Math.min(place.head, other_role.heads - 1) };
-  const b: TileSpec = other ? { run: other, role: other_role, place: fit, pool } : { ...a, attention: form };
-  const same = other_role.rows === role.rows && other_role.keys === role.keys &&
-    fit.layer === place.layer && fit.head === place.head;
+  const fit = {
+    ...place,
+    layer: Math.min(place.layer, other_role.layers - 1),
+    head: Math.min(place.head, other_role.heads - 1),
+  };
+  const b: TileSpec = other
+    ? { run: other, role: other_role, place: fit, pool }
+    : { ...a, attention: form };
+  const same =
+    other_role.rows === role.rows &&
+    other_role.keys === role.keys &&
+    fit.layer === place.layer &&
+    fit.head === place.head;
   const minus = other ? { run: other } : { run: r, attention: form };
   return { a, b, difference: same ? { ...a, minus } : null };
 }
 
 const WORDS = {
-  form: (s: CompareScene) => [s.run.case.attention, s.other ? s.other.case.attention : s.form],
-  untrained: (s: CompareScene) => s.run.case.untrained ? ["untrained", "trained"] : ["trained", "untrained"],
+  form: (s: CompareScene) => [
+    s.run.case.attention,
+    s.other ? s.other.case.attention : s.form,
+  ],
+  untrained: (s: CompareScene) =>
+    s.run.case.untrained ? ["untrained", "trained"] : ["trained", "untrained"],
   text: () => ["this text", "the other text"],
   model: (s: CompareScene) => [s.run.model.name, s.other?.model.name ?? ""],
 };
 
 // Both weights and their difference at the cell that is pointed at.
-function Cell({ at, sights, scene }: { at: At | null; sights: (Sight | null)[]; scene: CompareScene }) {
-  const tokens = (side: "row_side" | "key_side") => scene.run.sides[scene.role[side]]!.tokens;
+function Cell({
+  at,
+  sights,
+  scene,
+}: {
+  at: At | null;
+  sights: (Sight | null)[];
+  scene: CompareScene;
+}) {
+  const tokens = (side: "row_side" | "key_side") =>
+    scene.run.sides[scene.role[side]]!.tokens;
   if (!at || at.row >= scene.role.rows || at.key >= scene.role.keys) {
-    return <p class="faint hint">Point at a cell of any map to read both weights; the three move together.</p>;
+    return (
+      <p class="faint hint">
+        Point at a cell of any map to read both weights; the three move
+        together.
+      </p>
+    );
   }
   const read = (i: number) => sights[i]?.plot.value_at(at.row, at.key)?.value;
   const [a, difference, b] = [read(0), read(1), read(2)];
   return (
-    <p class="reading" data-test="compare-cell" data-row={at.row} data-key={at.key}
-      data-a={a} data-b={b} data-number={difference}>
-      <TokenLabel token={tokens("row_side")[at.row]} /> → <TokenLabel token={tokens("key_side")[at.key]} />:{" "}
-      {weight_text(a ?? NaN)} − {weight_text(b ?? NaN)} = <b>{weight_text(difference ?? NaN)}</b>
+    <p
+      class="reading"
+      data-test="compare-cell"
+      data-row={at.row}
+      data-key={at.key}
+      data-a={a}
+      data-b={b}
+      data-number={difference}
+    >
+      <TokenLabel token={tokens("row_side")[at.row]} /> →{" "}
+      <TokenLabel token={tokens("key_side")[at.key]} />: {weight_text(a ?? NaN)}{" "}
+      − {weight_text(b ?? NaN)} = <b>{weight_text(difference ?? NaN)}</b>
     </p>
   );
 }
@@ -87,7 +146,8 @@ function Maps({ scene, place }: { scene: CompareScene; place: Place }) {
   const { token, key, case: c, other } = state.value;
   if (!specs) return <p class="hint">The other model has no such attention.</p>;
   const names = WORDS[scene.other ? kind_of(c, other) : "form"](scene);
-  const mark = hover.value ?? (token >= 0 && key >= 0 ? { row: token, key } : null);
+  const mark =
+    hover.value ?? (token >= 0 && key >= 0 ? { row: token, key } : null);
   const panes = [
     { id: "a", title: names[0], spec: specs.a },
     { id: "difference", title: "difference", spec: specs.difference },
@@ -105,13 +165,28 @@ function Maps({ scene, place }: { scene: CompareScene; place: Place }) {
             <figcaption>{p.title}</figcaption>
             {p.spec ? (
               <>
-                <MatrixPane spec={p.spec} scale="root" mark={mark} beside={together.current}
-                  test={"map-" + p.id} buttons={p.id === "b"} words={spoken_cell} see={see(i)} hover={(at) => (hover.value = at)}
-                  label={`${p.title}, layer ${place.layer}, head ${place.head}`} />
-                {sights.value[i] && <ScaleLegend inks={sights.value[i]!.inks} what="" />}
+                <MatrixPane
+                  spec={p.spec}
+                  scale="root"
+                  mark={mark}
+                  beside={together.current}
+                  test={"map-" + p.id}
+                  buttons={p.id === "b"}
+                  words={spoken_cell}
+                  see={see(i)}
+                  hover={(at) => (hover.value = at)}
+                  label={`${p.title}, layer ${place.layer}, head ${place.head}`}
+                />
+                {sights.value[i] && (
+                  <ScaleLegend inks={sights.value[i]!.inks} what="" />
+                )}
                 <Problem text={sights.value[i]?.error ?? ""} />
               </>
-            ) : <p class="faint hint no-difference">{scene.comparison.why || "Rows cannot be matched."}</p>}
+            ) : (
+              <p class="faint hint no-difference">
+                {scene.comparison.why || "Rows cannot be matched."}
+              </p>
+            )}
           </figure>
         ))}
       </div>
@@ -123,10 +198,15 @@ export function CompareView() {
   const { case: c, other, form } = state.value;
   useEffect(settle_other, [c, other, form]);
   const { value: scene, error, fresh } = useComparison();
-  const place = scene && place_in(scene.run, state.value).place;
+  // The role of what is drawn: the chosen one may be on its way.
+  const place =
+    scene &&
+    place_in(scene.run, { ...state.value, role: scene.role.role }).place;
   return (
     <div class="view compare-view">
-      <PlaceBar><CompareChoice /></PlaceBar>
+      <PlaceBar>
+        <CompareChoice />
+      </PlaceBar>
       <Problem text={other_problem.value || error} />
       {!scene && !error && !other_problem.value && <Waiting />}
       {scene && !other_problem.value && place && (

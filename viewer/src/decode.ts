@@ -36,27 +36,40 @@ function half(bits: number): number {
 
 function from_halves(source: Uint16Array): Float32Array {
   // 65,536 entries: a look-up is many times faster than taking bits apart.
-  if (!halves) halves = Float32Array.from({ length: 65536 }, (_, bits) => half(bits));
+  if (!halves)
+    halves = Float32Array.from({ length: 65536 }, (_, bits) => half(bits));
   const out = new Float32Array(source.length);
   for (let i = 0; i < source.length; i++) out[i] = halves[source[i]];
   return out;
 }
 
 export function decode(buffer: ArrayBuffer): Answer {
-  if (buffer.byteLength < 4) throw new Error("The answer is cut off: it has no header.");
+  if (buffer.byteLength < 4)
+    throw new Error("The answer is cut off: it has no header.");
   const n = new DataView(buffer).getUint32(0, true);
-  if (4 + n > buffer.byteLength) throw new Error("The answer is cut off in its header.");
-  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 4, n)));
+  if (4 + n > buffer.byteLength)
+    throw new Error("The answer is cut off in its header.");
+  const header = JSON.parse(
+    new TextDecoder().decode(new Uint8Array(buffer, 4, n)),
+  );
   const parts: Record<string, Part> = {};
   for (const p of (header.parts ?? []) as PartHead[]) {
     const count = p.shape.reduce((a, b) => a * b, 1);
     const at = 4 + n + p.at;
     const data =
-      p.type === "f32" ? new Float32Array(buffer, at, count)
-      : p.type === "i32" ? new Int32Array(buffer, at, count)
-      : p.type === "f16" ? from_halves(new Uint16Array(buffer, at, count))
-      : new Uint8Array(buffer, at, count);
-    parts[p.name] = { shape: p.shape, data, low: p.low ?? 0, scale: p.scale ?? 1 };
+      p.type === "f32"
+        ? new Float32Array(buffer, at, count)
+        : p.type === "i32"
+          ? new Int32Array(buffer, at, count)
+          : p.type === "f16"
+            ? from_halves(new Uint16Array(buffer, at, count))
+            : new Uint8Array(buffer, at, count);
+    parts[p.name] = {
+      shape: p.shape,
+      data,
+      low: p.low ?? 0,
+      scale: p.scale ?? 1,
+    };
   }
   return { header, parts, bytes: buffer.byteLength };
 }
@@ -66,7 +79,8 @@ export function floats(answer: Answer, name: string): Float32Array {
   if (!part) throw new Error(`The answer lacks its part "${name}".`);
   if (part.data instanceof Float32Array) return part.data;
   const out = new Float32Array(part.data.length);
-  for (let i = 0; i < out.length; i++) out[i] = part.low + part.scale * part.data[i];
+  for (let i = 0; i < out.length; i++)
+    out[i] = part.low + part.scale * part.data[i];
   return out;
 }
 

@@ -11,7 +11,9 @@ export function useDialog(open: Signal<boolean>) {
     if (is_open && !d.open) d.showModal();
     if (!is_open && d.open) d.close();
     if (!is_open) return;
-    const outside = (e: MouseEvent) => { if (e.target === d) open.value = false; };
+    const outside = (e: MouseEvent) => {
+      if (e.target === d) open.value = false;
+    };
     d.addEventListener("click", outside);
     return () => d.removeEventListener("click", outside);
   }, [is_open]);

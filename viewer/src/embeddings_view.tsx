@@ -17,19 +17,51 @@ import { TokenLabel, token_text } from "./token_label";
 type SideName = "encoder" | "decoder";
 
 function slice_side(side: Side, from: number, count: number): Side {
-  return { ...side, tokens: side.tokens.slice(from, from + count), part: side.part.slice(from, from + count) };
+  return {
+    ...side,
+    tokens: side.tokens.slice(from, from + count),
+    part: side.part.slice(from, from + count),
+  };
 }
 
 // Cosines shown as a matrix whose rows and keys are one side's tokens.
-function cosine_spec(r: Run, name: SideName, layer: number, from: number, count: number, norms: (n: Float32Array) => void): TileSpec {
+function cosine_spec(
+  r: Run,
+  name: SideName,
+  layer: number,
+  from: number,
+  count: number,
+  norms: (n: Float32Array) => void,
+): TileSpec {
   const role: Role = {
-    ...r.roles[0], role: name, rows: count, keys: count, row_side: name, key_side: name,
-    causal: false, window: 0, real_keys: count, signed: true,
+    ...r.roles[0],
+    role: name,
+    rows: count,
+    keys: count,
+    row_side: name,
+    key_side: name,
+    causal: false,
+    window: 0,
+    real_keys: count,
+    signed: true,
   };
-  const request = { run: r.run, side: name, layer, row: from, rows: count, key: from, keys: count };
+  const request = {
+    run: r.run,
+    side: name,
+    layer,
+    row: from,
+    rows: count,
+    key: from,
+    keys: count,
+  };
   return {
-    run: { ...r, sides: { ...r.sides, [name]: slice_side(r.sides[name]!, from, count) } },
-    role, place: { role: name, layer, head: 0 }, pool: "max",
+    run: {
+      ...r,
+      sides: { ...r.sides, [name]: slice_side(r.sides[name]!, from, count) },
+    },
+    role,
+    place: { role: name, layer, head: 0 },
+    pool: "max",
     given: {
       id: ["cosine", layer, from, count].join(),
       values: async () => {
@@ -41,29 +73,68 @@ function cosine_spec(r: Run, name: SideName, layer: number, from: number, count:
   };
 }
 
-function Facts({ sight, at, norms, from }: { sight: Sight; at: At; norms: Float32Array | null; from: number }) {
+function Facts({
+  sight,
+  at,
+  norms,
+  from,
+}: {
+  sight: Sight;
+  at: At;
+  norms: Float32Array | null;
+  from: number;
+}) {
   const { run: r, role } = sight.spec;
   const tokens = r.sides[role.row_side]!.tokens;
   if (at.row >= tokens.length || at.key >= tokens.length) return null;
   const cosine = sight.plot.value_at(at.row, at.key)?.value ?? NaN;
   const others = Array.from({ length: tokens.length }, (_, k) =>
-    k === at.row ? -2 : sight.plot.value_at(at.row, k)?.value ?? -2);
+    k === at.row ? -2 : (sight.plot.value_at(at.row, k)?.value ?? -2),
+  );
   return (
     <>
-      <dl class="facts" data-test="cosine" data-row={at.row} data-key={at.key} data-number={cosine}>
-        <dt>token</dt><dd><TokenLabel token={tokens[at.row]} /> <span class="index">{from + at.row}</span></dd>
-        <dt>with</dt><dd><TokenLabel token={tokens[at.key]} /> <span class="index">{from + at.key}</span></dd>
-        <dt>cosine</dt><dd class="number">{signed_text(cosine, 3)}</dd>
-        {norms && <><dt>length of its vector</dt>
-          <dd class="number" data-test="norm" data-number={norms[at.row]}>{signed_text(norms[at.row], 2)}</dd></>}
+      <dl
+        class="facts"
+        data-test="cosine"
+        data-row={at.row}
+        data-key={at.key}
+        data-number={cosine}
+      >
+        <dt>token</dt>
+        <dd>
+          <TokenLabel token={tokens[at.row]} />{" "}
+          <span class="index">{from + at.row}</span>
+        </dd>
+        <dt>with</dt>
+        <dd>
+          <TokenLabel token={tokens[at.key]} />{" "}
+          <span class="index">{from + at.key}</span>
+        </dd>
+        <dt>cosine</dt>
+        <dd class="number">{signed_text(cosine, 3)}</dd>
+        {norms && (
+          <>
+            <dt>length of its vector</dt>
+            <dd class="number" data-test="norm" data-number={norms[at.row]}>
+              {signed_text(norms[at.row], 2)}
+            </dd>
+          </>
+        )}
       </dl>
       {tokens.length <= 512 && (
         <table data-test="nearest">
-          <caption>Most like <TokenLabel token={tokens[at.row]} /></caption>
+          <caption>
+            Most like <TokenLabel token={tokens[at.row]} />
+          </caption>
           <tbody>
             {largest(others, 6).map((k) => (
-              <tr key={k}><td class="right faint">{from + k}</td><td><TokenLabel token={tokens[k]} /></td>
-                <td class="number">{signed_text(others[k], 3)}</td></tr>
+              <tr key={k}>
+                <td class="right faint">{from + k}</td>
+                <td>
+                  <TokenLabel token={tokens[k]} />
+                </td>
+                <td class="number">{signed_text(others[k], 3)}</td>
+              </tr>
             ))}
           </tbody>
         </table>
@@ -76,8 +147,10 @@ function spoken(p: MatrixPlot, at: At): string {
   const { run: r, role } = p.store.spec;
   const tokens = r.sides[role.row_side]!.tokens;
   const found = p.value_at(at.row, at.key);
-  return `${token_text(tokens[at.row])} and ${token_text(tokens[at.key])}: cosine ` +
-    (found ? signed_text(found.value, 3) : "unknown");
+  return (
+    `${token_text(tokens[at.row])} and ${token_text(tokens[at.key])}: cosine ` +
+    (found ? signed_text(found.value, 3) : "unknown")
+  );
 }
 
 export function EmbeddingsView() {
@@ -96,34 +169,82 @@ export function EmbeddingsView() {
   const most = Math.floor(Math.sqrt(hello.value!.block_cells));
   const count = Math.min(all, most);
   const from = clamp(start.value, 0, all - count);
-  const spec = cosine_spec(r, name, layer, from, count, (n) => (norms.value = n));
+  const spec = cosine_spec(
+    r,
+    name,
+    layer,
+    from,
+    count,
+    (n) => (norms.value = n),
+  );
   const { token, key } = state.value;
-  const mark = hover.value ?? (token >= 0 ? { row: token, key: key >= 0 ? key : token } : null);
-  const label = layer === 0 ? "the words alone" : layer === layers ? "after the last layer" : `before layer ${layer}`;
+  const mark =
+    hover.value ??
+    (token >= 0 ? { row: token, key: key >= 0 ? key : token } : null);
+  const label =
+    layer === 0
+      ? "the words alone"
+      : layer === layers
+        ? "after the last layer"
+        : `before layer ${layer}`;
   return (
     <div class="view embeddings-view">
       <div class="bar">
         {sides.length > 1 && (
-          <Switch label="Tokens of" name="side" value={name}
-            options={sides.map((s) => ({ value: s, label: s }))} choose={(s) => go({ role: s })} />
+          <Switch
+            label="Tokens of"
+            name="side"
+            value={name}
+            options={sides.map((s) => ({ value: s, label: s }))}
+            choose={(s) => go({ role: s })}
+          />
         )}
-        <Slider label="Layer" test="embedding-layer" min={0} max={layers} value={layer} text={label}
-          change={(n) => go({ layer: n }, "same")} />
+        <Slider
+          label="Layer"
+          test="embedding-layer"
+          min={0}
+          max={layers}
+          value={layer}
+          text={label}
+          change={(n) => go({ layer: n }, "same")}
+        />
         {all > count && (
-          <Slider label="Tokens" test="embedding-window" min={0} max={all - count} value={from}
+          <Slider
+            label="Tokens"
+            test="embedding-window"
+            min={0}
+            max={all - count}
+            value={from}
             text={`${count_text(from)}–${count_text(from + count - 1)} of ${count_text(all)}`}
-            change={(n) => (start.value = n)} />
+            change={(n) => (start.value = n)}
+          />
         )}
       </div>
       <Problem text={sight.value?.error ?? ""} />
       <div class="beside">
-        <MatrixPane spec={spec} scale="linear" mark={mark} test="cosines" words={spoken}
-          see={(s) => (sight.value = s)} hover={(cell) => (hover.value = cell)}
-          label={`Cosines of ${count_text(count)} tokens, ${label}`} />
+        <MatrixPane
+          spec={spec}
+          scale="linear"
+          mark={mark}
+          test="cosines"
+          words={spoken}
+          see={(s) => (sight.value = s)}
+          hover={(cell) => (hover.value = cell)}
+          label={`Cosines of ${count_text(count)} tokens, ${label}`}
+        />
         <aside class="matrix-side">
-          {sight.value && mark
-            ? <Facts sight={sight.value} at={mark} norms={norms.value} from={from} />
-            : <p class="faint hint">Point at a cell to read how alike two tokens are.</p>}
+          {sight.value && mark ? (
+            <Facts
+              sight={sight.value}
+              at={mark}
+              norms={norms.value}
+              from={from}
+            />
+          ) : (
+            <p class="faint hint">
+              Point at a cell to read how alike two tokens are.
+            </p>
+          )}
           {sight.value && <ScaleLegend inks={sight.value.inks} what="cosine" />}
         </aside>
       </div>

@@ -27,27 +27,48 @@ export interface FlowScene {
   rest: number[];
 }
 
-function scene_of(answer: ArgmaxFlow | RolloutFlow, facts: Pick<FlowScene, "run" | "role" | "token" | "way">): FlowScene {
+function scene_of(
+  answer: ArgmaxFlow | RolloutFlow,
+  facts: Pick<FlowScene, "run" | "role" | "token" | "way">,
+): FlowScene {
   if ("edges" in answer) {
     const last = answer.layers.length - 2;
-    return { ...facts, rest: [],
-      nodes: answer.layers.map((layer) => layer.map((i): [number, number] => [i, 1])),
-      edges: answer.edges.map(([layer, from, to, head]) => [last - layer, from, to, head]) };
+    return {
+      ...facts,
+      rest: [],
+      nodes: answer.layers.map((layer) =>
+        layer.map((i): [number, number] => [i, 1]),
+      ),
+      edges: answer.edges.map(([layer, from, to, head]) => [
+        last - layer,
+        from,
+        to,
+        head,
+      ]),
+    };
   }
   return { ...facts, nodes: answer.layers, edges: [], rest: answer.rest };
 }
 
 function useFlowScene() {
   const r = run.value;
-  // Through the layers of one side: of the decoder's, where cross-attention is chosen.
+  // Through the layers of one side: of the decoder's, where cross-attention is
+  // chosen.
   const role = state.value.role === "cross" ? "decoder" : state.value.role;
   const at = r && place_in(r, { ...state.value, role });
   const token = at ? (at.token >= 0 ? at.token : at.row_side.real - 1) : 0;
   const way = state.value.way;
   const key = r && at ? [r.run, at.role.role, token, way].join() : null;
-  return useScene(key, async (signal) => scene_of(
-    await ask_json<ArgmaxFlow | RolloutFlow>("flow", { run: r!.run, role: at!.role.role, token, way }, signal),
-    { run: r!, role: at!.role, token, way }));
+  return useScene(key, async (signal) =>
+    scene_of(
+      await ask_json<ArgmaxFlow | RolloutFlow>(
+        "flow",
+        { run: r!.run, role: at!.role.role, token, way },
+        signal,
+      ),
+      { run: r!, role: at!.role, token, way },
+    ),
+  );
 }
 
 interface Drawing {
@@ -71,26 +92,57 @@ function radius(share: number, way: Way): number {
 function Drawn({ scene, step, width, height, label }: Drawing) {
   const X = (i: number) => (i + 0.5) * step;
   return (
-    <svg width={width} height={height} role="img" aria-label={label} data-test="flow">
+    <svg
+      width={width}
+      height={height}
+      role="img"
+      aria-label={label}
+      data-test="flow"
+    >
       {scene.edges.map(([row, from, to, head], i) => (
-        <line key={i} x1={X(from)} x2={X(to)} y1={y_of(row)} y2={y_of(row + 1)} class="flow-edge"
-          stroke={edge_colour(head)} stroke-dasharray={head < 0 ? "2 3" : undefined} />
+        <line
+          key={i}
+          x1={X(from)}
+          x2={X(to)}
+          y1={y_of(row)}
+          y2={y_of(row + 1)}
+          class="flow-edge"
+          stroke={edge_colour(head)}
+          stroke-dasharray={head < 0 ? "2 3" : undefined}
+        />
       ))}
-      {scene.nodes.map((layer, row) => layer.map(([i, share]) => (
-        <circle key={row * 1e6 + i} cx={X(i)} cy={y_of(row)} r={radius(share, scene.way)}
-          data-test="flow-node" data-row={row} data-index={i} data-number={share}
-          fill={node_colour(share, scene.way)} class="flow-node">
-          <title>{`${token_short(scene.run.sides[scene.role.row_side]!.tokens[i])} (${i})` +
-            (scene.way === "rollout" ? `: ${percent_text(share)}` : "")}</title>
-        </circle>
-      )))}
+      {scene.nodes.map((layer, row) =>
+        layer.map(([i, share]) => (
+          <circle
+            key={row * 1e6 + i}
+            cx={X(i)}
+            cy={y_of(row)}
+            r={radius(share, scene.way)}
+            data-test="flow-node"
+            data-row={row}
+            data-index={i}
+            data-number={share}
+            fill={node_colour(share, scene.way)}
+            class="flow-node"
+          >
+            <title>
+              {`${token_short(scene.run.sides[scene.role.row_side]!.tokens[i])} (${i})` +
+                (scene.way === "rollout" ? `: ${percent_text(share)}` : "")}
+            </title>
+          </circle>
+        )),
+      )}
     </svg>
   );
 }
 
 function node_colour(share: number, way: Way): string {
-  return ink_css(way === "argmax" ? 0.5 : 0.15 + 0.85 * Math.min(1, share),
-    { theme: theme.value, signed: false, top: 1, scale: "root" });
+  return ink_css(way === "argmax" ? 0.5 : 0.15 + 0.85 * Math.min(1, share), {
+    theme: theme.value,
+    signed: false,
+    top: 1,
+    scale: "root",
+  });
 }
 
 function Painted({ scene, step, width, height, label }: Drawing) {
@@ -112,27 +164,58 @@ function Painted({ scene, step, width, height, label }: Drawing) {
       context.stroke();
     }
     context.globalAlpha = 1;
-    scene.nodes.forEach((layer, row) => layer.forEach(([i, share]) => {
-      context.fillStyle = node_colour(share, scene.way);
-      context.beginPath();
-      context.arc(X(i), y_of(row), Math.min(radius(share, scene.way), 5), 0, 7);
-      context.fill();
-    }));
+    scene.nodes.forEach((layer, row) =>
+      layer.forEach(([i, share]) => {
+        context.fillStyle = node_colour(share, scene.way);
+        context.beginPath();
+        context.arc(
+          X(i),
+          y_of(row),
+          Math.min(radius(share, scene.way), 5),
+          0,
+          7,
+        );
+        context.fill();
+      }),
+    );
   }, [scene, step, width, height, paper]);
-  return <canvas ref={canvas} role="img" aria-label={label} data-test="flow-canvas" />;
+  return (
+    <canvas
+      ref={canvas}
+      role="img"
+      aria-label={label}
+      data-test="flow-canvas"
+    />
+  );
 }
 
 function TokenRow({ scene, step }: { scene: FlowScene; step: number }) {
   const side = scene.run.sides[scene.role.row_side]!;
   const reached = new Set(scene.nodes[scene.nodes.length - 1].map((n) => n[0]));
   return (
-    <div class="flow-tokens" role="group" aria-label="Choose the token whose output is followed"
-      onKeyDown={(e) => rove(e, side.tokens.length)}>
+    <div
+      class="flow-tokens"
+      role="group"
+      aria-label="Choose the token whose output is followed"
+      onKeyDown={(e) => rove(e, side.tokens.length)}
+    >
       {side.tokens.map((t, i) => (
-        <button key={i} type="button" data-rove tabIndex={i === scene.token ? 0 : -1} title={`Token ${i}`}
-          class={"flow-token" + (i === scene.token ? " chosen" : reached.has(i) ? "" : " unreached")}
-          aria-pressed={i === scene.token} data-test="flow-token" data-index={i}
-          style={{ width: step + "px" }} onClick={() => go({ token: i })}>
+        <button
+          key={i}
+          type="button"
+          data-rove
+          tabIndex={i === scene.token ? 0 : -1}
+          title={`Token ${i}`}
+          class={
+            "flow-token" +
+            (i === scene.token ? " chosen" : reached.has(i) ? "" : " unreached")
+          }
+          aria-pressed={i === scene.token}
+          data-test="flow-token"
+          data-index={i}
+          style={{ width: step + "px" }}
+          onClick={() => go({ token: i })}
+        >
           <TokenLabel token={t} special={is_special(side, i)} />
         </button>
       ))}
@@ -146,39 +229,82 @@ function words_of(scene: FlowScene): string {
   const reached = scene.nodes[layers].length;
   const visible = role.causal ? token + 1 : role.real_keys;
   if (scene.way === "rollout") {
-    return `Rollout follows the mean of all heads, half of it passing straight through each layer: ` +
+    return (
+      `Rollout follows the mean of all heads, half of it passing straight through each layer: ` +
       `${count_text(reached)} input tokens have a share.` +
-      (scene.rest[layers] > 0.0005 ? ` ${percent_text(scene.rest[layers])} is spread over more.` : "");
+      (scene.rest[layers] > 0.0005
+        ? ` ${percent_text(scene.rest[layers])} is spread over more.`
+        : "")
+    );
   }
   const bound = (role.heads + 1) ** layers;
   const most = bound > 1e6 ? `${role.heads + 1}^${layers}` : count_text(bound);
-  return `Following each head's strongest link, ${layers} layers of ${role.heads} heads reach ` +
-    `${count_text(reached)} of ${count_text(visible)} visible tokens (at most (k+1)^n = ${most}).`;
+  return (
+    `Following each head's strongest link, ${layers} layers of ${role.heads} heads reach ` +
+    `${count_text(reached)} of ${count_text(visible)} visible tokens (at most (k+1)^n = ${most}).`
+  );
 }
 
 export function FlowView() {
   const { value: scene, error } = useFlowScene();
   const { box, width } = useWidth(800);
   const written = !!scene && scene.role.rows <= WRITTEN;
-  const step = scene ? Math.min(72, Math.max(written ? NARROWEST : 0, (width - 70) / scene.role.rows)) : 1;
-  const drawing = useMemo(() => scene && {
-    scene, step, width: Math.ceil(step * scene.role.rows), height: y_of(scene.nodes.length - 1) + 16,
-    label: words_of(scene),
-  }, [scene, step]);
-  const marks = scene ? scene.edges.length + scene.nodes.reduce((n, l) => n + l.length, 0) : 0;
+  const step = scene
+    ? Math.min(
+        72,
+        Math.max(written ? NARROWEST : 0, (width - 70) / scene.role.rows),
+      )
+    : 1;
+  const drawing = useMemo(
+    () =>
+      scene && {
+        scene,
+        step,
+        width: Math.ceil(step * scene.role.rows),
+        height: y_of(scene.nodes.length - 1) + 16,
+        label: words_of(scene),
+      },
+    [scene, step],
+  );
+  const marks = scene
+    ? scene.edges.length + scene.nodes.reduce((n, l) => n + l.length, 0)
+    : 0;
   const top = scene ? scene.nodes.length - 1 : 0;
   return (
     <div class="view flow-view">
       <PlaceBar head={false} layer={false} cross={false}>
-        <Switch label="Follow" name="way" value={state.value.way}
-          options={[{ value: "rollout", label: "rollout" }, { value: "argmax", label: "strongest links" }]}
-          choose={(way) => go({ way })} />
+        <Switch
+          label="Follow"
+          name="way"
+          value={state.value.way}
+          options={[
+            { value: "rollout", label: "rollout" },
+            { value: "argmax", label: "strongest links" },
+          ]}
+          choose={(way) => go({ way })}
+        />
         {scene && !written && (
           <div class="field">
             <label for="flow-token">Token</label>
-            <input id="flow-token" type="number" min={0} max={scene.role.rows - 1} value={scene.token}
+            <input
+              id="flow-token"
+              type="number"
+              min={0}
+              max={scene.role.rows - 1}
+              value={scene.token}
               data-test="flow-token-number"
-              onChange={(e) => go({ token: Math.max(0, Math.min(scene.role.rows - 1, Number(e.currentTarget.value) || 0)) })} />
+              onChange={(e) =>
+                go({
+                  token: Math.max(
+                    0,
+                    Math.min(
+                      scene.role.rows - 1,
+                      Number(e.currentTarget.value) || 0,
+                    ),
+                  ),
+                })
+              }
+            />
           </div>
         )}
       </PlaceBar>
@@ -188,17 +314,30 @@ export function FlowView() {
         {scene && drawing && (
           <>
             <p data-test="flow-words">{drawing.label}</p>
-            <div class="scroll-x flow-scroll" tabIndex={0} role="region" aria-label="Receptive field">
+            <div
+              class="scroll-x flow-scroll"
+              tabIndex={0}
+              role="region"
+              aria-label="Receptive field"
+            >
               <div class="flow-box">
                 <div class="flow-layers" aria-hidden="true">
                   {scene.nodes.map((_, row) => (
                     <span key={row} style={{ top: y_of(row) - 10 + "px" }}>
-                      {row === top ? "input" : row === 0 ? "output" : `layer ${top - row - 1}`}
+                      {row === top
+                        ? "input"
+                        : row === 0
+                          ? "output"
+                          : `layer ${top - row - 1}`}
                     </span>
                   ))}
                 </div>
                 <div>
-                  {marks > SVG_MARKS ? <Painted {...drawing} /> : <Drawn {...drawing} />}
+                  {marks > SVG_MARKS ? (
+                    <Painted {...drawing} />
+                  ) : (
+                    <Drawn {...drawing} />
+                  )}
                   {written && <TokenRow scene={scene} step={step} />}
                 </div>
               </div>

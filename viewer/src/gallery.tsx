@@ -10,7 +10,9 @@ export const gallery_open = signal(false);
 
 // The model on which an entry makes sense, the present one if it will do.
 function model_for(entry: GalleryEntry): string | null {
-  const fits = (hello.value?.models ?? []).filter((m) => m.parts === entry.for || m.parts === "both");
+  const fits = (hello.value?.models ?? []).filter(
+    (m) => m.parts === entry.for || m.parts === "both",
+  );
   const present = fits.find((m) => m.id === state.value.case.model);
   return (present ?? fits[0])?.id ?? null;
 }
@@ -18,25 +20,46 @@ function model_for(entry: GalleryEntry): string | null {
 function open_entry(entry: GalleryEntry, model: string): void {
   gallery_open.value = false;
   const { case: c, other } = with_defaults(entry.state);
-  go({ ...with_defaults(entry.state), case: { ...c, model }, other: other && { ...other, model } });
+  go({
+    ...with_defaults(entry.state),
+    case: { ...c, model },
+    other: other && { ...other, model },
+  });
 }
 
 export function Gallery() {
   const dialog = useDialog(gallery_open);
   const all = hello.value?.gallery ?? [];
   const entries = all.filter((e) => model_for(e) !== null);
-  const missing = [...new Set(all.filter((e) => model_for(e) === null).map((e) => e.for))];
+  const missing = [
+    ...new Set(all.filter((e) => model_for(e) === null).map((e) => e.for)),
+  ];
   return (
-    <dialog ref={dialog} class="panel" aria-labelledby="gallery-title" data-test="gallery"
-      onClose={() => (gallery_open.value = false)}>
+    <dialog
+      ref={dialog}
+      class="panel"
+      aria-labelledby="gallery-title"
+      data-test="gallery"
+      onClose={() => (gallery_open.value = false)}
+    >
       <div class="panel-top">
         <h2 id="gallery-title">Gallery</h2>
-        <button type="button" class="quiet" onClick={() => (gallery_open.value = false)}>Close</button>
+        <button
+          type="button"
+          class="quiet"
+          onClick={() => (gallery_open.value = false)}
+        >
+          Close
+        </button>
       </div>
       <ul class="gallery-list">
         {entries.map((entry) => (
           <li key={entry.id}>
-            <button type="button" data-test={"gallery-" + entry.id} onClick={() => open_entry(entry, model_for(entry)!)}>
+            <button
+              type="button"
+              data-test={"gallery-" + entry.id}
+              onClick={() => open_entry(entry, model_for(entry)!)}
+            >
               <b>{entry.title}</b>
               <span class="faint">{entry.state.case?.text}</span>
             </button>
@@ -45,8 +68,9 @@ export function Gallery() {
       </ul>
       {missing.map((kind) => (
         <p key={kind} class="faint hint">
-          {all.filter((e) => e.for === kind).length} more are for {kind === "encoder" ? "encoders" : "decoders"}:
-          give attend view one more --model.
+          {all.filter((e) => e.for === kind).length} more are for{" "}
+          {kind === "encoder" ? "encoders" : "decoders"}: give attend view one
+          more --model.
         </p>
       ))}
     </dialog>
@@ -56,8 +80,10 @@ export function Gallery() {
 // The entry that is being looked at: its text is what tells.
 function current_entry(): GalleryEntry | undefined {
   const { text, second } = state.value.case;
-  return hello.value?.gallery.find((e) =>
-    e.state.case?.text === text && (e.state.case?.second ?? null) === second);
+  return hello.value?.gallery.find(
+    (e) =>
+      e.state.case?.text === text && (e.state.case?.second ?? null) === second,
+  );
 }
 
 export function Questions() {
@@ -66,11 +92,22 @@ export function Questions() {
   if (!entry || entry.questions.length === 0) return null;
   return (
     <aside class="questions" aria-label="Questions" data-test="questions">
-      <button type="button" class="quiet" aria-expanded={!folded.value}
-        onClick={() => (folded.value = !folded.value)}>
-        <b>{entry.title}</b> <span class="faint">{folded.value ? "questions ▸" : "▾"}</span>
+      <button
+        type="button"
+        class="quiet"
+        aria-expanded={!folded.value}
+        onClick={() => (folded.value = !folded.value)}
+      >
+        <b>{entry.title}</b>{" "}
+        <span class="faint">{folded.value ? "questions ▸" : "▾"}</span>
       </button>
-      {!folded.value && <ol>{entry.questions.map((q) => <li key={q}>{q}</li>)}</ol>}
+      {!folded.value && (
+        <ol>
+          {entry.questions.map((q) => (
+            <li key={q}>{q}</li>
+          ))}
+        </ol>
+      )}
     </aside>
   );
 }

@@ -1,7 +1,8 @@
-// Decoding, step by step: what was generated so far, and which step is looked at.
+// Decoding, step by step: what was generated so far, and which step is looked
+// at.
 //
-// The same prompt and seed give the same tokens, so one more step asks for one more
-// token of the same prompt; going back asks for nothing.
+// The same prompt and seed give the same tokens, so one more step asks for one
+// more token of the same prompt; going back asks for nothing.
 
 import { signal } from "@preact/signals";
 import { remember_run, source } from "./asking";
@@ -9,10 +10,17 @@ import { canonical, Case, Request, Run, Step } from "./protocol";
 import { say } from "./state";
 import { token_text } from "./token_label";
 
-export const sampling = signal({ temperature: 0, top_k: 0, top_p: 1, seed: 0, new: 20 });
+export const sampling = signal({
+  temperature: 0,
+  top_k: 0,
+  top_p: 1,
+  seed: 0,
+  new: 20,
+});
 export const steps = signal<Step[]>([]);
 export const at_step = signal(-1); // -1: the prompt alone
-export const written = signal<Run | null>(null); // prompt and continuation, once done
+// Prompt and continuation, once done.
+export const written = signal<Run | null>(null);
 export const writing = signal(false);
 export const trouble = signal("");
 
@@ -49,25 +57,36 @@ async function ask(c: Case, count: number, follow: boolean): Promise<void> {
   trouble.value = "";
   const fresh: Step[] = [];
   try {
-    const request = { case: c, ...sampling.value, new: count } as unknown as Request;
-    const done = await source.stream<Run>("generate", request, {
-      token: (step) => {
-        if (mine.signal.aborted) return;
-        fresh.push(step);
-        if (fresh.length <= steps.value.length) return;
-        steps.value = [...fresh];
-        if (follow) at_step.value = fresh.length - 1;
+    const request = {
+      case: c,
+      ...sampling.value,
+      new: count,
+    } as unknown as Request;
+    const done = await source.stream<Run>(
+      "generate",
+      request,
+      {
+        token: (step) => {
+          if (mine.signal.aborted) return;
+          fresh.push(step);
+          if (fresh.length <= steps.value.length) return;
+          steps.value = [...fresh];
+          if (follow) at_step.value = fresh.length - 1;
+        },
       },
-    }, mine.signal);
+      mine.signal,
+    );
     if (mine.signal.aborted) return;
     remember_run(done);
     written.value = done;
     if (done.steps.length) steps.value = done.steps;
     if (follow) at_step.value = steps.value.length - 1;
     const last = steps.value[at_step.value];
-    if (last) say(`Token: ${token_text(last.text)}, probability ${last.p.toFixed(2)}.`);
+    if (last)
+      say(`Token: ${token_text(last.text)}, probability ${last.p.toFixed(2)}.`);
   } catch (e) {
-    if (!mine.signal.aborted) trouble.value = e instanceof Error ? e.message : String(e);
+    if (!mine.signal.aborted)
+      trouble.value = e instanceof Error ? e.message : String(e);
   }
   if (control === mine) stop();
 }

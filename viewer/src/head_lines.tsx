@@ -1,4 +1,5 @@
-// The lines between two columns of tokens: opacity is weight, colour is the head.
+// The lines between two columns of tokens: opacity is weight, colour is the
+// head.
 
 import { useLayoutEffect, useRef } from "preact/hooks";
 
@@ -39,19 +40,41 @@ function Painted({ lines, step, width, height, label }: Box) {
       context.stroke();
     }
   }, [lines, step, width, height]);
-  return <canvas ref={canvas} role="img" aria-label={label} data-test="lines-canvas"
-    style={{ width: width + "px", height: height + "px" }} />;
+  return (
+    <canvas
+      ref={canvas}
+      role="img"
+      aria-label={label}
+      data-test="lines-canvas"
+      style={{ width: width + "px", height: height + "px" }}
+    />
+  );
 }
 
 export function Lines(box: Box) {
   const { lines, step, width, height, label } = box;
   if (lines.length > SVG_LINES) return <Painted {...box} />;
   return (
-    <svg class="lines" width={width} height={height} role="img" aria-label={label} data-test="lines">
+    <svg
+      class="lines"
+      width={width}
+      height={height}
+      role="img"
+      aria-label={label}
+      data-test="lines"
+    >
       {lines.map((l, i) => (
-        <line key={i} x1={0} x2={width} y1={(l.from + 0.5) * step} y2={(l.to + 0.5) * step}
-          stroke={l.colour} stroke-opacity={Math.min(1, Math.abs(l.weight)).toFixed(3)}
-          stroke-width={1.5} stroke-dasharray={l.weight < 0 ? "4 3" : undefined} />
+        <line
+          key={i}
+          x1={0}
+          x2={width}
+          y1={(l.from + 0.5) * step}
+          y2={(l.to + 0.5) * step}
+          stroke={l.colour}
+          stroke-opacity={Math.min(1, Math.abs(l.weight)).toFixed(3)}
+          stroke-width={1.5}
+          stroke-dasharray={l.weight < 0 ? "4 3" : undefined}
+        />
       ))}
     </svg>
   );

@@ -3,36 +3,41 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { CandidatesHere } from "./candidates_here";
+import { Column, Focus } from "./head_column";
 import { Chip, PlaceBar, Problem, Slider, Switch, Waiting } from "./controls";
 import { head_colour } from "./palette";
 import { Lines, Line } from "./head_lines";
 import { HeadScene, heads_shown, useHeadScene, WINDOW } from "./head_scene";
 import { useWidth } from "./width";
 import { RowTable } from "./row_table";
-import { count_text, percent_text, weight_text } from "./numbers";
+import { count_text, percent_text } from "./numbers";
 import { Filter, Role, Side } from "./protocol";
 import { run } from "./asking";
 import { go, place_in, state, theme } from "./state";
-import { is_special, TokenLabel, token_text } from "./token_label";
+import { token_text } from "./token_label";
 
 const STEP = 22; // pixels from token to token
 const FAINTEST = 0.015; // lines below this opacity cannot be seen
 
-interface Focus {
-  side: "row" | "key";
-  index: number;
-}
-
 const FILTERS: { value: Filter; label: string }[] = [
-  { value: "all", label: "All" }, { value: "aa", label: "A → A" }, { value: "ab", label: "A → B" },
-  { value: "ba", label: "B → A" }, { value: "bb", label: "B → B" },
+  { value: "all", label: "All" },
+  { value: "aa", label: "A → A" },
+  { value: "ab", label: "A → B" },
+  { value: "ba", label: "B → A" },
+  { value: "bb", label: "B → B" },
 ];
 
 function passes(filter: Filter, from: number, to: number): boolean {
-  return filter === "all" || ("ab"[from] === filter[0] && "ab"[to] === filter[1]);
+  return (
+    filter === "all" || ("ab"[from] === filter[0] && "ab"[to] === filter[1])
+  );
 }
 
-function lines_of(scene: HeadScene, focus: Focus | null, filter: Filter): Line[] {
+function lines_of(
+  scene: HeadScene,
+  focus: Focus | null,
+  filter: Filter,
+): Line[] {
   const { range, role } = scene;
   const from = scene.run.sides[role.row_side]!.part;
   const to = scene.run.sides[role.key_side]!.part;
@@ -59,122 +64,98 @@ function outside_share(scene: HeadScene): number {
   let inside = 0;
   for (const h of scene.heads) {
     for (let r = 0; r < range.rows; r++) {
-      for (let k = 0; k < range.keys; k++) inside += h.at(range.row + r, range.key + k);
+      for (let k = 0; k < range.keys; k++)
+        inside += h.at(range.row + r, range.key + k);
     }
   }
   return Math.max(0, 1 - inside / (range.rows * scene.heads.length));
 }
 
-function Column(props: {
-  scene: HeadScene; side: "row" | "key"; focus: Focus | null; pinned: Focus | null;
-  look: (f: Focus | null) => void;
-}) {
-  const { scene, side, focus } = props;
-  const { range, role } = scene;
-  const text = scene.run.sides[side === "row" ? role.row_side : role.key_side]!;
-  const first = side === "row" ? range.row : range.key;
-  const count = side === "row" ? range.rows : range.keys;
-  const pin = (index: number) => {
-    const again = props.pinned?.side === side && props.pinned.index === index;
-    go(side === "row" ? { token: again ? -1 : index, key: -1 } : { key: again ? -1 : index, token: -1 });
-  };
-  return (
-    <div class={"tokens " + side} role="group"
-      aria-label={side === "row" ? "Tokens that look" : "Tokens looked at"} onKeyDown={walk}>
-      {Array.from({ length: count }, (_, i) => {
-        const index = first + i;
-        const mine = focus?.side === side && focus.index === index;
-        const pinned = props.pinned?.side === side && props.pinned.index === index;
-        return (
-          <button key={index} type="button" tabIndex={pinned || (!props.pinned && i === 0) ? 0 : -1}
-            class={"token-row" + (mine ? " on" : "") + (pinned ? " pinned" : "") +
-              (index >= text.real ? " padding" : "")}
-            aria-pressed={pinned} data-rove data-test={"token-" + side} data-index={index}
-            onPointerEnter={(e) => e.pointerType !== "touch" && props.look({ side, index })}
-            onPointerLeave={() => props.look(null)}
-            onFocus={() => props.look({ side, index })} onBlur={() => props.look(null)}
-            onClick={() => pin(index)}>
-            <Numbers scene={scene} side={side} index={index} focus={focus} />
-            <span class="index">{index}</span>
-            <TokenLabel token={text.tokens[index]} special={is_special(text, index)} />
-          </button>
-        );
-      })}
-    </div>
-  );
-}
-
-// Up and down within a column, left and right across.
-function walk(event: KeyboardEvent): void {
-  const box = event.currentTarget as HTMLElement;
-  const items = [...box.querySelectorAll<HTMLElement>("[data-rove]")];
-  const at = items.indexOf(document.activeElement as HTMLElement);
-  const over = box.parentElement!.querySelector<HTMLElement>(
-    event.key === "ArrowRight" ? ".tokens.key" : ".tokens.row");
-  const next = event.key === "ArrowUp" ? items[at - 1] : event.key === "ArrowDown" ? items[at + 1]
-    : event.key === "ArrowRight" || event.key === "ArrowLeft"
-      ? over?.querySelectorAll<HTMLElement>("[data-rove]")[at] : undefined;
-  if (!next) return;
-  event.preventDefault();
-  next.focus();
-}
-
-function Numbers({ scene, side, index, focus }: {
-  scene: HeadScene; side: "row" | "key"; index: number; focus: Focus | null;
-}) {
-  // Their room is kept when there are none: tokens must not move under the pointer.
-  if (!focus || focus.side === side) return <span class="numbers" />;
-  const row = side === "key" ? focus.index : index;
-  const key = side === "key" ? index : focus.index;
-  return (
-    <span class="numbers">
-      {scene.heads.slice(0, 3).map((h) => {
-        const w = h.at(row, key);
-        return (
-          <span key={h.head} class="number" data-test="weight" data-row={row} data-key={key}
-            data-head={h.head} data-number={w}
-            style={{ "--chip": head_colour(h.head, theme.value), "--much": `${Math.round(Math.abs(w) * 35)}%` }}>
-            {weight_text(w)}
-          </span>
-        );
-      })}
-    </span>
-  );
-}
-
 function HeadChips({ role, heads }: { role: Role; heads: number[] }) {
   const toggle = (h: number) => {
-    const next = heads.includes(h) ? heads.filter((x) => x !== h) : [...heads, h].sort((a, b) => a - b);
-    if (next.length) go({ heads: next, head: next.includes(state.value.head) ? state.value.head : next[0] });
+    const next = heads.includes(h)
+      ? heads.filter((x) => x !== h)
+      : [...heads, h].sort((a, b) => a - b);
+    if (next.length)
+      go({
+        heads: next,
+        head: next.includes(state.value.head) ? state.value.head : next[0],
+      });
   };
   return (
     <div class="chips" role="group" aria-label="Heads">
       {Array.from({ length: role.heads }, (_, h) => (
-        <Chip key={h} on={heads.includes(h)} test={"head-chip-" + h} title={`Head ${h}`}
-          colour={head_colour(h, theme.value)} toggle={() => toggle(h)}>{h}</Chip>
+        <Chip
+          key={h}
+          on={heads.includes(h)}
+          test={"head-chip-" + h}
+          title={`Head ${h}`}
+          colour={head_colour(h, theme.value)}
+          toggle={() => toggle(h)}
+        >
+          {h}
+        </Chip>
       ))}
-      <button type="button" class="quiet" data-test="heads-all"
-        onClick={() => go({ heads: Array.from({ length: role.heads }, (_, h) => h) })}>all</button>
-      <button type="button" class="quiet" data-test="heads-one"
-        onClick={() => go({ heads: [heads[0]], head: heads[0] })}>one</button>
+      <button
+        type="button"
+        class="quiet"
+        data-test="heads-all"
+        onClick={() =>
+          go({ heads: Array.from({ length: role.heads }, (_, h) => h) })
+        }
+      >
+        all
+      </button>
+      <button
+        type="button"
+        class="quiet"
+        data-test="heads-one"
+        onClick={() => go({ heads: [heads[0]], head: heads[0] })}
+      >
+        one
+      </button>
     </div>
   );
 }
 
-function WindowBar({ role, start, move, scene }: {
-  role: Role; start: number; move: (n: number) => void; scene: HeadScene;
+function WindowBar({
+  role,
+  start,
+  move,
+  scene,
+}: {
+  role: Role;
+  start: number;
+  move: (n: number) => void;
+  scene: HeadScene;
 }) {
   const last = Math.max(role.rows, role.keys) - WINDOW;
-  if (scene.range.rows === role.rows && scene.range.keys === role.keys) return null;
+  if (scene.range.rows === role.rows && scene.range.keys === role.keys)
+    return null;
   const { row, rows } = scene.range;
   return (
     <div class="bar">
-      <Slider label="Tokens" test="window" min={0} max={last} value={start} change={move}
-        text={`${count_text(row)}–${count_text(row + rows - 1)} of ${count_text(role.rows)}`} />
-      <button type="button" onClick={() => move(Math.max(0, start - WINDOW))}>Earlier</button>
-      <button type="button" onClick={() => move(Math.min(last, start + WINDOW))}>Later</button>
+      <Slider
+        label="Tokens"
+        test="window"
+        min={0}
+        max={last}
+        value={start}
+        change={move}
+        text={`${count_text(row)}–${count_text(row + rows - 1)} of ${count_text(role.rows)}`}
+      />
+      <button type="button" onClick={() => move(Math.max(0, start - WINDOW))}>
+        Earlier
+      </button>
+      <button
+        type="button"
+        onClick={() => move(Math.min(last, start + WINDOW))}
+      >
+        Later
+      </button>
       <span data-test="outside" class="fact">
-        <b>{percent_text(outside_share(scene))}</b> of the weight goes to tokens outside this window.
+        <b>{percent_text(outside_share(scene))}</b> of the weight goes to tokens
+        outside this window.
       </span>
     </div>
   );
@@ -188,9 +169,13 @@ export function HeadView() {
   const r = run.value;
   const at = r && place_in(r, state.value);
   const start = useSignal(0);
-  const wanted = at && at.token >= 0 ? at.token : at && at.key >= 0 ? at.key : -1;
+  const wanted =
+    at && at.token >= 0 ? at.token : at && at.key >= 0 ? at.key : -1;
   useEffect(() => {
-    if (wanted >= 0 && (wanted < start.value || wanted >= start.value + WINDOW)) {
+    if (
+      wanted >= 0 &&
+      (wanted < start.value || wanted >= start.value + WINDOW)
+    ) {
       start.value = Math.max(0, wanted - WINDOW / 2);
     }
   }, [wanted, r?.run]);
@@ -198,42 +183,99 @@ export function HeadView() {
   const [hover, look] = useState<Focus | null>(null);
   const { box, width } = useWidth();
   const { token, key, filter } = state.value;
-  const pinned: Focus | null = token >= 0 ? { side: "row", index: token }
-    : key >= 0 ? { side: "key", index: key } : null;
+  const pinned: Focus | null =
+    token >= 0
+      ? { side: "row", index: token }
+      : key >= 0
+        ? { side: "key", index: key }
+        : null;
   const focus = hover ?? pinned;
   const paper = theme.value;
-  const lines = useMemo(() => (scene ? lines_of(scene, focus, filter) : []),
-    [scene, focus?.side, focus?.index, filter, paper]);
+  const lines = useMemo(
+    () => (scene ? lines_of(scene, focus, filter) : []),
+    [scene, focus?.side, focus?.index, filter, paper],
+  );
   if (!at) return <Waiting />;
   const heads = heads_shown(at.role.heads, state.value.heads, at.place.head);
-  if (!scene) return error ? <><PlaceBar head={false} /><Problem text={error} /></> : <Waiting />;
+  if (!scene)
+    return error ? (
+      <>
+        <PlaceBar head={false} />
+        <Problem text={error} />
+      </>
+    ) : (
+      <Waiting />
+    );
   const { range, role } = scene;
-  const pair = role.row_side === role.key_side && has_pair(scene.run.sides[role.row_side]);
+  const pair =
+    role.row_side === role.key_side && has_pair(scene.run.sides[role.row_side]);
   const height = Math.max(range.rows, range.keys) * STEP;
   return (
     <div class="view head-view">
       <PlaceBar head={false}>
         <HeadChips role={role} heads={heads} />
-        {pair && <Switch label="Sentences" name="filter" value={filter} options={FILTERS}
-          choose={(value) => go({ filter: value })} />}
+        {pair && (
+          <Switch
+            label="Sentences"
+            name="filter"
+            value={filter}
+            options={FILTERS}
+            choose={(value) => go({ filter: value })}
+          />
+        )}
       </PlaceBar>
-      <WindowBar role={role} scene={scene} start={start.value} move={(n) => (start.value = n)} />
+      <WindowBar
+        role={role}
+        scene={scene}
+        start={start.value}
+        move={(n) => (start.value = n)}
+      />
       <div class="beside">
-        <div class="head-box" data-test="head-box" 
-          style={{ "--step": STEP + "px", "--heads": String(Math.min(3, heads.length)) }}>
-          <Column scene={scene} side="row" focus={focus} pinned={pinned} look={look} />
+        <div
+          class="head-box"
+          data-test="head-box"
+          style={{
+            "--step": STEP + "px",
+            "--heads": String(Math.min(3, heads.length)),
+          }}
+        >
+          <Column
+            scene={scene}
+            side="row"
+            focus={focus}
+            pinned={pinned}
+            look={look}
+          />
           <div class="lines-box" ref={box}>
-            <Lines lines={lines} step={STEP} width={width} height={height}
-              label={`${lines.length} lines of layer ${scene.place.layer}, heads ${heads.join(", ")}`} />
+            <Lines
+              lines={lines}
+              step={STEP}
+              width={width}
+              height={height}
+              label={`${lines.length} lines of layer ${scene.place.layer}, heads ${heads.join(", ")}`}
+            />
           </div>
-          <Column scene={scene} side="key" focus={focus} pinned={pinned} look={look} />
+          <Column
+            scene={scene}
+            side="key"
+            focus={focus}
+            pinned={pinned}
+            look={look}
+          />
         </div>
         <aside class="row-side">
-          <RowTable scene={scene} row={focus?.side === "row" ? focus.index : token}
-            caption={focus?.side === "key"
-              ? `Who looks at “${token_text(scene.run.sides[role.key_side]!.tokens[focus.index] ?? "")}”: see the left column.`
-              : "Point at a token, or press Enter on it to pin it: its weights are listed here."} />
-          {token >= 0 && token < role.rows && <CandidatesHere run={scene.run} role={role} token={token} />}
+          <RowTable
+            scene={scene}
+            row={focus?.side === "row" ? focus.index : token}
+            caption={
+              focus?.side === "key"
+                ? `Who looks at “${token_text(scene.run.sides[role.key_side]!.tokens[focus.index] ?? "")}”: see the left column.`
+                : "Point at a token, or press Enter on it to pin it: its weights are listed here."
+            }
+          />
+          {token >= 0 && token < role.rows && (
+            <CandidatesHere run={scene.run} role={role} token={token} />
+          )}
         </aside>
       </div>
     </div>

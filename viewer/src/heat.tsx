@@ -1,4 +1,5 @@
-// A small heat map: one canvas pixel a cell, made large by the browser without blur.
+// A small heat map: one canvas pixel a cell, made large by the browser without
+// blur.
 
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { Inks, paint_cells } from "./palette";
@@ -10,14 +11,27 @@ export interface Cell {
 }
 
 export function Heat(props: {
-  values: ArrayLike<number>; rows: number; columns: number; inks: Inks; label: string;
-  test?: string; hover?: (cell: Cell | null) => void; press?: (cell: Cell) => void;
-  class?: string; ratio?: number;
+  values: ArrayLike<number>;
+  rows: number;
+  columns: number;
+  inks: Inks;
+  label: string;
+  test?: string;
+  hover?: (cell: Cell | null) => void;
+  press?: (cell: Cell) => void;
+  class?: string;
+  ratio?: number;
 }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const { theme, signed, top, scale } = props.inks;
   useLayoutEffect(() => {
-    paint_cells(canvas.current!, props.values, props.columns, props.rows, props.inks);
+    paint_cells(
+      canvas.current!,
+      props.values,
+      props.columns,
+      props.rows,
+      props.inks,
+    );
   }, [props.values, props.rows, props.columns, theme, signed, top, scale]);
   const cell = (e: MouseEvent): Cell => {
     const box = canvas.current!.getBoundingClientRect();
@@ -29,13 +43,18 @@ export function Heat(props: {
     };
   };
   return (
-    <canvas ref={canvas} class={"heat " + (props.class ?? "")} 
-      role={props.label ? "img" : undefined} aria-label={props.label || undefined}
-      aria-hidden={props.label ? undefined : "true"} data-test={props.test}
+    <canvas
+      ref={canvas}
+      class={"heat " + (props.class ?? "")}
+      role={props.label ? "img" : undefined}
+      aria-label={props.label || undefined}
+      aria-hidden={props.label ? undefined : "true"}
+      data-test={props.test}
       style={props.ratio ? { aspectRatio: String(props.ratio) } : undefined}
       onPointerMove={props.hover && ((e) => props.hover!(cell(e)))}
       onPointerLeave={props.hover && (() => props.hover!(null))}
-      onClick={props.press && ((e) => props.press!(cell(e)))} />
+      onClick={props.press && ((e) => props.press!(cell(e)))}
+    />
   );
 }
 
@@ -45,7 +64,10 @@ export function ScaleLegend({ inks, what }: { inks: Inks; what: string }) {
   const { theme, signed, top, scale } = inks;
   useLayoutEffect(() => {
     const low = signed ? -top : 0;
-    const values = Array.from({ length: 128 }, (_, i) => low + ((top - low) * i) / 127);
+    const values = Array.from(
+      { length: 128 },
+      (_, i) => low + ((top - low) * i) / 127,
+    );
     paint_cells(canvas.current!, values, 128, 1, inks);
   }, [theme, signed, top, scale]);
   return (

@@ -1,6 +1,6 @@
 // A few facts for tests and the curious, as window.attend.
 
-import { cache_bytes, progress, run } from "./asking";
+import { cache_bytes, is_asking, progress, run } from "./asking";
 import { address_of, state } from "./state";
 
 export const hooks = {
@@ -11,6 +11,10 @@ export const hooks = {
   memory: (): number => cache_bytes() + hooks.tiles().bytes,
   get ready(): boolean {
     return run.value !== null && progress.value === null;
+  },
+  // Ready, and no question is on its way.
+  get idle(): boolean {
+    return hooks.ready && !is_asking();
   },
   get state() {
     return state.value;

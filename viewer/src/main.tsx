@@ -2,7 +2,15 @@
 
 import { effect, useSignal } from "@preact/signals";
 import { FunctionComponent, render } from "preact";
-import { follow_case, follow_other, hello, problem, progress, run, source } from "./asking";
+import {
+  follow_case,
+  follow_other,
+  hello,
+  problem,
+  progress,
+  run,
+  source,
+} from "./asking";
 import { rove } from "./controls";
 import { CompareView } from "./compare_view";
 import { EmbeddingsView } from "./embeddings_view";
@@ -18,11 +26,26 @@ import { NeuronView } from "./neuron_view";
 import { SaveMenu } from "./save_menu";
 import { TextBar } from "./text_bar";
 import { Model, ViewName } from "./protocol";
-import { change_case, follow_address, go, spoken, state, theme, theme_choice, VIEWS } from "./state";
+import {
+  change_case,
+  follow_address,
+  go,
+  spoken,
+  state,
+  theme,
+  theme_choice,
+  VIEWS,
+} from "./state";
 
 const COMPONENTS: Record<ViewName, FunctionComponent> = {
-  model: ModelView, head: HeadView, neuron: NeuronView, matrix: MatrixView, flow: FlowView,
-  compare: CompareView, generate: GenerateView, embeddings: EmbeddingsView,
+  model: ModelView,
+  head: HeadView,
+  neuron: NeuronView,
+  matrix: MatrixView,
+  flow: FlowView,
+  compare: CompareView,
+  generate: GenerateView,
+  embeddings: EmbeddingsView,
 };
 
 function offered(view: ViewName, model: Model | undefined): boolean {
@@ -39,25 +62,65 @@ function Header() {
       <h1>attend</h1>
       {known.models.length > 1 && source.live ? (
         <>
-          <label class="hidden" for="model-choice">Model</label>
-          <select id="model-choice" value={c.model} data-test="model"
-            onChange={(e) => change_case({ model: e.currentTarget.value, second: null })}>
-            {known.models.map((m) => <option key={m.id} value={m.id}>{m.name}</option>)}
+          <label class="hidden" for="model-choice">
+            Model
+          </label>
+          <select
+            id="model-choice"
+            value={c.model}
+            data-test="model"
+            onChange={(e) =>
+              change_case({ model: e.currentTarget.value, second: null })
+            }
+          >
+            {known.models.map((m) => (
+              <option key={m.id} value={m.id}>
+                {m.name}
+              </option>
+            ))}
           </select>
         </>
-      ) : <span class="model-name" data-test="model">{model?.name}</span>}
-      {model && <span class="faint wide model-facts">
-        {model.family}, {model.layers} layers × {model.heads} heads</span>}
+      ) : (
+        <span class="model-name" data-test="model">
+          {model?.name}
+        </span>
+      )}
+      {model && (
+        <span class="faint wide model-facts">
+          {model.family}, {model.layers} layers × {model.heads} heads
+        </span>
+      )}
       <div class="top-tools">
         {source.live && known.gallery.length > 0 && (
-          <button type="button" data-test="gallery-open" onClick={() => (gallery_open.value = true)}>Gallery</button>
+          <button
+            type="button"
+            data-test="gallery-open"
+            onClick={() => (gallery_open.value = true)}
+          >
+            Gallery
+          </button>
         )}
         <SaveMenu />
-        <button type="button" class="round" data-test="theme"
-          aria-label={dark ? "Light colours" : "Dark colours"} title={dark ? "Light colours" : "Dark colours"}
-          onClick={() => (theme_choice.value = dark ? "light" : "dark")}>{dark ? "☀" : "☾"}</button>
-        <button type="button" class="round" aria-label="Help" title="Help" data-test="help-open"
-          onClick={() => (help_open.value = true)}>?</button>
+        <button
+          type="button"
+          class="round"
+          data-test="theme"
+          aria-label={dark ? "Light colours" : "Dark colours"}
+          title={dark ? "Light colours" : "Dark colours"}
+          onClick={() => (theme_choice.value = dark ? "light" : "dark")}
+        >
+          {dark ? "☀" : "☾"}
+        </button>
+        <button
+          type="button"
+          class="round"
+          aria-label="Help"
+          title="Help"
+          data-test="help-open"
+          onClick={() => (help_open.value = true)}
+        >
+          ?
+        </button>
       </div>
     </header>
   );
@@ -75,11 +138,28 @@ function Tabs() {
   const model = run.value?.model ?? hello.value?.models[0];
   const shown = VIEWS.filter((v) => offered(v, model));
   return (
-    <div class="tabs" role="tablist" aria-label="Views" onKeyDown={(e) => rove(e, shown.length)}>
+    <div
+      class="tabs"
+      role="tablist"
+      aria-label="Views"
+      onKeyDown={(e) => rove(e, shown.length)}
+    >
       {shown.map((v) => (
-        <button key={v} ref={v === current ? into_sight : undefined} type="button" role="tab" id={"tab-" + v} aria-selected={v === current}
-          aria-controls="view" tabIndex={v === current ? 0 : -1} data-rove data-test={"tab-" + v}
-          onClick={() => go({ view: v })}>{VIEW_WORDS[v].title}</button>
+        <button
+          key={v}
+          ref={v === current ? into_sight : undefined}
+          type="button"
+          role="tab"
+          id={"tab-" + v}
+          aria-selected={v === current}
+          aria-controls="view"
+          tabIndex={v === current ? 0 : -1}
+          data-rove
+          data-test={"tab-" + v}
+          onClick={() => go({ view: v })}
+        >
+          {VIEW_WORDS[v].title}
+        </button>
       ))}
     </div>
   );
@@ -90,23 +170,41 @@ function Page() {
   const View = COMPONENTS[view];
   return (
     <>
-      <a class="skip" href="#view" onClick={(e) => {
-        e.preventDefault(); // the address is the state's
-        document.getElementById("view")?.focus();
-      }}>Skip to the view</a>
+      <a
+        class="skip"
+        href="#view"
+        onClick={(e) => {
+          e.preventDefault(); // the address is the state's
+          document.getElementById("view")?.focus();
+        }}
+      >
+        Skip to the view
+      </a>
       <Header />
       <TextBar />
       <main>
         <Tabs />
-        <div id="view" role="tabpanel" aria-labelledby={"tab-" + view} tabIndex={-1}
-          data-test={"view-" + view} class={(progress.value || problem.value) && run.value ? "stale" : ""}>
+        <div
+          id="view"
+          role="tabpanel"
+          aria-labelledby={"tab-" + view}
+          tabIndex={-1}
+          data-test={"view-" + view}
+          class={(progress.value || problem.value) && run.value ? "stale" : ""}
+        >
           <Questions />
-          {run.value ? <View key={view} /> : <p class="waiting">{progress.value ? "Running the model…" : ""}</p>}
+          {run.value ? (
+            <View key={view} />
+          ) : (
+            <p class="waiting">{progress.value ? "Running the model…" : ""}</p>
+          )}
         </div>
       </main>
       <Gallery />
       <Help view={view} />
-      <div class="hidden" role="status" aria-live="polite" data-test="spoken">{spoken.value}</div>
+      <div class="hidden" role="status" aria-live="polite" data-test="spoken">
+        {spoken.value}
+      </div>
     </>
   );
 }
@@ -116,18 +214,35 @@ function App() {
   const begun = useSignal(false);
   if (!begun.value) {
     begun.value = true;
-    source.hello().then((h) => {
-      follow_address(h.start);
-      hello.value = h;
-      effect(() => {
-        state.value;
-        void follow_case();
-        void follow_other();
-      });
-    }, (e) => (failed.value = e instanceof Error ? e.message : String(e)));
+    source.hello().then(
+      (h) => {
+        follow_address(h.start);
+        hello.value = h;
+        effect(() => {
+          state.value;
+          void follow_case();
+          void follow_other();
+          document.title = `${VIEW_WORDS[state.value.view].title} · attend`;
+        });
+      },
+      (e) => (failed.value = e instanceof Error ? e.message : String(e)),
+    );
   }
-  if (failed.value) return <main><p class="problem" role="alert">{failed.value}</p></main>;
-  return hello.value ? <Page /> : <main><p class="waiting">Loading…</p></main>;
+  if (failed.value)
+    return (
+      <main>
+        <p class="problem" role="alert">
+          {failed.value}
+        </p>
+      </main>
+    );
+  return hello.value ? (
+    <Page />
+  ) : (
+    <main>
+      <p class="waiting">Loading…</p>
+    </main>
+  );
 }
 
 window.attend = hooks;

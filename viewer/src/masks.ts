@@ -12,36 +12,56 @@ export interface Mask {
 export function masks_of(role: Role): Mask[] {
   const out: Mask[] = [];
   if (role.causal) {
-    out.push({ id: "causal", title: "causal", why: "a token cannot look at what comes after it" });
+    out.push({
+      id: "causal",
+      title: "causal",
+      why: "a token cannot look at what comes after it",
+    });
   }
   if (role.window > 0) {
-    out.push({ id: "window", title: "window",
-      why: `a token looks at the ${role.window} nearest tokens only` });
+    out.push({
+      id: "window",
+      title: "window",
+      why: `a token looks at the ${role.window} nearest tokens only`,
+    });
   }
   if (role.real_keys < role.keys) {
-    out.push({ id: "padding", title: "padding",
-      why: "the text was filled up to this length; nobody looks at the filling" });
+    out.push({
+      id: "padding",
+      title: "padding",
+      why: "the text was filled up to this length; nobody looks at the filling",
+    });
   }
   return out;
 }
 
 export function cross_words(role: Role): string {
   if (role.role !== "cross") return "";
-  return "Cross-attention has no causal mask: every token of the decoder sees the whole input" +
-    (role.real_keys < role.keys ? ", save its padding." : ".");
+  return (
+    "Cross-attention has no causal mask: every token of the decoder sees the whole input" +
+    (role.real_keys < role.keys ? ", save its padding." : ".")
+  );
 }
 
-export function is_masked(role: Role, row: number, key: number): Mask["id"] | null {
+export function is_masked(
+  role: Role,
+  row: number,
+  key: number,
+): Mask["id"] | null {
   const back = row + (role.causal ? role.keys - role.rows : 0) - key;
   if (key >= role.real_keys) return "padding";
   if (role.causal && back < 0) return "causal";
-  if (role.window > 0 && (back >= role.window || -back >= role.window)) return "window";
+  if (role.window > 0 && (back >= role.window || -back >= role.window))
+    return "window";
   return null;
 }
 
 // Stripes in another direction for each reason, so that colour need not tell.
 export function hatch(
-  context: CanvasRenderingContext2D, id: Mask["id"], ground: string, stripe: string,
+  context: CanvasRenderingContext2D,
+  id: Mask["id"],
+  ground: string,
+  stripe: string,
 ): CanvasPattern {
   const tile = document.createElement("canvas");
   tile.width = tile.height = 8;
@@ -50,9 +70,20 @@ export function hatch(
   c.fillRect(0, 0, 8, 8);
   c.strokeStyle = stripe;
   c.lineWidth = 1.4;
-  const lines = id === "causal" ? [[-2, 2, 2, -2], [-2, 10, 10, -2], [6, 10, 10, 6]]
-    : id === "padding" ? [[-2, 6, 2, 10], [-2, -2, 10, 10], [6, -2, 10, 2]]
-    : [[0, 4, 8, 4]];
+  const lines =
+    id === "causal"
+      ? [
+          [-2, 2, 2, -2],
+          [-2, 10, 10, -2],
+          [6, 10, 10, 6],
+        ]
+      : id === "padding"
+        ? [
+            [-2, 6, 2, 10],
+            [-2, -2, 10, 10],
+            [6, -2, 10, 2],
+          ]
+        : [[0, 4, 8, 4]];
   for (const [x1, y1, x2, y2] of lines) {
     c.beginPath();
     c.moveTo(x1, y1);
@@ -62,8 +93,8 @@ export function hatch(
   return context.createPattern(tile, "repeat")!;
 }
 
-// The region of a mask in pixels of the plot. Steps are drawn where they can be seen;
-// further out the edge is a straight line.
+// The region of a mask in pixels of the plot. Steps are drawn where they can be
+// seen; further out the edge is a straight line.
 export function mask_path(role: Role, id: Mask["id"], cam: Camera): Path2D {
   const path = new Path2D();
   const X = (key: number) => (key - cam.x) * cam.scale;
@@ -87,7 +118,8 @@ export function mask_path(role: Role, id: Mask["id"], cam: Camera): Path2D {
       const old = Math.min(right, X(row + shift - role.window + 1));
       if (old > 0) path.rect(0, Y(row), old, tall);
       const ahead = Math.max(0, X(row + shift + role.window));
-      if (!role.causal && ahead < right) path.rect(ahead, Y(row), right - ahead, tall);
+      if (!role.causal && ahead < right)
+        path.rect(ahead, Y(row), right - ahead, tall);
     }
   }
   return path;

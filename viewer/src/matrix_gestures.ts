@@ -1,4 +1,5 @@
-// Hands on a matrix: drag, wheel, pinch and keys, for any element that shows a plot.
+// Hands on a matrix: drag, wheel, pinch and keys, for any element that shows a
+// plot.
 
 import { MatrixPlot } from "./matrix_plot";
 
@@ -13,13 +14,19 @@ export interface Hands {
   step: (rows: number, keys: number) => void; // the marked cell moves
 }
 
-export function attach_gestures(box: HTMLElement, plot: MatrixPlot, hands: Hands): () => void {
+export function attach_gestures(
+  box: HTMLElement,
+  plot: MatrixPlot,
+  hands: Hands,
+): () => void {
   const touches = new Map<number, Touch>();
   let moved = 0;
   let rect = box.getBoundingClientRect();
 
-  const at = (e: PointerEvent | WheelEvent): Touch =>
-    ({ x: e.clientX - rect.left - plot.left, y: e.clientY - rect.top - plot.top });
+  const at = (e: PointerEvent | WheelEvent): Touch => ({
+    x: e.clientX - rect.left - plot.left,
+    y: e.clientY - rect.top - plot.top,
+  });
 
   const down = (e: PointerEvent) => {
     if (e.button !== 0) return;
@@ -45,7 +52,8 @@ export function attach_gestures(box: HTMLElement, plot: MatrixPlot, hands: Hands
       const other = [...touches].find(([id]) => id !== e.pointerId)![1];
       const was = Math.hypot(before.x - other.x, before.y - other.y);
       const is = Math.hypot(now.x - other.x, now.y - other.y);
-      if (was > 0) plot.cam.zoom(is / was, (now.x + other.x) / 2, (now.y + other.y) / 2);
+      if (was > 0)
+        plot.cam.zoom(is / was, (now.x + other.x) / 2, (now.y + other.y) / 2);
     }
     touches.set(e.pointerId, now);
     plot.moved();
@@ -67,23 +75,36 @@ export function attach_gestures(box: HTMLElement, plot: MatrixPlot, hands: Hands
     const lines = e.deltaMode === 1 ? 30 : 1;
     const { x, y } = at(e);
     if (e.shiftKey) plot.cam.pan(-e.deltaY * lines - e.deltaX * lines, 0);
-    else plot.cam.zoom(Math.exp(-e.deltaY * lines * (e.ctrlKey ? 0.01 : 0.002)), x, y);
+    else
+      plot.cam.zoom(
+        Math.exp(-e.deltaY * lines * (e.ctrlKey ? 0.01 : 0.002)),
+        x,
+        y,
+      );
     plot.moved();
   };
 
-  const leave = () => { if (touches.size === 0) hands.hover(null); };
+  const leave = () => {
+    if (touches.size === 0) hands.hover(null);
+  };
 
   const key = (e: KeyboardEvent) => {
     const { cam } = plot;
     const arrows: Record<string, [number, number]> = {
-      ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0],
+      ArrowLeft: [0, -1],
+      ArrowRight: [0, 1],
+      ArrowUp: [-1, 0],
+      ArrowDown: [1, 0],
     };
     const arrow = arrows[e.key];
     if (e.ctrlKey || e.metaKey || e.altKey) return;
     if (arrow && e.shiftKey) hands.step(arrow[0], arrow[1]);
-    else if (arrow) cam.pan(-arrow[1] * cam.width / 8, -arrow[0] * cam.height / 8);
-    else if (e.key === "+" || e.key === "=") cam.zoom(1.5, cam.width / 2, cam.height / 2);
-    else if (e.key === "-" || e.key === "_") cam.zoom(1 / 1.5, cam.width / 2, cam.height / 2);
+    else if (arrow)
+      cam.pan((-arrow[1] * cam.width) / 8, (-arrow[0] * cam.height) / 8);
+    else if (e.key === "+" || e.key === "=")
+      cam.zoom(1.5, cam.width / 2, cam.height / 2);
+    else if (e.key === "-" || e.key === "_")
+      cam.zoom(1 / 1.5, cam.width / 2, cam.height / 2);
     else if (e.key === "0") cam.fit();
     else return;
     e.preventDefault();
@@ -91,10 +112,17 @@ export function attach_gestures(box: HTMLElement, plot: MatrixPlot, hands: Hands
   };
 
   const pairs: [string, EventListener][] = [
-    ["pointerdown", down as EventListener], ["pointermove", move as EventListener],
-    ["pointerup", up as EventListener], ["pointercancel", up as EventListener],
-    ["pointerleave", leave], ["wheel", wheel as EventListener], ["keydown", key as EventListener],
+    ["pointerdown", down as EventListener],
+    ["pointermove", move as EventListener],
+    ["pointerup", up as EventListener],
+    ["pointercancel", up as EventListener],
+    ["pointerleave", leave],
+    ["wheel", wheel as EventListener],
+    ["keydown", key as EventListener],
   ];
-  for (const [name, f] of pairs) box.addEventListener(name, f, { passive: false });
-  return () => { for (const [name, f] of pairs) box.removeEventListener(name, f); };
+  for (const [name, f] of pairs)
+    box.addEventListener(name, f, { passive: false });
+  return () => {
+    for (const [name, f] of pairs) box.removeEventListener(name, f);
+  };
 }

@@ -1,5 +1,5 @@
-// A matrix that can be moved and zoomed, as an element: the matrix view has one, the
-// comparison three that move together.
+// A matrix that can be moved and zoomed, as an element: the matrix view has
+// one, the comparison three that move together.
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
@@ -44,8 +44,13 @@ function plot_colours(): PlotColours {
   const style = getComputedStyle(document.documentElement);
   const read = (name: string) => style.getPropertyValue("--" + name).trim();
   return {
-    background: read("background"), ink: read("ink"), faint: read("faint"), grid: read("grid"),
-    accent: read("accent"), masked: read("masked"), hatch: read("hatch"),
+    background: read("background"),
+    ink: read("ink"),
+    faint: read("faint"),
+    grid: read("grid"),
+    accent: read("accent"),
+    masked: read("masked"),
+    hatch: read("hatch"),
   };
 }
 
@@ -56,7 +61,9 @@ function pinned(): At | null {
 
 // A new head's first tile replaces the old picture, not an empty store.
 function follow_spec(
-  spec: TileSpec, plot: { current: MatrixPlot | null }, latest: { current: TileStore | null },
+  spec: TileSpec,
+  plot: { current: MatrixPlot | null },
+  latest: { current: TileStore | null },
 ): TileStore {
   const next: TileStore = new TileStore(spec, () => {
     const p = plot.current;
@@ -86,16 +93,26 @@ export function MatrixPane(props: PaneProps) {
   const look = () => {
     const p = plot.current!;
     latest.current.see({
-      plot: p, spec: p.store.spec, inks: p.inks, level: p.seen[0]?.level ?? 0,
-      error: store.current?.error || p.store.error, sampled: p.seen.filter((t) => t.sampled).length,
+      plot: p,
+      spec: p.store.spec,
+      inks: p.inks,
+      level: p.seen[0]?.level ?? 0,
+      error: store.current?.error || p.store.error,
+      sampled: p.seen.filter((t) => t.sampled).length,
     });
   };
 
   useEffect(() => {
     const next = follow_spec(props.spec, plot, store);
     if (plot.current) return;
-    const p = (plot.current =
-      new MatrixPlot(canvas.current!, next, plot_colours(), theme.value, props.scale, look));
+    const p = (plot.current = new MatrixPlot(
+      canvas.current!,
+      next,
+      plot_colours(),
+      theme.value,
+      props.scale,
+      look,
+    ));
     const size = box.current!.getBoundingClientRect();
     p.resize(size.width, size.height);
     p.cam.fit();
@@ -113,21 +130,31 @@ export function MatrixPane(props: PaneProps) {
       hover: (cell) => latest.current.hover(cell),
       press: (cell) => go({ token: cell.row, key: cell.key }),
       step: (rows, keys) => {
-        const from = pinned() ?? { row: Math.floor(p.cam.y), key: Math.floor(p.cam.x) };
-        const at = { row: clamp(from.row + rows, 0, p.cam.rows - 1),
-                     key: clamp(from.key + keys, 0, p.cam.keys - 1) };
+        const from = pinned() ?? {
+          row: Math.floor(p.cam.y),
+          key: Math.floor(p.cam.x),
+        };
+        const at = {
+          row: clamp(from.row + rows, 0, p.cam.rows - 1),
+          key: clamp(from.key + keys, 0, p.cam.keys - 1),
+        };
         go({ token: at.row, key: at.key }, "same");
         p.cam.show(at.row, at.key);
         say(latest.current.words(p, at));
       },
     });
     const observer = new ResizeObserver(() => {
-      const size = box.current?.getBoundingClientRect(); // null once the view is left
+      // Null once the view is left.
+      const size = box.current?.getBoundingClientRect();
       if (size) p.resize(size.width, size.height);
     });
     observer.observe(box.current!);
     hooks.frames = () => p.rate;
-    hooks.tiles = () => ({ count: p.store.count, bytes: p.store.bytes, level: p.seen[0]?.level ?? 0 });
+    hooks.tiles = () => ({
+      count: p.store.count,
+      bytes: p.store.bytes,
+      level: p.seen[0]?.level ?? 0,
+    });
     return () => {
       release();
       observer.disconnect();
@@ -138,7 +165,9 @@ export function MatrixPane(props: PaneProps) {
     };
   }, []);
 
-  useEffect(() => { plot.current!.restyle(plot_colours(), paper, props.scale); }, [paper, props.scale]);
+  useEffect(() => {
+    plot.current!.restyle(plot_colours(), paper, props.scale);
+  }, [paper, props.scale]);
   useEffect(() => {
     plot.current!.mark = props.mark;
     plot.current!.redraw();
@@ -152,15 +181,47 @@ export function MatrixPane(props: PaneProps) {
   };
   return (
     <div class="matrix-frame">
-      <div class="matrix-box" ref={box} tabIndex={0} role="application" aria-roledescription="heat map"
-        aria-label={props.label} aria-describedby={props.describedby} data-test={props.test ?? "matrix"}>
+      <div
+        class="matrix-box"
+        ref={box}
+        tabIndex={0}
+        role="application"
+        aria-roledescription="heat map"
+        aria-label={props.label}
+        aria-describedby={props.describedby}
+        data-test={props.test ?? "matrix"}
+      >
         <canvas ref={canvas} role="img" aria-label={props.label} />
       </div>
-      {props.buttons !== false && <div class="zoom-buttons">
-        <button type="button" aria-label="Zoom in" title="Zoom in" onClick={() => zoom(1.5)}>+</button>
-        <button type="button" aria-label="Zoom out" title="Zoom out" onClick={() => zoom(1 / 1.5)}>−</button>
-        <button type="button" aria-label="Show all" title="Show all" data-test="fit" onClick={() => zoom(0)}>⤢</button>
-      </div>}
+      {props.buttons !== false && (
+        <div class="zoom-buttons">
+          <button
+            type="button"
+            aria-label="Zoom in"
+            title="Zoom in"
+            onClick={() => zoom(1.5)}
+          >
+            +
+          </button>
+          <button
+            type="button"
+            aria-label="Zoom out"
+            title="Zoom out"
+            onClick={() => zoom(1 / 1.5)}
+          >
+            −
+          </button>
+          <button
+            type="button"
+            aria-label="Show all"
+            title="Show all"
+            data-test="fit"
+            onClick={() => zoom(0)}
+          >
+            ⤢
+          </button>
+        </div>
+      )}
     </div>
   );
 }

@@ -1,7 +1,8 @@
-// Draws a matrix: tiles, hatched masks, token labels and the marked cell, in one canvas.
+// Draws a matrix: tiles, hatched masks, token labels and the marked cell, in
+// one canvas.
 //
-// Everything happens in one requestAnimationFrame and touches no layout: what a frame
-// needs (size, colours, labels) is known before.
+// Everything happens in one requestAnimationFrame and touches no layout: what a
+// frame needs (size, colours, labels) is known before.
 
 import { tickStep } from "d3-array";
 import { Camera } from "./camera";
@@ -12,8 +13,13 @@ import { Tile, TileStore } from "./tiles";
 import { token_short } from "./token_label";
 
 export interface PlotColours {
-  background: string; ink: string; faint: string; grid: string; accent: string;
-  masked: string; hatch: string;
+  background: string;
+  ink: string;
+  faint: string;
+  grid: string;
+  accent: string;
+  masked: string;
+  hatch: string;
 }
 
 const LABEL_PIXELS = 11; // tokens are written where a row is at least this tall
@@ -31,11 +37,15 @@ export class MatrixPlot {
   private dragging = false;
   private hatches = new Map<string, CanvasPattern>();
   rate = 0; // frames a second of the last drag
-  beside: MatrixPlot[] = []; // plots that are looked at together, this one among them
+  // Plots that are looked at together, this one among them.
+  beside: MatrixPlot[] = [];
 
   constructor(
-    private canvas: HTMLCanvasElement, public store: TileStore,
-    private colours: PlotColours, theme: Theme, public scale: Scale,
+    private canvas: HTMLCanvasElement,
+    public store: TileStore,
+    private colours: PlotColours,
+    theme: Theme,
+    public scale: Scale,
     private after: () => void,
   ) {
     this.cam = new Camera(store.spec.role.keys, store.spec.role.rows);
@@ -77,7 +87,12 @@ export class MatrixPlot {
   // A hand moved this plot: those beside it follow.
   moved(): void {
     for (const p of this.beside) {
-      if (p === this || p.cam.keys !== this.cam.keys || p.cam.rows !== this.cam.rows) continue;
+      if (
+        p === this ||
+        p.cam.keys !== this.cam.keys ||
+        p.cam.rows !== this.cam.rows
+      )
+        continue;
       p.cam.x = this.cam.x;
       p.cam.y = this.cam.y;
       p.cam.scale = this.cam.scale;
@@ -87,7 +102,8 @@ export class MatrixPlot {
   }
 
   redraw(): void {
-    if (!this.frame) this.frame = requestAnimationFrame((now) => this.draw(now));
+    if (!this.frame)
+      this.frame = requestAnimationFrame((now) => this.draw(now));
   }
 
   begin_drag(): void {
@@ -99,7 +115,8 @@ export class MatrixPlot {
   end_drag(): void {
     this.dragging = false;
     const n = this.drawn.length;
-    if (n > 2) this.rate = ((n - 1) * 1000) / (this.drawn[n - 1] - this.drawn[0]);
+    if (n > 2)
+      this.rate = ((n - 1) * 1000) / (this.drawn[n - 1] - this.drawn[0]);
   }
 
   private draw(now: number): void {
@@ -155,14 +172,19 @@ export class MatrixPlot {
 
   private coarser(level: number, x: number, y: number): Tile | undefined {
     for (let up = 1; level + up <= this.store.levels; up++) {
-      const tile = this.store.find({ level: level + up, x: x >> up, y: y >> up });
+      const tile = this.store.find({
+        level: level + up,
+        x: x >> up,
+        y: y >> up,
+      });
       if (tile) return tile;
     }
     return undefined;
   }
 
-  // One scale for all that is in sight. It grows while panning and is chosen anew when
-  // another level comes into sight: a mean is smaller the more it is the mean of.
+  // One scale for all that is in sight. It grows while panning and is chosen
+  // anew when another level comes into sight: a mean is smaller the more it is
+  // the mean of.
   private inks_level = -1;
   private own_top = 0;
   private choose_inks(tiles: Tile[]): void {
@@ -171,13 +193,17 @@ export class MatrixPlot {
     let own = 0;
     for (const tile of tiles) own = Math.max(own, tile.top);
     const level = tiles[0].level;
-    if (level === this.inks_level && signed === this.inks.signed) own = Math.max(own, this.own_top);
+    if (level === this.inks_level && signed === this.inks.signed)
+      own = Math.max(own, this.own_top);
     this.inks_level = level;
     const grew = own !== this.own_top;
     this.own_top = own;
-    const alike = this.beside.filter((p) => p !== this && !p.store.spec.minus && !this.store.spec.minus);
+    const alike = this.beside.filter(
+      (p) => p !== this && !p.store.spec.minus && !this.store.spec.minus,
+    );
     const top = alike.reduce((most, p) => Math.max(most, p.own_top), own) || 1;
-    if (top !== this.inks.top || signed !== this.inks.signed) this.inks = { ...this.inks, top, signed };
+    if (top !== this.inks.top || signed !== this.inks.signed)
+      this.inks = { ...this.inks, top, signed };
     if (grew) for (const p of alike) p.redraw();
   }
 
@@ -185,7 +211,13 @@ export class MatrixPlot {
     this.inks_level = -1;
   }
 
-  private draw_tile(c: CanvasRenderingContext2D, tile: Tile, level: number, x: number, y: number): void {
+  private draw_tile(
+    c: CanvasRenderingContext2D,
+    tile: Tile,
+    level: number,
+    x: number,
+    y: number,
+  ): void {
     const { cam } = this;
     const image = this.store.image_of(tile, this.inks);
     const shrink = 2 ** (tile.level - level);
@@ -199,15 +231,27 @@ export class MatrixPlot {
     const snap = (v: number) => Math.round(v * this.dense) / this.dense;
     const px = (x * TILE * 2 ** level - cam.x) * cam.scale;
     const py = (y * TILE * 2 ** level - cam.y) * cam.scale;
-    c.drawImage(image, from_x, from_y, wide, tall, snap(px), snap(py),
-      snap(px + wide * size) - snap(px), snap(py + tall * size) - snap(py));
+    c.drawImage(
+      image,
+      from_x,
+      from_y,
+      wide,
+      tall,
+      snap(px),
+      snap(py),
+      snap(px + wide * size) - snap(px),
+      snap(py + tall * size) - snap(py),
+    );
   }
 
   private draw_masks(c: CanvasRenderingContext2D): void {
     const role = this.store.spec.role;
     for (const { id } of masks_of(role)) {
       if (!this.hatches.has(id)) {
-        this.hatches.set(id, hatch(c, id, this.colours.masked, this.colours.hatch));
+        this.hatches.set(
+          id,
+          hatch(c, id, this.colours.masked, this.colours.hatch),
+        );
       }
       c.fillStyle = this.hatches.get(id)!;
       c.fill(mask_path(role, id, this.cam));
@@ -221,7 +265,10 @@ export class MatrixPlot {
     const keys = run.sides[role.key_side]!.tokens;
     c.font = "12px system-ui, sans-serif";
     c.textBaseline = "middle";
-    const step = cam.scale >= LABEL_PIXELS ? 1 : Math.max(1, tickStep(0, cam.width / cam.scale, cam.width / 56));
+    const step =
+      cam.scale >= LABEL_PIXELS
+        ? 1
+        : Math.max(1, tickStep(0, cam.width / cam.scale, cam.width / 56));
     const write = (i: number, tokens: string[]) =>
       step === 1 ? token_short(tokens[i], this.left < 80 ? 8 : 12) : String(i);
     c.textAlign = "right";
@@ -229,7 +276,8 @@ export class MatrixPlot {
     for (let r = Math.ceil(cam.y / step) * step; r < last_row; r += step) {
       const y = this.top + (r + 0.5 - cam.y) * cam.scale;
       if (y < this.top) continue;
-      c.fillStyle = this.mark?.row === r ? this.colours.accent : this.colours.faint;
+      c.fillStyle =
+        this.mark?.row === r ? this.colours.accent : this.colours.faint;
       c.fillText(write(r, rows), this.left - 8, y);
     }
     c.textAlign = "left";
@@ -237,7 +285,8 @@ export class MatrixPlot {
     for (let k = Math.ceil(cam.x / step) * step; k < last_key; k += step) {
       const x = this.left + (k + 0.5 - cam.x) * cam.scale;
       if (x < this.left) continue;
-      c.fillStyle = this.mark?.key === k ? this.colours.accent : this.colours.faint;
+      c.fillStyle =
+        this.mark?.key === k ? this.colours.accent : this.colours.faint;
       c.save();
       c.translate(x, this.top - 8);
       c.rotate(-Math.PI / 3);
@@ -252,7 +301,13 @@ export class MatrixPlot {
     const size = Math.max(4, cam.scale);
     const x = this.left + (this.mark.key + 0.5 - cam.x) * cam.scale;
     const y = this.top + (this.mark.row + 0.5 - cam.y) * cam.scale;
-    if (x < this.left || y < this.top || x > this.left + cam.width || y > this.top + cam.height) return;
+    if (
+      x < this.left ||
+      y < this.top ||
+      x > this.left + cam.width ||
+      y > this.top + cam.height
+    )
+      return;
     c.strokeStyle = this.colours.accent;
     c.lineWidth = 1;
     c.globalAlpha = 0.55;
@@ -273,8 +328,16 @@ export class MatrixPlot {
     for (let level = first; level <= this.store.levels; level++) {
       const r = Math.floor(row / 2 ** level);
       const k = Math.floor(key / 2 ** level);
-      const tile = this.store.find({ level, x: Math.floor(k / TILE), y: Math.floor(r / TILE) });
-      if (tile) return { value: tile.values[(r % TILE) * tile.width + (k % TILE)], tile };
+      const tile = this.store.find({
+        level,
+        x: Math.floor(k / TILE),
+        y: Math.floor(r / TILE),
+      });
+      if (tile)
+        return {
+          value: tile.values[(r % TILE) * tile.width + (k % TILE)],
+          tile,
+        };
     }
     return null;
   }

@@ -24,7 +24,15 @@ function current_spec(): TileSpec | null {
   return { run: r, role, place, pool: state.value.pool };
 }
 
-function CellFacts({ spec, at, plot }: { spec: TileSpec; at: At; plot: MatrixPlot }) {
+function CellFacts({
+  spec,
+  at,
+  plot,
+}: {
+  spec: TileSpec;
+  at: At;
+  plot: MatrixPlot;
+}) {
   const { run: r, role, place } = spec;
   const found = plot.value_at(at.row, at.key);
   const masked = is_masked(role, at.row, at.key);
@@ -34,24 +42,52 @@ function CellFacts({ spec, at, plot }: { spec: TileSpec; at: At; plot: MatrixPlo
   const exact = useScene(key, async (signal) => {
     await new Promise((done) => setTimeout(done, 150));
     if (signal.aborted) throw new Error("passed over");
-    const read = await ask_block(r, role, place, { row: at.row, rows: 1, key: at.key, keys: 1 }, signal);
+    const read = await ask_block(
+      r,
+      role,
+      place,
+      { row: at.row, rows: 1, key: at.key, keys: 1 },
+      signal,
+    );
     return { key, weight: read(at.row, at.key) };
   });
   const own = exact.value?.key === key ? exact.value?.weight : undefined;
   const value = rough ? own : found?.value;
   const side = 2 ** (found?.tile.level ?? 0);
   return (
-    <dl class="facts" data-test="cell" data-row={at.row} data-key={at.key} data-number={value ?? ""}>
+    <dl
+      class="facts"
+      data-test="cell"
+      data-row={at.row}
+      data-key={at.key}
+      data-number={value ?? ""}
+    >
       <dt>query</dt>
-      <dd><TokenLabel token={r.sides[role.row_side]!.tokens[at.row]} /> <span class="index">{at.row}</span></dd>
+      <dd>
+        <TokenLabel token={r.sides[role.row_side]!.tokens[at.row]} />{" "}
+        <span class="index">{at.row}</span>
+      </dd>
       <dt>key</dt>
-      <dd><TokenLabel token={r.sides[role.key_side]!.tokens[at.key]} /> <span class="index">{at.key}</span></dd>
+      <dd>
+        <TokenLabel token={r.sides[role.key_side]!.tokens[at.key]} />{" "}
+        <span class="index">{at.key}</span>
+      </dd>
       <dt>weight</dt>
       <dd class="number" data-test="cell-weight">
-        {masked ? `hidden: ${masked}` : value === undefined ? "…" : weight_text(value)}
+        {masked
+          ? `hidden: ${masked}`
+          : value === undefined
+            ? "…"
+            : weight_text(value)}
       </dd>
-      {side > 1 && found && <><dt>{spec.pool} of {side} × {side}</dt>
-        <dd class="number">{weight_text(found.value)}</dd></>}
+      {side > 1 && found && (
+        <>
+          <dt>
+            {spec.pool} of {side} × {side}
+          </dt>
+          <dd class="number">{weight_text(found.value)}</dd>
+        </>
+      )}
     </dl>
   );
 }
@@ -63,10 +99,15 @@ function Legend({ role, inks }: { role: Role; inks: Inks }) {
       <ScaleLegend inks={inks} what="weight" />
       {masks_of(role).map((m) => (
         <p key={m.id} class="mask-line" data-test={"mask-" + m.id}>
-          <span class={"hatch " + m.id} aria-hidden="true" /> <b>{m.title}</b>: {m.why}
+          <span class={"hatch " + m.id} aria-hidden="true" /> <b>{m.title}</b>:{" "}
+          {m.why}
         </p>
       ))}
-      {cross && <p class="mask-line" data-test="mask-cross">{cross}</p>}
+      {cross && (
+        <p class="mask-line" data-test="mask-cross">
+          {cross}
+        </p>
+      )}
     </div>
   );
 }
@@ -83,29 +124,47 @@ function Refine({ sight }: { sight: Sight }) {
     failed.value = "";
     at.value = { share: 0, what: "Starting" };
     try {
-      await plot.store.refine(tiles, (p, i) => {
-        at.value = { share: (i + (p.total ? p.done / p.total : 0)) / tiles.length, what: p.what };
-      }, mine.signal);
+      await plot.store.refine(
+        tiles,
+        (p, i) => {
+          at.value = {
+            share: (i + (p.total ? p.done / p.total : 0)) / tiles.length,
+            what: p.what,
+          };
+        },
+        mine.signal,
+      );
       say("This part is computed exactly now.");
     } catch (e) {
-      if (!mine.signal.aborted) failed.value = e instanceof Error ? e.message : String(e);
+      if (!mine.signal.aborted)
+        failed.value = e instanceof Error ? e.message : String(e);
     }
     at.value = null;
   };
   if (at.value) {
     return (
       <div class="refine" data-test="refining">
-        <progress value={at.value.share} max={1} aria-label="Computing exactly" />
+        <progress
+          value={at.value.share}
+          max={1}
+          aria-label="Computing exactly"
+        />
         <span>{at.value.what}</span>
-        <button type="button" onClick={() => control.current?.abort()}>Stop</button>
+        <button type="button" onClick={() => control.current?.abort()}>
+          Stop
+        </button>
       </div>
     );
   }
   if (sight.sampled === 0) return <Problem text={failed.value} />;
   return (
     <div class="refine">
-      <span data-test="sampled">Sampled: some rows of each cell were looked at, not all.</span>
-      <button type="button" data-test="refine" onClick={start}>Compute exactly</button>
+      <span data-test="sampled">
+        Sampled: some rows of each cell were looked at, not all.
+      </span>
+      <button type="button" data-test="refine" onClick={start}>
+        Compute exactly
+      </button>
       <Problem text={failed.value} />
     </div>
   );
@@ -118,45 +177,91 @@ export function MatrixView() {
   const sight = useSignal<Sight | null>(null);
   if (!spec) return <Waiting />;
   const { token, key } = state.value;
-  const mark = hover.value ?? (token >= 0 && key >= 0 ? { row: token, key } : null);
+  const mark =
+    hover.value ?? (token >= 0 && key >= 0 ? { row: token, key } : null);
   const shown = sight.value?.spec ?? spec;
-  const label = `Attention of layer ${shown.place.layer}, head ${shown.place.head}: ` +
+  const label =
+    `Attention of layer ${shown.place.layer}, head ${shown.place.head}: ` +
     `${count_text(shown.role.rows)} queries by ${count_text(shown.role.keys)} keys`;
-  const inside = mark && mark.row < shown.role.rows && mark.key < shown.role.keys;
+  const inside =
+    mark && mark.row < shown.role.rows && mark.key < shown.role.keys;
   const side = 2 ** (sight.value?.level ?? 0);
   return (
     <div class="view matrix-view">
       <PlaceBar>
-        <Switch label="Cell shows" name="pool" value={state.value.pool}
-          options={[{ value: "max", label: "largest" }, { value: "mean", label: "mean" }]}
-          choose={(pool) => go({ pool })} />
-        <Switch label="Colour" name="scale" value={scale.value}
-          options={[{ value: "root", label: "root", title: "by the square root: brings out small weights" },
-                    { value: "linear", label: "linear" }]}
-          choose={(s) => (scale.value = s)} />
+        <Switch
+          label="Cell shows"
+          name="pool"
+          value={state.value.pool}
+          options={[
+            { value: "max", label: "largest" },
+            { value: "mean", label: "mean" },
+          ]}
+          choose={(pool) => go({ pool })}
+        />
+        <Switch
+          label="Colour"
+          name="scale"
+          value={scale.value}
+          options={[
+            {
+              value: "root",
+              label: "root",
+              title: "by the square root: brings out small weights",
+            },
+            { value: "linear", label: "linear" },
+          ]}
+          choose={(s) => (scale.value = s)}
+        />
       </PlaceBar>
       <Problem text={sight.value?.error ?? ""} />
       <div class="beside">
-        <MatrixPane spec={spec} label={label} scale={scale.value} mark={mark} describedby="matrix-keys"
-          see={(s) => (sight.value = s)} hover={(at) => (hover.value = at)} words={spoken_cell} />
+        <MatrixPane
+          spec={spec}
+          label={label}
+          scale={scale.value}
+          mark={mark}
+          describedby="matrix-keys"
+          see={(s) => (sight.value = s)}
+          hover={(at) => (hover.value = at)}
+          words={spoken_cell}
+        />
         <aside class="matrix-side">
-          {inside && sight.value
-            ? <CellFacts spec={shown} at={mark} plot={sight.value.plot} />
-            : <p class="faint hint">Point at a cell to read its weight; press to pin it.</p>}
+          {inside && sight.value ? (
+            <CellFacts spec={shown} at={mark} plot={sight.value.plot} />
+          ) : (
+            <p class="faint hint">
+              Point at a cell to read its weight; press to pin it.
+            </p>
+          )}
           {token >= 0 && token < shown.role.rows && (
             <details class="row-details" data-test="row-details">
               <summary>What row {count_text(token)} looks at most</summary>
-              <RowTable row={token} caption="" scene={{ run: shown.run, role: shown.role, place: shown.place,
-                range: { row: 0, rows: shown.role.rows, key: 0, keys: shown.role.keys },
-                heads: [{ head: shown.place.head, at: () => NaN }] }} />
+              <RowTable
+                row={token}
+                caption=""
+                scene={{
+                  run: shown.run,
+                  role: shown.role,
+                  place: shown.place,
+                  range: {
+                    row: 0,
+                    rows: shown.role.rows,
+                    key: 0,
+                    keys: shown.role.keys,
+                  },
+                  heads: [{ head: shown.place.head, at: () => NaN }],
+                }}
+              />
             </details>
           )}
           {sight.value && <Legend role={shown.role} inks={sight.value.inks} />}
           {sight.value && <Refine sight={sight.value} />}
           <p class="faint hint" id="matrix-keys">
-            {side > 1 && `A cell is ${count_text(side)} × ${count_text(side)} tokens. `}
-            Drag or arrow keys move, the wheel, a pinch or + and − zoom, 0 shows all,
-            Shift and arrows move the marked cell.
+            {side > 1 &&
+              `A cell is ${count_text(side)} × ${count_text(side)} tokens. `}
+            Drag or arrow keys move, the wheel, a pinch or + and − zoom, 0 shows
+            all, Shift and arrows move the marked cell.
           </p>
         </aside>
       </div>
@@ -168,7 +273,15 @@ export function spoken_cell(p: MatrixPlot, at: At): string {
   const { run: r, role } = p.store.spec;
   const masked = is_masked(role, at.row, at.key);
   const found = p.value_at(at.row, at.key);
-  const words = `${token_text(r.sides[role.row_side]!.tokens[at.row])} looks at ` +
+  const words =
+    `${token_text(r.sides[role.row_side]!.tokens[at.row])} looks at ` +
     token_text(r.sides[role.key_side]!.tokens[at.key]);
-  return words + (masked ? `: hidden, ${masked}` : found ? `: ${weight_text(found.value)}` : "");
+  return (
+    words +
+    (masked
+      ? `: hidden, ${masked}`
+      : found
+        ? `: ${weight_text(found.value)}`
+        : "")
+  );
 }

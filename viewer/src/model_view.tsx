@@ -1,4 +1,5 @@
-// The model at a glance: every head of every layer as a small map, and what it does.
+// The model at a glance: every head of every layer as a small map, and what it
+// does.
 
 import { useMemo } from "preact/hooks";
 import { ask_binary, ask_json, run, useScene } from "./asking";
@@ -25,15 +26,28 @@ function useModelScene() {
   const role = r && place_in(r, state.value).role;
   const key = r && role ? r.run + role.role : null;
   const thumbs = useScene(key, async (signal) => ({
-    run: r!, role: role!, key,
-    thumbs: await ask_binary("thumbs", { run: r!.run, role: role!.role, size: SIZE }, signal),
+    run: r!,
+    role: role!,
+    key,
+    thumbs: await ask_binary(
+      "thumbs",
+      { run: r!.run, role: role!.role, size: SIZE },
+      signal,
+    ),
   }));
   const patterns = useScene(key, async (signal) => ({
-    key, patterns: await ask_json<Patterns>("patterns", { run: r!.run, role: role!.role }, signal),
+    key,
+    patterns: await ask_json<Patterns>(
+      "patterns",
+      { run: r!.run, role: role!.role },
+      signal,
+    ),
   }));
   const same = thumbs.value && patterns.value?.key === thumbs.value.key;
-  const value: ModelScene | null = thumbs.value &&
-    { ...thumbs.value, patterns: same ? patterns.value!.patterns : null };
+  const value: ModelScene | null = thumbs.value && {
+    ...thumbs.value,
+    patterns: same ? patterns.value!.patterns : null,
+  };
   return { value, error: thumbs.error || patterns.error };
 }
 
@@ -49,44 +63,83 @@ function facts_of(scene: ModelScene, sort: string): HeadFacts[][] {
   const at = p ? p.names.indexOf(sort) : -1;
   return Array.from({ length: scene.role.layers }, (_, layer) =>
     Array.from({ length: scene.role.heads }, (_, head) => ({
-      layer, head,
+      layer,
+      head,
       score: p && at >= 0 ? p.scores[layer][head][at] : null,
       does: p ? p.does[layer][head] : "",
-    })));
+    })),
+  );
 }
 
-function Thumb({ scene, facts, sort, first }: {
-  scene: ModelScene; facts: HeadFacts; sort: string; first: boolean;
+function Thumb({
+  scene,
+  facts,
+  sort,
+  first,
+}: {
+  scene: ModelScene;
+  facts: HeadFacts;
+  sort: string;
+  first: boolean;
 }) {
   const { layer, head, score } = facts;
   const [, heads, height, width] = scene.thumbs.parts.cells.shape;
   const index = layer * heads + head;
-  const cells = useMemo(() =>
-    (scene.thumbs.parts.cells.data as Uint8Array)
-      .subarray(index * height * width, (index + 1) * height * width),
-  [scene.thumbs, index]);
-  const inks: Inks = { theme: theme.value, signed: false, top: 255, scale: "root" };
+  const cells = useMemo(
+    () =>
+      (scene.thumbs.parts.cells.data as Uint8Array).subarray(
+        index * height * width,
+        (index + 1) * height * width,
+      ),
+    [scene.thumbs, index],
+  );
+  const inks: Inks = {
+    theme: theme.value,
+    signed: false,
+    top: 255,
+    scale: "root",
+  };
   const most = scene.thumbs.parts.most.data[index];
   const p = scene.patterns;
   const does = facts.does && p ? p.labels[p.names.indexOf(facts.does)] : "";
   const label = sort ? (score === null ? "–" : score.toFixed(2)) : does;
   const chosen = state.value.layer === layer && state.value.head === head;
-  const words = `Layer ${layer}, head ${head}${does ? ": " + does : ""}` +
+  const words =
+    `Layer ${layer}, head ${head}${does ? ": " + does : ""}` +
     (sort && score !== null ? `, ${sort} score ${score.toFixed(2)}` : "") +
     `, largest weight ${weight_text(most)}`;
   return (
-    <button type="button" class={chosen ? "thumb chosen" : "thumb"} title={words} aria-label={words}
-      data-rove data-test="thumb" data-layer={layer} data-head={head} data-number={score ?? ""}
+    <button
+      type="button"
+      class={chosen ? "thumb chosen" : "thumb"}
+      title={words}
+      aria-label={words}
+      data-rove
+      data-test="thumb"
+      data-layer={layer}
+      data-head={head}
+      data-number={score ?? ""}
       tabIndex={first ? 0 : -1}
       style={sort ? { "--shown": String(0.2 + 0.8 * (score ?? 0)) } : undefined}
-      onClick={() => go({ view: "head", layer, head, heads: [head] })}>
-      <Heat values={cells} rows={height} columns={width} inks={inks} label="" ratio={1} />
-      <span class="thumb-label" data-test="thumb-label">{label || "\u00a0"}</span>
+      onClick={() => go({ view: "head", layer, head, heads: [head] })}
+    >
+      <Heat
+        values={cells}
+        rows={height}
+        columns={width}
+        inks={inks}
+        label=""
+        ratio={1}
+      />
+      <span class="thumb-label" data-test="thumb-label">
+        {label || "\u00a0"}
+      </span>
     </button>
   );
 }
 
-// A causal model cannot look at the next token: no chip for what no head could do.
+// A causal model cannot look at the next token: no chip for what no head could
+// do.
 function applies(p: Patterns, at: number): boolean {
   return p.scores.some((layer) => layer.some((head) => head[at] !== null));
 }
@@ -97,29 +150,53 @@ function Chips({ patterns }: { patterns: Patterns }) {
   return (
     <div class="chips-box">
       <div class="chips" role="group" aria-label="Find heads by what they do">
-        {patterns.names.map((name, i) => applies(patterns, i) && (
-          <Chip key={name} on={sort === name} test={"pattern-" + name} title={patterns.about[i]}
-            toggle={() => go({ sort: sort === name ? "" : name })}>
-            {patterns.labels[i]}
-          </Chip>
-        ))}
+        {patterns.names.map(
+          (name, i) =>
+            applies(patterns, i) && (
+              <Chip
+                key={name}
+                on={sort === name}
+                test={"pattern-" + name}
+                title={patterns.about[i]}
+                toggle={() => go({ sort: sort === name ? "" : name })}
+              >
+                {patterns.labels[i]}
+              </Chip>
+            ),
+        )}
       </div>
-      <p class="faint hint">{about ||
-        "Choose what a head may do: the heads that do it most come first, each with its score from 0 to 1."}</p>
+      <p class="faint hint">
+        {about ||
+          "Choose what a head may do: the heads that do it most come first, each with its score from 0 to 1."}
+      </p>
     </div>
   );
 }
 
-function Ranked({ scene, all, sort }: { scene: ModelScene; all: HeadFacts[][]; sort: string }) {
-  const ranked = all.flat().filter((f) => f.score !== null)
-    .sort((a, b) => b.score! - a.score!).slice(0, RANKED);
-  if (ranked.length === 0) return <p class="hint">This pattern does not apply to this text.</p>;
+function Ranked({
+  scene,
+  all,
+  sort,
+}: {
+  scene: ModelScene;
+  all: HeadFacts[][];
+  sort: string;
+}) {
+  const ranked = all
+    .flat()
+    .filter((f) => f.score !== null)
+    .sort((a, b) => b.score! - a.score!)
+    .slice(0, RANKED);
+  if (ranked.length === 0)
+    return <p class="hint">This pattern does not apply to this text.</p>;
   return (
     <section aria-label={"Heads by " + sort}>
       <div class="ranked" data-test="ranked">
         {ranked.map((f) => (
           <div key={f.layer * 1000 + f.head} class="ranked-one">
-            <span class="ranked-place">{f.layer}.{f.head}</span>
+            <span class="ranked-place">
+              {f.layer}.{f.head}
+            </span>
             <Thumb scene={scene} facts={f} sort={sort} first />
           </div>
         ))}
@@ -143,24 +220,44 @@ export function ModelView() {
       <Problem text={error} />
       {sort && patterns && <Ranked scene={scene} all={all} sort={sort} />}
       <div class="scroll-x">
-        <div class="thumbs" role="group" aria-label={`${role.layers} layers of ${role.heads} heads`}
-          data-test="thumbs" onKeyDown={(e) => rove(e, role.heads)}
-          style={{ gridTemplateColumns: `auto repeat(${role.heads}, minmax(44px, ${clamp(1120 / role.heads, 56, 140)}px))` }}>
+        <div
+          class="thumbs"
+          role="group"
+          aria-label={`${role.layers} layers of ${role.heads} heads`}
+          data-test="thumbs"
+          onKeyDown={(e) => rove(e, role.heads)}
+          style={{
+            gridTemplateColumns: `auto repeat(${role.heads}, minmax(44px, ${clamp(1120 / role.heads, 56, 140)}px))`,
+          }}
+        >
           <span class="corner faint" />
-          {Array.from({ length: role.heads }, (_, h) => <span key={h} class="axis">{h}</span>)}
+          {Array.from({ length: role.heads }, (_, h) => (
+            <span key={h} class="axis">
+              {h}
+            </span>
+          ))}
           {all.map((layer, l) => [
-            <span key={"l" + l} class="axis layer-axis"><span class="faint wide">layer </span>{l}</span>,
+            <span key={"l" + l} class="axis layer-axis">
+              <span class="faint wide">layer </span>
+              {l}
+            </span>,
             ...layer.map((f) => (
-              <Thumb key={l * 1000 + f.head} scene={scene} facts={f} sort={sort}
-                first={chosen.layer === l && chosen.head === f.head} />
+              <Thumb
+                key={l * 1000 + f.head}
+                scene={scene}
+                facts={f}
+                sort={sort}
+                first={chosen.layer === l && chosen.head === f.head}
+              />
             )),
           ])}
         </div>
       </div>
       <p class="faint hint">
-        Rows of a map are the tokens that look, columns the tokens looked at; dark is much.
-        Each map is scaled to its own largest weight.
-        {looked && ` Scores are from ${count_text(patterns.rows_looked)} of ${count_text(patterns.rows)} rows.`}
+        Rows of a map are the tokens that look, columns the tokens looked at;
+        dark is much. Each map is scaled to its own largest weight.
+        {looked &&
+          ` Scores are from ${count_text(patterns.rows_looked)} of ${count_text(patterns.rows)} rows.`}
       </p>
     </div>
   );

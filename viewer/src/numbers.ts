@@ -13,11 +13,19 @@ export function signed_text(x: number, digits: number): string {
 
 export function percent_text(share: number): string {
   const p = share * 100;
-  return (p > 0 && p < 0.1 ? "<0.1" : p >= 99.95 || p < 10 ? p.toFixed(1) : p.toFixed(0)) + " %";
+  return (
+    (p > 0 && p < 0.1
+      ? "<0.1"
+      : p >= 99.95 || p < 10
+        ? p.toFixed(1)
+        : p.toFixed(0)) + " %"
+  );
 }
 
 export function count_text(n: number): string {
-  return Math.round(n).toString().replace(/\B(?=(\d{3})+$)/g, ",");
+  return Math.round(n)
+    .toString()
+    .replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
 export function bytes_text(n: number): string {
@@ -30,7 +38,8 @@ export function bytes_text(n: number): string {
 export function compact_text(x: number | null | undefined): string {
   if (x === null || x === undefined || !Number.isFinite(x)) return "–";
   const size = Math.abs(x);
-  if (size !== 0 && (size < 0.001 || size >= 10000)) return x.toExponential(1).replace("-", "−");
+  if (size !== 0 && (size < 0.001 || size >= 10000))
+    return x.toExponential(1).replace("-", "−");
   return signed_text(x, size >= 100 ? 0 : size >= 10 ? 1 : 3);
 }
 

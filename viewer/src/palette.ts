@@ -1,19 +1,32 @@
 // Colours, the same as in the program's pictures (cli/palette.h).
 //
-// Weights: even steps of lightness, which every kind of colour vision and grey print
-// keep in order. Signed numbers: blue above zero, orange below. Heads: colours that
-// stay apart for colour-blind eyes.
+// Weights: even steps of lightness, which every kind of colour vision and grey
+// print keep in order. Signed numbers: blue above zero, orange below. Heads:
+// colours that stay apart for colour-blind eyes.
 
-const hex = (words: string): number[] => words.split(" ").map((w) => parseInt(w, 16));
+const hex = (words: string): number[] =>
+  words.split(" ").map((w) => parseInt(w, 16));
 
-const WEIGHT_LIGHT = hex("fcfcfc c0e6fe 89ceff 50b2fd 2695f0 0777db 0b5bbd 154298 162c6d");
-const WEIGHT_DARK = hex("17191f 183053 034a83 0068a1 0087bd 06a8d9 52c7e9 9de2f0 ebf6f7");
-const SIGNED_LIGHT = hex("a24102 c46c2d d99d6b ecccac fafafa aed0ef 70a3da 3b75c2 1043a8");
-const SIGNED_DARK = hex("ffc57b d18f4e 9c6033 653820 1d1f23 2d4767 4775a0 66a7d7 9cdaff");
-const HEADS_LIGHT = ("2466c3 eb940c 21914e d572a9 713f10 a36ffa " +
-  "e44a03 80acf0 89095c 80bc85 5a2d9c 885c8d").split(" ");
-const HEADS_DARK = ("3f89f4 ffb764 3eb66a fc8bca 9c6231 bc9cfe " +
-  "ff794d a6c9ff ba3383 97db9d 7f51cf ae7cb4").split(" ");
+const WEIGHT_LIGHT = hex(
+  "fcfcfc c0e6fe 89ceff 50b2fd 2695f0 0777db 0b5bbd 154298 162c6d",
+);
+const WEIGHT_DARK = hex(
+  "17191f 183053 034a83 0068a1 0087bd 06a8d9 52c7e9 9de2f0 ebf6f7",
+);
+const SIGNED_LIGHT = hex(
+  "a24102 c46c2d d99d6b ecccac fafafa aed0ef 70a3da 3b75c2 1043a8",
+);
+const SIGNED_DARK = hex(
+  "ffc57b d18f4e 9c6033 653820 1d1f23 2d4767 4775a0 66a7d7 9cdaff",
+);
+const HEADS_LIGHT = (
+  "2466c3 eb940c 21914e d572a9 713f10 a36ffa " +
+  "e44a03 80acf0 89095c 80bc85 5a2d9c 885c8d"
+).split(" ");
+const HEADS_DARK = (
+  "3f89f4 ffb764 3eb66a fc8bca 9c6231 bc9cfe " +
+  "ff794d a6c9ff ba3383 97db9d 7f51cf ae7cb4"
+).split(" ");
 
 const STEPS = 256;
 
@@ -25,7 +38,9 @@ function ramp(stops: number[]): Uint32Array {
     const s = Math.min(stops.length - 2, Math.floor(t));
     const [r, g, b] = [16, 8, 0].map((bit) => {
       const from = (stops[s] >> bit) & 255;
-      return Math.round(from + (t - s) * (((stops[s + 1] >> bit) & 255) - from));
+      return Math.round(
+        from + (t - s) * (((stops[s + 1] >> bit) & 255) - from),
+      );
     });
     out[i] = (255 << 24) | (b << 16) | (g << 8) | r;
   }
@@ -76,13 +91,18 @@ function luminance(word: number): number {
 // Black or white, whichever reads better over a number's colour.
 export function ink_over(value: number, inks: Inks): string {
   const behind = luminance(ink_ramp(inks)[ink_index(value, inks)]);
-  return (behind + 0.05) / 0.05 > 1.05 / (behind + 0.05) ? "#000000" : "#ffffff";
+  return (behind + 0.05) / 0.05 > 1.05 / (behind + 0.05)
+    ? "#000000"
+    : "#ffffff";
 }
 
 // Paints cells into a canvas of their own size, one pixel a cell.
 export function paint_cells(
   canvas: HTMLCanvasElement | OffscreenCanvas,
-  values: ArrayLike<number>, width: number, height: number, inks: Inks,
+  values: ArrayLike<number>,
+  width: number,
+  height: number,
+  inks: Inks,
 ): void {
   canvas.width = width;
   canvas.height = height;
@@ -91,7 +111,8 @@ export function paint_cells(
   const image = context.createImageData(width, height);
   const words = new Uint32Array(image.data.buffer);
   const colours = ink_ramp(inks);
-  for (let i = 0; i < words.length; i++) words[i] = colours[ink_index(values[i], inks)];
+  for (let i = 0; i < words.length; i++)
+    words[i] = colours[ink_index(values[i], inks)];
   context.putImageData(image, 0, 0);
 }
 

@@ -11,8 +11,13 @@ export interface Cells {
 }
 
 export function pooled_tile(
-  weights: Float32Array, rows: number, keys: number,
-  level: number, x: number, y: number, pool: Pool,
+  weights: Float32Array,
+  rows: number,
+  keys: number,
+  level: number,
+  x: number,
+  y: number,
+  pool: Pool,
 ): Cells {
   const cell = 2 ** level;
   const top = y * TILE * cell;
@@ -22,17 +27,28 @@ export function pooled_tile(
   const values = new Float32Array(height * width);
   for (let r = 0; r < height; r++) {
     for (let c = 0; c < width; c++) {
-      values[r * width + c] =
-        pooled(weights, keys, top + r * cell, Math.min(rows, top + (r + 1) * cell),
-               left + c * cell, Math.min(keys, left + (c + 1) * cell), pool);
+      values[r * width + c] = pooled(
+        weights,
+        keys,
+        top + r * cell,
+        Math.min(rows, top + (r + 1) * cell),
+        left + c * cell,
+        Math.min(keys, left + (c + 1) * cell),
+        pool,
+      );
     }
   }
   return { height, width, values };
 }
 
 function pooled(
-  weights: Float32Array, keys: number,
-  row: number, row_end: number, key: number, key_end: number, pool: Pool,
+  weights: Float32Array,
+  keys: number,
+  row: number,
+  row_end: number,
+  key: number,
+  key_end: number,
+  pool: Pool,
 ): number {
   let sum = 0;
   let most = 0;

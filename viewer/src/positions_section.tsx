@@ -1,5 +1,5 @@
-// Sinusoidal positions: their table, how alike they are, and the matrix M that moves
-// each to the next; beside them, the positions that the model learned.
+// Sinusoidal positions: their table, how alike they are, and the matrix M that
+// moves each to the next; beside them, the positions that the model learned.
 
 import { useSignal } from "@preact/signals";
 import { ask_binary, useScene } from "./asking";
@@ -13,20 +13,55 @@ import { theme } from "./state";
 const COUNT = 64;
 const WIDTH = 64;
 
-function Map({ title, about, values, rows, columns, test, read }: {
-  title: string; about: string; values: Float32Array; rows: number; columns: number; test: string;
+function Map({
+  title,
+  about,
+  values,
+  rows,
+  columns,
+  test,
+  read,
+}: {
+  title: string;
+  about: string;
+  values: Float32Array;
+  rows: number;
+  columns: number;
+  test: string;
   read: (row: number, column: number, value: number) => string;
 }) {
   const at = useSignal<Cell | null>(null);
-  const inks = { theme: theme.value, signed: true, top: 1, scale: "linear" as const };
+  const inks = {
+    theme: theme.value,
+    signed: true,
+    top: 1,
+    scale: "linear" as const,
+  };
   const cell = at.value;
   return (
     <figure class="position-map">
-      <figcaption><b>{title}</b></figcaption>
-      <Heat values={values} rows={rows} columns={columns} inks={inks} ratio={1} label={`${title}: ${about}`}
-        test={test} hover={(c) => (at.value = c)} press={(c) => (at.value = c)} />
+      <figcaption>
+        <b>{title}</b>
+      </figcaption>
+      <Heat
+        values={values}
+        rows={rows}
+        columns={columns}
+        inks={inks}
+        ratio={1}
+        label={`${title}: ${about}`}
+        test={test}
+        hover={(c) => (at.value = c)}
+        press={(c) => (at.value = c)}
+      />
       <p class="hint faint" data-test={test + "-reading"}>
-        {cell ? read(cell.row, cell.column, values[cell.row * columns + cell.column]) : about}
+        {cell
+          ? read(
+              cell.row,
+              cell.column,
+              values[cell.row * columns + cell.column],
+            )
+          : about}
       </p>
     </figure>
   );
@@ -34,9 +69,15 @@ function Map({ title, about, values, rows, columns, test, read }: {
 
 export function PositionsSection({ model }: { model: Model }) {
   const { value, error } = useScene("positions" + model.id, async (signal) => {
-    const answer = await ask_binary("positions", { count: COUNT, width: WIDTH, model: model.id }, signal);
+    const answer = await ask_binary(
+      "positions",
+      { count: COUNT, width: WIDTH, model: model.id },
+      signal,
+    );
     return {
-      table: floats(answer, "table"), cosine: floats(answer, "cosine"), shift: floats(answer, "shift"),
+      table: floats(answer, "table"),
+      cosine: floats(answer, "cosine"),
+      shift: floats(answer, "shift"),
       learned: answer.parts.learned ? floats(answer, "learned") : null,
       error: answer.header.shift_error as number,
     };
@@ -47,28 +88,57 @@ export function PositionsSection({ model }: { model: Model }) {
     <section class="positions" aria-label="Positions">
       <h2>Positions</h2>
       <p class="hint faint">
-        This model's own positions are {model.positions}. The sinusoidal ones below put position t into
-        sines and cosines of falling frequency; one matrix M turns every position into the next:
-        p(t+1) = M p(t).
+        This model's own positions are {model.positions}. The sinusoidal ones
+        below put position t into sines and cosines of falling frequency; one
+        matrix M turns every position into the next: p(t+1) = M p(t).
       </p>
       <Problem text={error} />
       {value && (
         <>
           <p data-test="shift-error" data-number={value.error}>
-            Largest error of p(t+1) = M p(t): <b class="number">{compact_text(value.error)}</b>
+            Largest error of p(t+1) = M p(t):{" "}
+            <b class="number">{compact_text(value.error)}</b>
           </p>
           <div class="position-maps">
-            <Map title="Table" about="a row for each position, a column for each dimension" values={value.table}
-              rows={COUNT} columns={WIDTH} test="positions-table"
-              read={(t, d, v) => `position ${t}, dimension ${d}: ${signed_text(v, 3)}`} />
-            <Map title="Cosines" about="how alike two positions are: near ones are" values={value.cosine}
-              rows={COUNT} columns={COUNT} test="positions-cosine" read={pair("cosine")} />
-            <Map title="M" about="turns by each frequency's angle: two by two blocks" values={value.shift}
-              rows={WIDTH} columns={WIDTH} test="positions-shift"
-              read={(i, j, v) => `M[${i}, ${j}] = ${signed_text(v, 3)}`} />
+            <Map
+              title="Table"
+              about="a row for each position, a column for each dimension"
+              values={value.table}
+              rows={COUNT}
+              columns={WIDTH}
+              test="positions-table"
+              read={(t, d, v) =>
+                `position ${t}, dimension ${d}: ${signed_text(v, 3)}`
+              }
+            />
+            <Map
+              title="Cosines"
+              about="how alike two positions are: near ones are"
+              values={value.cosine}
+              rows={COUNT}
+              columns={COUNT}
+              test="positions-cosine"
+              read={pair("cosine")}
+            />
+            <Map
+              title="M"
+              about="turns by each frequency's angle: two by two blocks"
+              values={value.shift}
+              rows={WIDTH}
+              columns={WIDTH}
+              test="positions-shift"
+              read={(i, j, v) => `M[${i}, ${j}] = ${signed_text(v, 3)}`}
+            />
             {value.learned && (
-              <Map title="Learned" about="cosines of the model's own first positions" values={value.learned}
-                rows={COUNT} columns={COUNT} test="positions-learned" read={pair("cosine")} />
+              <Map
+                title="Learned"
+                about="cosines of the model's own first positions"
+                values={value.learned}
+                rows={COUNT}
+                columns={COUNT}
+                test="positions-learned"
+                read={pair("cosine")}
+              />
             )}
           </div>
         </>

@@ -2,7 +2,14 @@
 
 export type RoleName = "encoder" | "decoder" | "cross";
 export type ViewName =
-  | "model" | "head" | "neuron" | "matrix" | "flow" | "compare" | "generate" | "embeddings";
+  | "model"
+  | "head"
+  | "neuron"
+  | "matrix"
+  | "flow"
+  | "compare"
+  | "generate"
+  | "embeddings";
 export type Filter = "all" | "aa" | "ab" | "ba" | "bb";
 export type Pool = "max" | "mean";
 export type Way = "argmax" | "rollout";
@@ -170,8 +177,16 @@ export function canonical(value: unknown): string {
   if (Array.isArray(value)) return "[" + value.map(canonical).join(",") + "]";
   if (value && typeof value === "object") {
     const members = value as Record<string, unknown>;
-    const names = Object.keys(members).filter((n) => members[n] !== undefined).sort();
-    return "{" + names.map((n) => JSON.stringify(n) + ":" + canonical(members[n])).join(",") + "}";
+    const names = Object.keys(members)
+      .filter((n) => members[n] !== undefined)
+      .sort();
+    return (
+      "{" +
+      names
+        .map((n) => JSON.stringify(n) + ":" + canonical(members[n]))
+        .join(",") +
+      "}"
+    );
   }
   return JSON.stringify(value);
 }

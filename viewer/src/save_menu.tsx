@@ -1,6 +1,8 @@
-// Saving what is seen: a picture drawn by the program, or the link to this very view.
+// Saving what is seen: a picture drawn by the program, or the link to this very
+// view.
 
 import { useSignal } from "@preact/signals";
+import { useRef } from "preact/hooks";
 import { source } from "./asking";
 import { say, state, theme } from "./state";
 
@@ -14,13 +16,20 @@ function download(blob: Blob, name: string): void {
 
 export function SaveMenu() {
   const failed = useSignal("");
+  const menu = useRef<HTMLDetailsElement>(null);
   if (!source.live) return null;
   const save = async (as: "svg" | "png") => {
     failed.value = "";
     try {
       const s = state.value;
-      const blob = await source.picture({ state: s, as, width: 1200, dark: theme.value === "dark" });
+      const blob = await source.picture({
+        state: s,
+        as,
+        width: 1200,
+        dark: theme.value === "dark",
+      });
       download(blob, `attend-${s.view}-layer${s.layer}-head${s.head}.${as}`);
+      menu.current!.open = false;
       say("The picture is saved.");
     } catch (e) {
       failed.value = e instanceof Error ? e.message : String(e);
@@ -30,19 +39,41 @@ export function SaveMenu() {
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(location.href);
+      menu.current!.open = false;
       say("The link is copied.");
     } catch {
       say("The link is in the address bar.");
     }
   };
   return (
-    <details class="menu" data-test="save-menu">
+    <details
+      ref={menu}
+      class="menu"
+      data-test="save-menu"
+      onKeyDown={(e) => {
+        if (e.key === "Escape") menu.current!.open = false;
+      }}
+      onFocusOut={(e) => {
+        if (!menu.current!.contains(e.relatedTarget as Node | null))
+          menu.current!.open = false;
+      }}
+    >
       <summary>Save</summary>
       <div class="menu-list">
-        <button type="button" data-test="save-svg" onClick={() => save("svg")}>Picture as SVG</button>
-        <button type="button" data-test="save-png" onClick={() => save("png")}>Picture as PNG</button>
-        <button type="button" data-test="copy-link" onClick={copy}>Copy link</button>
-        {failed.value && <p class="problem" role="alert">{failed.value}</p>}
+        <button type="button" data-test="save-svg" onClick={() => save("svg")}>
+          Picture as SVG
+        </button>
+        <button type="button" data-test="save-png" onClick={() => save("png")}>
+          Picture as PNG
+        </button>
+        <button type="button" data-test="copy-link" onClick={copy}>
+          Copy link
+        </button>
+        {failed.value && (
+          <p class="problem" role="alert">
+            {failed.value}
+          </p>
+        )}
       </div>
     </details>
   );

@@ -1,7 +1,8 @@
-// Where answers come from: the program that serves the page, or the page's own file.
+// Where answers come from: the program that serves the page, or the page's own
+// file.
 //
-// The views know neither. A Source answers a request by name; what comes back is
-// JSON, a binary answer, or a stream of events that ends in "done".
+// The views know neither. A Source answers a request by name; what comes back
+// is JSON, a binary answer, or a stream of events that ends in "done".
 
 import { Answer, decode } from "./decode";
 import { Hello, Progress, Request, Step } from "./protocol";
@@ -14,11 +15,17 @@ export interface Listener {
 
 export interface Source {
   readonly live: boolean;
-  readonly writes: boolean; // a continuation can be had, at least a recorded one
+  // A continuation can be had, at least a recorded one.
+  readonly writes: boolean;
   hello(): Promise<Hello>;
   json<T>(name: string, request: Request, signal?: AbortSignal): Promise<T>;
   binary(name: string, request: Request, signal?: AbortSignal): Promise<Answer>;
-  stream<T>(name: string, request: Request, listener: Listener, signal?: AbortSignal): Promise<T>;
+  stream<T>(
+    name: string,
+    request: Request,
+    listener: Listener,
+    signal?: AbortSignal,
+  ): Promise<T>;
   picture(request: Request): Promise<Blob>;
 }
 
@@ -42,7 +49,11 @@ export class LiveSource implements Source {
   readonly live = true;
   readonly writes = true;
 
-  private async ask(name: string, request: Request, signal?: AbortSignal): Promise<Response> {
+  private async ask(
+    name: string,
+    request: Request,
+    signal?: AbortSignal,
+  ): Promise<Response> {
     let response: Response;
     try {
       response = await fetch("api/" + name, {
@@ -53,7 +64,9 @@ export class LiveSource implements Source {
       });
     } catch (e) {
       if (signal?.aborted) throw e;
-      throw new Error("The program does not answer: is attend view still running?");
+      throw new Error(
+        "The program does not answer: is attend view still running?",
+      );
     }
     return response.ok ? response : refuse(response);
   }
@@ -62,11 +75,19 @@ export class LiveSource implements Source {
     return this.json<Hello>("hello", {});
   }
 
-  async json<T>(name: string, request: Request, signal?: AbortSignal): Promise<T> {
+  async json<T>(
+    name: string,
+    request: Request,
+    signal?: AbortSignal,
+  ): Promise<T> {
     return (await this.ask(name, request, signal)).json();
   }
 
-  async binary(name: string, request: Request, signal?: AbortSignal): Promise<Answer> {
+  async binary(
+    name: string,
+    request: Request,
+    signal?: AbortSignal,
+  ): Promise<Answer> {
     return decode(await (await this.ask(name, request, signal)).arrayBuffer());
   }
 
@@ -75,29 +96,42 @@ export class LiveSource implements Source {
   }
 
   async stream<T>(
-    name: string, request: Request, listener: Listener, signal?: AbortSignal,
+    name: string,
+    request: Request,
+    listener: Listener,
+    signal?: AbortSignal,
   ): Promise<T> {
     const response = await this.ask(name, request, signal);
     for await (const { event, data } of events(response)) {
       if (event === "progress") listener.progress?.(data as Progress);
       else if (event === "token") listener.token?.(data as Step);
-      else if (event === "error") throw new Error((data as { error: string }).error);
+      else if (event === "error")
+        throw new Error((data as { error: string }).error);
       else if (event === "done") return data as T;
     }
     throw new Error("The program stopped before it was done.");
   }
 }
 
-// Server-sent events over fetch: EventSource cannot POST, nor say why it was refused.
-async function* events(response: Response): AsyncGenerator<{ event: string; data: unknown }> {
+// Server-sent events over fetch: EventSource cannot POST, nor say why it was
+// refused.
+async function* events(
+  response: Response,
+): AsyncGenerator<{ event: string; data: unknown }> {
   const reader = response.body!.getReader();
   const decoder = new TextDecoder();
   let rest = "";
   for (;;) {
     const { done, value } = await reader.read();
-    rest += done ? decoder.decode() + "\n\n" : decoder.decode(value, { stream: true });
+    rest += done
+      ? decoder.decode() + "\n\n"
+      : decoder.decode(value, { stream: true });
     rest = rest.replace(/\r\n/g, "\n");
-    for (let end; (end = rest.indexOf("\n\n")) >= 0; rest = rest.slice(end + 2)) {
+    for (
+      let end;
+      (end = rest.indexOf("\n\n")) >= 0;
+      rest = rest.slice(end + 2)
+    ) {
       let event = "message";
       let data = "";
       for (const line of rest.slice(0, end).split("\n")) {

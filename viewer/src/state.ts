@@ -1,29 +1,57 @@
 // What is looked at, as signals, and the address that says the same.
 //
-// `state` is all that a link needs. The address and the state follow each other: a
-// change of what is looked at is a step that Back undoes, a hover or a keystroke in
-// the text replaces the step it is part of.
+// `state` is all that a link needs. The address and the state follow each
+// other: a change of what is looked at is a step that Back undoes, a hover or a
+// keystroke in the text replaces the step it is part of.
 
 import { computed, effect, signal } from "@preact/signals";
 import { Case, Run, State, ViewName } from "./protocol";
 
 export const DEFAULT_CASE: Case = {
-  model: "0", text: "", second: null, attention: "softmax", untrained: false, seed: 0, pad: 0,
+  model: "0",
+  text: "",
+  second: null,
+  attention: "softmax",
+  untrained: false,
+  seed: 0,
+  pad: 0,
 };
 
 export const DEFAULT_STATE: State = {
-  view: "model", case: DEFAULT_CASE, other: null, role: "", layer: 0, head: 0,
-  heads: [], token: -1, key: -1, filter: "all", pool: "max", way: "rollout", form: "", sort: "",
+  view: "model",
+  case: DEFAULT_CASE,
+  other: null,
+  role: "",
+  layer: 0,
+  head: 0,
+  heads: [],
+  token: -1,
+  key: -1,
+  filter: "all",
+  pool: "max",
+  way: "rollout",
+  form: "",
+  sort: "",
 };
 
-export const VIEWS: ViewName[] =
-  ["model", "head", "neuron", "matrix", "flow", "compare", "generate", "embeddings"];
+export const VIEWS: ViewName[] = [
+  "model",
+  "head",
+  "neuron",
+  "matrix",
+  "flow",
+  "compare",
+  "generate",
+  "embeddings",
+];
 
 // Longer texts stay out of the address: browsers cut or refuse such links.
 const LINK_TEXT = 100_000;
 
 export const state = signal<State>(DEFAULT_STATE);
-export const link_is_whole = computed(() => state.value.case.text.length <= LINK_TEXT);
+export const link_is_whole = computed(
+  () => state.value.case.text.length <= LINK_TEXT,
+);
 
 type Plain = Record<string, string>;
 
@@ -39,7 +67,12 @@ export function address_of(s: State): string {
   const out: Plain = {};
   for (const [name, value] of Object.entries(s)) {
     if (name === "case" || name === "other") continue;
-    if (name === "heads" ? s.heads.length === 0 : value === DEFAULT_STATE[name as keyof State]) continue;
+    if (
+      name === "heads"
+        ? s.heads.length === 0
+        : value === DEFAULT_STATE[name as keyof State]
+    )
+      continue;
     out[name] = String(value);
   }
   write_case(s.case, "", out);
@@ -47,7 +80,9 @@ export function address_of(s: State): string {
     write_case(s.other, "other.", out);
     out["other.text"] = s.other.text; // it is what tells that there is another
   }
-  return Object.entries(out).map(([n, v]) => n + "=" + encodeURIComponent(v)).join("&");
+  return Object.entries(out)
+    .map(([n, v]) => n + "=" + encodeURIComponent(v))
+    .join("&");
 }
 
 function read_case(given: Map<string, string>, prefix: string): Case {
@@ -55,8 +90,12 @@ function read_case(given: Map<string, string>, prefix: string): Case {
   for (const [name, standard] of Object.entries(DEFAULT_CASE)) {
     const value = given.get(prefix + name);
     if (value === undefined) continue;
-    out[name] = typeof standard === "number" ? Number(value) || 0
-      : typeof standard === "boolean" ? value === "true" : value;
+    out[name] =
+      typeof standard === "number"
+        ? Number(value) || 0
+        : typeof standard === "boolean"
+          ? value === "true"
+          : value;
   }
   return out as unknown as Case;
 }
@@ -65,20 +104,28 @@ export function state_of(address: string, start: Partial<State>): State {
   const given = new Map<string, string>();
   for (const pair of address.replace(/^#/, "").split("&")) {
     const at = pair.indexOf("=");
-    if (at > 0) given.set(pair.slice(0, at), decodeURIComponent(pair.slice(at + 1)));
+    if (at > 0)
+      given.set(pair.slice(0, at), decodeURIComponent(pair.slice(at + 1)));
   }
   if (given.size === 0) return with_defaults(start);
   const out: Record<string, unknown> = { ...DEFAULT_STATE };
   for (const [name, standard] of Object.entries(DEFAULT_STATE)) {
     const value = given.get(name);
     if (value === undefined || name === "case" || name === "other") continue;
-    if (name === "heads") out.heads = value.split(",").map(Number).filter(Number.isInteger);
-    else out[name] = typeof standard === "number" ? Math.trunc(Number(value)) || 0 : value;
+    if (name === "heads")
+      out.heads = value.split(",").map(Number).filter(Number.isInteger);
+    else
+      out[name] =
+        typeof standard === "number" ? Math.trunc(Number(value)) || 0 : value;
   }
   out.case = read_case(given, "");
   if (!given.has("text")) {
     const begun = with_defaults(start).case;
-    out.case = { ...(out.case as Case), text: begun.text, second: begun.second };
+    out.case = {
+      ...(out.case as Case),
+      text: begun.text,
+      second: begun.second,
+    };
   }
   out.other = given.has("other.text") ? read_case(given, "other.") : null;
   if (!VIEWS.includes(out.view as ViewName)) out.view = "model";
@@ -87,47 +134,68 @@ export function state_of(address: string, start: Partial<State>): State {
 
 export function with_defaults(s: Partial<State>): State {
   return {
-    ...DEFAULT_STATE, ...s,
+    ...DEFAULT_STATE,
+    ...s,
     case: { ...DEFAULT_CASE, ...s.case },
     other: s.other ? { ...DEFAULT_CASE, ...s.other } : null,
   };
 }
 
 // "step": Back returns here. "same": part of the step that is under way.
-export function go(change: Partial<State>, how: "step" | "same" = "step"): void {
+export function go(
+  change: Partial<State>,
+  how: "step" | "same" = "step",
+): void {
   const next = { ...state.value, ...change };
   const address = address_of(next);
-  if (address === address_of(state.value) && next.case === state.value.case) return;
+  if (address === address_of(state.value) && next.case === state.value.case)
+    return;
   state.value = next;
   try {
-    if (how === "step") history.pushState(null, "", "#" + address);
-    else replace_soon(address);
+    if (how === "step") {
+      replace_now(); // else it would come later, and undo this step
+      history.pushState(null, "", "#" + address);
+    } else {
+      replace_soon(address);
+    }
   } catch {
-    // A page opened from disk may be refused a history; the state is set all the same.
+    // A page opened from disk may be refused a history; the state is set all
+    // the same.
   }
 }
 
 // Browsers allow few history changes a second, and a hover makes many.
 let waiting: number | undefined;
+let replacement: string | null = null;
 
 function replace_soon(address: string): void {
   clearTimeout(waiting);
-  waiting = window.setTimeout(() => {
-    try {
-      history.replaceState(null, "", "#" + address);
-    } catch {
-      // As above.
-    }
-  }, 200);
+  replacement = address;
+  waiting = window.setTimeout(replace_now, 200);
 }
 
-export function change_case(change: Partial<Case>, how: "step" | "same" = "step"): void {
+function replace_now(): void {
+  clearTimeout(waiting);
+  if (replacement === null) return;
+  try {
+    history.replaceState(null, "", "#" + replacement);
+  } catch {
+    // As above.
+  }
+  replacement = null;
+}
+
+export function change_case(
+  change: Partial<Case>,
+  how: "step" | "same" = "step",
+): void {
   go({ case: { ...state.value.case, ...change }, token: -1, key: -1 }, how);
 }
 
 export function follow_address(start: Partial<State>): void {
   const read = () => {
     clearTimeout(waiting);
+    replacement = null;
     state.value = state_of(location.hash, start);
   };
   read();
@@ -156,20 +224,29 @@ export type ThemeChoice = (typeof THEMES)[number];
 
 const system_dark = matchMedia("(prefers-color-scheme: dark)");
 const is_system_dark = signal(system_dark.matches);
-system_dark.addEventListener("change", (e) => (is_system_dark.value = e.matches));
+system_dark.addEventListener(
+  "change",
+  (e) => (is_system_dark.value = e.matches),
+);
 
 function remembered(): ThemeChoice {
   try {
     const value = localStorage.getItem("theme") as ThemeChoice;
     return THEMES.includes(value) ? value : "auto";
   } catch {
-    return "auto"; // storage is closed to pages opened from disk in some browsers
+    // Storage is closed to pages opened from disk in some browsers.
+    return "auto";
   }
 }
 
 export const theme_choice = signal<ThemeChoice>(remembered());
 export const theme = computed<"light" | "dark">(() =>
-  theme_choice.value === "auto" ? (is_system_dark.value ? "dark" : "light") : theme_choice.value);
+  theme_choice.value === "auto"
+    ? is_system_dark.value
+      ? "dark"
+      : "light"
+    : theme_choice.value,
+);
 
 effect(() => {
   document.documentElement.dataset.theme = theme.value;

@@ -1,7 +1,8 @@
 // Answers out of the page's own file: what `attend view --out page.html` wrote.
 //
-// The file keeps whole heads. Ranges are cut out of them and tiles are pooled from
-// them here, so that a recording can be looked at as closely as the live page.
+// The file keeps whole heads. Ranges are cut out of them and tiles are pooled
+// from them here, so that a recording can be looked at as closely as the live
+// page.
 
 import { Answer, bytes_of_base64, decode, floats, Part } from "./decode";
 import { canonical, Case, Hello, Request, Run } from "./protocol";
@@ -21,12 +22,17 @@ export interface Still {
 
 const RANGE = ["row", "rows", "key", "keys"];
 
-// Which part's shape is cut by rows, which by keys, in the answers that have ranges.
+// Which part's shape is cut by rows, which by keys, in the answers that have
+// ranges.
 const CUTS: Record<string, Record<string, [boolean, boolean]>> = {
   block: { weights: [true, true] },
   vectors: {
-    q: [true, false], k: [false, true], v: [false, true],
-    out: [true, false], lse: [true, false], weights: [true, true],
+    q: [true, false],
+    k: [false, true],
+    v: [false, true],
+    out: [true, false],
+    lse: [true, false],
+    weights: [true, true],
   },
   embeddings: { cosine: [true, true], norm: [true, false] },
 };
@@ -45,7 +51,12 @@ function cut(part: Part, by: [boolean, boolean], range: number[]): Part {
     const at = (first + r) * across + left;
     data.set((part.data as Float32Array).subarray(at, at + width), r * width);
   }
-  return { shape: part.shape.length > 1 ? [height, width] : [height], data, low: 0, scale: 1 };
+  return {
+    shape: part.shape.length > 1 ? [height, width] : [height],
+    data,
+    low: 0,
+    scale: 1,
+  };
 }
 
 export class StillSource implements Source {
@@ -60,11 +71,15 @@ export class StillSource implements Source {
 
   private missing(): Error {
     const model = this.still.hello.models[0]?.name ?? "MODEL";
-    return new Error(`This part needs the live page: attend view --model ${model}`);
+    return new Error(
+      `This part needs the live page: attend view --model ${model}`,
+    );
   }
 
   private kept(name: string, request: Request): Kept | undefined {
-    return this.still.answers[name + "?" + canonical({ ...request, as: undefined })];
+    return this.still.answers[
+      name + "?" + canonical({ ...request, as: undefined })
+    ];
   }
 
   async json<T>(name: string, request: Request): Promise<T> {
@@ -95,11 +110,14 @@ export class StillSource implements Source {
     const run = this.still.runs[request.run as string];
     if (!run) return null;
     if (name === "embeddings") {
-      const n = run.sides[request.side as "encoder" | "decoder"]?.tokens.length ?? 0;
+      const n =
+        run.sides[request.side as "encoder" | "decoder"]?.tokens.length ?? 0;
       return { ...request, row: 0, rows: n, key: 0, keys: n };
     }
     const role = run.roles.find((r) => r.role === request.role);
-    return role ? { ...request, row: 0, rows: role.rows, key: 0, keys: role.keys } : null;
+    return role
+      ? { ...request, row: 0, rows: role.rows, key: 0, keys: role.keys }
+      : null;
   }
 
   private sliced(name: string, request: Request): Answer | null {
@@ -115,18 +133,31 @@ export class StillSource implements Source {
     return { header: whole.header, parts, bytes: whole.bytes };
   }
 
-  private block_of(request: Request, run: unknown, attention: unknown): Float32Array {
+  private block_of(
+    request: Request,
+    run: unknown,
+    attention: unknown,
+  ): Float32Array {
     const { role, layer, head } = request;
-    const asked = this.whole_range("block", { run, role, layer, head, attention });
+    const asked = this.whole_range("block", {
+      run,
+      role,
+      layer,
+      head,
+      attention,
+    });
     const answer = asked && this.exact("block", asked);
     if (!answer) throw this.missing();
     return floats(answer, "weights");
   }
 
   private tile(request: Request): Answer {
-    const role = this.still.runs[request.run as string]?.roles.find((r) => r.role === request.role);
+    const role = this.still.runs[request.run as string]?.roles.find(
+      (r) => r.role === request.role,
+    );
     if (!role) throw this.missing();
-    const minus = request.minus as { run: string; attention?: string } | undefined;
+    const minus = request.minus as
+      { run: string; attention?: string } | undefined;
     let weights = this.block_of(request, request.run, request.attention);
     if (minus) {
       const other = this.block_of(request, minus.run, minus.attention);
@@ -134,8 +165,17 @@ export class StillSource implements Source {
     }
     const { level, x, y, pool } = request as Record<string, never>;
     const tile = pooled_tile(weights, role.rows, role.keys, level, x, y, pool);
-    const cells = { shape: [tile.height, tile.width], data: tile.values, low: 0, scale: 1 };
-    return { header: { exact: true, rows_each: 2 ** level }, parts: { cells }, bytes: 0 };
+    const cells = {
+      shape: [tile.height, tile.width],
+      data: tile.values,
+      low: 0,
+      scale: 1,
+    };
+    return {
+      header: { exact: true, rows_each: 2 ** level },
+      parts: { cells },
+      bytes: 0,
+    };
   }
 
   get writes(): boolean {
@@ -143,22 +183,34 @@ export class StillSource implements Source {
   }
 
   async stream<T>(name: string, request: Request): Promise<T> {
-    const found = name === "run" ? this.ran(request) : name === "generate" ? this.wrote(request) : null;
+    const found =
+      name === "run"
+        ? this.ran(request)
+        : name === "generate"
+          ? this.wrote(request)
+          : null;
     if (found) return found as T;
     throw this.missing();
   }
 
   private ran(request: Request): Run | undefined {
-    return Object.values(this.still.runs).find((r) =>
-      canonical({ ...r.case, ...request }) === canonical(r.case));
+    return Object.values(this.still.runs).find(
+      (r) => canonical({ ...r.case, ...request }) === canonical(r.case),
+    );
   }
 
   // The recorded continuation of this prompt, as far as it was asked for.
   private wrote(request: Request): Run | null {
     const { model, text } = request.case as Case;
-    const run = Object.values(this.still.runs).find((r) =>
-      r.steps.length > 0 && r.case.model === model && r.case.text.startsWith(text));
-    return run ? { ...run, steps: run.steps.slice(0, request.new as number) } : null;
+    const run = Object.values(this.still.runs).find(
+      (r) =>
+        r.steps.length > 0 &&
+        r.case.model === model &&
+        r.case.text.startsWith(text),
+    );
+    return run
+      ? { ...run, steps: run.steps.slice(0, request.new as number) }
+      : null;
   }
 
   picture(): Promise<Blob> {

@@ -10,9 +10,22 @@ export interface Reading {
   value: number;
 }
 
-export function Strip({ values, inks, name, index, label, read, test }: {
-  values: Float32Array; inks: Inks; name: string; index: number; label?: string;
-  read: (r: Reading | null) => void; test?: string;
+export function Strip({
+  values,
+  inks,
+  name,
+  index,
+  label,
+  read,
+  test,
+}: {
+  values: Float32Array;
+  inks: Inks;
+  name: string;
+  index: number;
+  label?: string;
+  read: (r: Reading | null) => void;
+  test?: string;
 }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   useLayoutEffect(() => {
@@ -20,13 +33,26 @@ export function Strip({ values, inks, name, index, label, read, test }: {
   }, [values, inks.theme, inks.top]);
   const at = (e: PointerEvent) => {
     const box = canvas.current!.getBoundingClientRect();
-    const dim = Math.max(0, Math.min(values.length - 1,
-      Math.floor(((e.clientX - box.left) / box.width) * values.length)));
+    const dim = Math.max(
+      0,
+      Math.min(
+        values.length - 1,
+        Math.floor(((e.clientX - box.left) / box.width) * values.length),
+      ),
+    );
     read({ name, key: index, dim, value: values[dim] });
   };
   return (
-    <canvas ref={canvas} class="heat strip" role={label ? "img" : undefined} aria-label={label}
-      aria-hidden={label ? undefined : "true"} data-test={test}
-      onPointerMove={at} onPointerDown={at} onPointerLeave={() => read(null)} />
+    <canvas
+      ref={canvas}
+      class="heat strip"
+      role={label ? "img" : undefined}
+      aria-label={label}
+      aria-hidden={label ? undefined : "true"}
+      data-test={test}
+      onPointerMove={at}
+      onPointerDown={at}
+      onPointerLeave={() => read(null)}
+    />
   );
 }

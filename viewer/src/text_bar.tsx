@@ -2,17 +2,44 @@
 
 import { useSignal } from "@preact/signals";
 import { useEffect, useId, useLayoutEffect, useRef } from "preact/hooks";
-import { ask_again, cancel_run, hello, problem, progress, run, source } from "./asking";
+import {
+  ask_again,
+  cancel_run,
+  hello,
+  problem,
+  progress,
+  run,
+  source,
+} from "./asking";
 import { change_case, go, link_is_whole, state } from "./state";
 import { Model } from "./protocol";
 import { bytes_text, count_text } from "./numbers";
 
 const PAUSE = 300; // ms without a keystroke before the model runs
-const FORMS = ["softmax", "favor(m=256)", "fourier(m=256)", "elu", "poly(p=2)", "gaussian", "argmax"];
+const FORMS = [
+  "softmax",
+  "favor(m=256)",
+  "fourier(m=256)",
+  "elu",
+  "poly(p=2)",
+  "gaussian",
+  "argmax",
+];
 
-// A text area of its own: the state's text is written back only when it came from elsewhere.
-function Words({ label, test, value, set, placeholder }: {
-  label: string; test: string; value: string; set: (text: string) => void; placeholder?: string;
+// A text area of its own: the state's text is written back only when it came
+// from elsewhere.
+function Words({
+  label,
+  test,
+  value,
+  set,
+  placeholder,
+}: {
+  label: string;
+  test: string;
+  value: string;
+  set: (text: string) => void;
+  placeholder?: string;
 }) {
   const id = useId();
   const area = useRef<HTMLTextAreaElement>(null);
@@ -20,7 +47,7 @@ function Words({ label, test, value, set, placeholder }: {
   const grow = () => {
     const a = area.current!;
     a.style.height = "auto";
-    a.style.height = Math.min(a.scrollHeight + 2, 132) + "px";
+    a.style.height = Math.min(a.scrollHeight + 2, 108) + "px";
   };
   useLayoutEffect(() => {
     if (area.current!.value !== value) area.current!.value = value;
@@ -29,13 +56,25 @@ function Words({ label, test, value, set, placeholder }: {
   useEffect(() => () => clearTimeout(timer.current), []);
   return (
     <div class="words">
-      <label for={id} class={label === "Text" ? "hidden" : ""}>{label}</label>
-      <textarea ref={area} id={id} rows={1} spellcheck={false} data-test={test}
-        placeholder={placeholder} onInput={() => {
+      <label for={id} class={label === "Text" ? "hidden" : ""}>
+        {label}
+      </label>
+      <textarea
+        ref={area}
+        id={id}
+        rows={1}
+        spellcheck={false}
+        data-test={test}
+        placeholder={placeholder}
+        onInput={() => {
           grow();
           clearTimeout(timer.current);
-          timer.current = window.setTimeout(() => set(area.current!.value), PAUSE);
-        }} />
+          timer.current = window.setTimeout(
+            () => set(area.current!.value),
+            PAUSE,
+          );
+        }}
+      />
     </div>
   );
 }
@@ -53,21 +92,44 @@ function Settings({ model }: { model: Model }) {
     <div class="bar settings" data-test="settings">
       <div class="field">
         <label for={id + "f"}>Attention through the whole model</label>
-        <select id={id + "f"} value={c.attention} data-test="case-attention"
-          onChange={(e) => change_case({ attention: e.currentTarget.value })}>
-          {forms.map((f) => <option key={f} value={f}>{f}</option>)}
+        <select
+          id={id + "f"}
+          value={c.attention}
+          data-test="case-attention"
+          onChange={(e) => change_case({ attention: e.currentTarget.value })}
+        >
+          {forms.map((f) => (
+            <option key={f} value={f}>
+              {f}
+            </option>
+          ))}
         </select>
       </div>
       <label class="check">
-        <input type="checkbox" checked={c.untrained} data-test="case-untrained"
-          onChange={(e) => change_case({ untrained: e.currentTarget.checked })} />
+        <input
+          type="checkbox"
+          checked={c.untrained}
+          data-test="case-untrained"
+          onChange={(e) => change_case({ untrained: e.currentTarget.checked })}
+        />
         untrained: random weights
       </label>
       {model.parts !== "decoder" && (
         <div class="field">
           <label for={id + "p"}>Fill up to (tokens)</label>
-          <input id={id + "p"} type="number" min={0} max={512} value={c.pad} data-test="case-pad"
-            onChange={(e) => change_case({ pad: Math.max(0, Number(e.currentTarget.value) || 0) })} />
+          <input
+            id={id + "p"}
+            type="number"
+            min={0}
+            max={model.context || 512}
+            value={c.pad}
+            data-test="case-pad"
+            onChange={(e) =>
+              change_case({
+                pad: Math.max(0, Number(e.currentTarget.value) || 0),
+              })
+            }
+          />
         </div>
       )}
     </div>
@@ -79,10 +141,23 @@ function Doing() {
   if (!p) return null;
   return (
     <div class="doing" data-test="progress">
-      <progress value={p.total ? p.done : undefined} max={p.total || undefined}
-        aria-label={p.what || "Running the model"} />
-      <span>{p.what}{p.total ? ` ${count_text(p.done)} of ${count_text(p.total)}` : ""}</span>
-      <button type="button" class="small" data-test="cancel" onClick={cancel_run}>Cancel</button>
+      <progress
+        value={p.total ? p.done : undefined}
+        max={p.total || undefined}
+        aria-label={p.what || "Running the model"}
+      />
+      <span>
+        {p.what}
+        {p.total ? ` ${count_text(p.done)} of ${count_text(p.total)}` : ""}
+      </span>
+      <button
+        type="button"
+        class="small"
+        data-test="cancel"
+        onClick={cancel_run}
+      >
+        Cancel
+      </button>
     </div>
   );
 }
@@ -99,32 +174,65 @@ export function TextBar() {
   return (
     <section class="text-bar" aria-label="Text">
       <div class={pair ? "words-row two" : "words-row"}>
-        <Words test="text"
-          label={model.words === false ? "Token numbers (this model came without a tokenizer)"
-            : pair && model.parts === "encoder" ? "First sentence (A)" : "Text"}
-          value={c.text} set={(text) => change_case({ text })} />
+        <Words
+          test="text"
+          label={
+            model.words === false
+              ? "Token numbers (this model came without a tokenizer)"
+              : pair && model.parts === "encoder"
+                ? "First sentence (A)"
+                : "Text"
+          }
+          value={c.text}
+          set={(text) => change_case({ text })}
+        />
         {pair && (
-          <Words label={label} test="second" value={c.second ?? ""}
-            placeholder={model.parts === "both" ? "empty: the model writes it" : ""}
-            set={(text) => change_case({ second: text === "" ? null : text })} />
+          <Words
+            label={label}
+            test="second"
+            value={c.second ?? ""}
+            placeholder={
+              model.parts === "both" ? "empty: the model writes it" : ""
+            }
+            set={(text) => change_case({ second: text === "" ? null : text })}
+          />
         )}
       </div>
       <div class="text-tools">
         {label && !pair && (
-          <button type="button" class="quiet" data-test="add-second" onClick={() => (second.value = true)}>
+          <button
+            type="button"
+            class="quiet"
+            data-test="add-second"
+            onClick={() => (second.value = true)}
+          >
             + {label.toLowerCase()}
           </button>
         )}
         {pair && model.parts === "encoder" && (
-          <button type="button" class="quiet" data-test="drop-second" onClick={() => {
-            second.value = false;
-            change_case({ second: null });
-            go({ filter: "all" }, "same");
-          }}>one sentence</button>
+          <button
+            type="button"
+            class="quiet"
+            data-test="drop-second"
+            onClick={() => {
+              second.value = false;
+              change_case({ second: null });
+              go({ filter: "all" }, "same");
+            }}
+          >
+            one sentence
+          </button>
         )}
-        <button type="button" class="quiet" aria-expanded={open.value} data-test="settings-toggle"
-          onClick={() => (open.value = !open.value)}>
-          {c.attention !== "softmax" || c.untrained || c.pad ? "Settings •" : "Settings"}
+        <button
+          type="button"
+          class="quiet"
+          aria-expanded={open.value}
+          data-test="settings-toggle"
+          onClick={() => (open.value = !open.value)}
+        >
+          {c.attention !== "softmax" || c.untrained || c.pad
+            ? "Settings •"
+            : "Settings"}
         </button>
         <RunFacts />
         <Doing />
@@ -139,16 +247,27 @@ function Trouble() {
   if (problem.value) {
     return (
       <p class="problem" role="alert" data-test="run-problem">
-        {problem.value}{run.value ? " What is shown is of the text before." : ""}{" "}
-        <button type="button" class="quiet" onClick={ask_again}>Try again</button>
+        {problem.value}
+        {run.value ? " What is shown is of the text before." : ""}{" "}
+        <button type="button" class="quiet" onClick={ask_again}>
+          Try again
+        </button>
       </p>
     );
   }
   const notice = run.value?.notice;
   return (
     <>
-      {notice && <p class="notice" data-test="notice">{notice}</p>}
-      {!link_is_whole.value && <p class="notice">The text is too long for a link: the address leaves it out.</p>}
+      {notice && (
+        <p class="notice" data-test="notice">
+          {notice}
+        </p>
+      )}
+      {!link_is_whole.value && (
+        <p class="notice">
+          The text is too long for a link: the address leaves it out.
+        </p>
+      )}
     </>
   );
 }
@@ -156,12 +275,15 @@ function Trouble() {
 function RunFacts() {
   const r = run.value;
   if (!r) return null;
-  const sides = Object.entries(r.sides).map(([name, s]) =>
-    `${count_text(s!.tokens.length)} tokens${Object.keys(r.sides).length > 1 ? " (" + name + ")" : ""}`);
+  const sides = Object.entries(r.sides).map(
+    ([name, s]) =>
+      `${count_text(s!.tokens.length)} tokens${Object.keys(r.sides).length > 1 ? " (" + name + ")" : ""}`,
+  );
   return (
     <span class="faint run-facts" data-test="run-facts">
       {sides.join(", ")} · {r.seconds.toFixed(2)} s · {bytes_text(r.bytes)}
-      {r.case.attention !== "softmax" && ` · ${r.case.attention}`}{r.case.untrained && " · untrained"}
+      {r.case.attention !== "softmax" && ` · ${r.case.attention}`}
+      {r.case.untrained && " · untrained"}
     </span>
   );
 }
@@ -171,11 +293,18 @@ function Recording() {
   return (
     <section class="text-bar" aria-label="Text">
       <p class="notice" data-test="recording">
-        This is a recording: a text run once and kept in this file. To edit the text, run
-        {" "}<code>attend view --model {r?.model.name ?? "MODEL"}</code>.
+        This is a recording: a text run once and kept in this file. To edit the
+        text, run <code>attend view --model {r?.model.name ?? "MODEL"}</code>.
       </p>
-      {r && <p class="recorded-text">{r.case.text}{r.case.second ? " ‖ " + r.case.second : ""}</p>}
-      <div class="text-tools"><RunFacts /></div>
+      {r && (
+        <p class="recorded-text">
+          {r.case.text}
+          {r.case.second ? " ‖ " + r.case.second : ""}
+        </p>
+      )}
+      <div class="text-tools">
+        <RunFacts />
+      </div>
       <Trouble />
     </section>
   );

@@ -1,8 +1,8 @@
-// Tiles of one head's matrix: fetched as they come into sight, painted once, let go
-// of when there are too many.
+// Tiles of one head's matrix: fetched as they come into sight, painted once,
+// let go of when there are too many.
 //
-// Level l has cells of 2^l tokens a side. A short text's tiles are pooled in the page
-// from the whole head; a long one's come from the program.
+// Level l has cells of 2^l tokens a side. A short text's tiles are pooled in
+// the page from the whole head; a long one's come from the program.
 
 import { ask_tile, source } from "./asking";
 import { floats } from "./decode";
@@ -50,8 +50,17 @@ const name_of = (s: Spot) => `${s.level}/${s.x}/${s.y}`;
 
 export function spec_key(spec: TileSpec): string {
   const { run, place, pool, attention, minus } = spec;
-  return [run.run, place.role, place.layer, place.head, pool, attention,
-          minus?.run.run, minus?.attention, spec.given?.id].join();
+  return [
+    run.run,
+    place.role,
+    place.layer,
+    place.head,
+    pool,
+    attention,
+    minus?.run.run,
+    minus?.attention,
+    spec.given?.id,
+  ].join();
 }
 
 export class TileStore {
@@ -60,10 +69,14 @@ export class TileStore {
   private queue: Spot[] = [];
   private underway = new Map<string, AbortController>();
   private whole: Promise<Float32Array> | null = null;
-  private failed = new Set<string>(); // not asked for again: a redraw would ask for ever
+  // Not asked for again: a redraw would ask for ever.
+  private failed = new Set<string>();
   error = "";
 
-  constructor(readonly spec: TileSpec, private changed: () => void) {
+  constructor(
+    readonly spec: TileSpec,
+    private changed: () => void,
+  ) {
     const longest = Math.max(spec.role.rows, spec.role.keys);
     this.levels = Math.max(0, Math.ceil(Math.log2(longest / TILE)));
   }
@@ -86,7 +99,8 @@ export class TileStore {
     return tile;
   }
 
-  // What is in sight and not here, most wanted first; what is no longer in sight is dropped.
+  // What is in sight and not here, most wanted first; what is no longer in
+  // sight is dropped.
   want(spots: Spot[]): void {
     const names = new Set(spots.map(name_of));
     for (const [id, control] of this.underway) {
@@ -97,13 +111,16 @@ export class TileStore {
     }
     this.queue = spots.filter((s) => {
       const id = name_of(s);
-      return !this.tiles.has(id) && !this.underway.has(id) && !this.failed.has(id);
+      return (
+        !this.tiles.has(id) && !this.underway.has(id) && !this.failed.has(id)
+      );
     });
     this.pump();
   }
 
   private pump(): void {
-    while (this.queue.length && this.underway.size < AT_ONCE) void this.fetch(this.queue.shift()!);
+    while (this.queue.length && this.underway.size < AT_ONCE)
+      void this.fetch(this.queue.shift()!);
   }
 
   private async fetch(spot: Spot): Promise<void> {
@@ -141,10 +158,22 @@ export class TileStore {
   private request(spot: Spot, exact: boolean): Request {
     const { run, place, pool, attention, minus } = this.spec;
     return {
-      run: run.run, ...place, level: spot.level, x: spot.x, y: spot.y, pool, exact,
+      run: run.run,
+      ...place,
+      level: spot.level,
+      x: spot.x,
+      y: spot.y,
+      pool,
+      exact,
       ...(attention ? { attention } : {}),
-      ...(minus ? { minus: { run: minus.run.run,
-        ...(minus.attention ? { attention: minus.attention } : {}) } } : {}),
+      ...(minus
+        ? {
+            minus: {
+              run: minus.run.run,
+              ...(minus.attention ? { attention: minus.attention } : {}),
+            },
+          }
+        : {}),
     };
   }
 
@@ -152,8 +181,16 @@ export class TileStore {
     const { run, role, place, attention, minus } = this.spec;
     const range = { row: 0, rows: role.rows, key: 0, keys: role.keys };
     const mine = await ask_block(run, role, place, range, undefined, attention);
-    const other = minus &&
-      await ask_block(minus.run, role, place, range, undefined, minus.attention);
+    const other =
+      minus &&
+      (await ask_block(
+        minus.run,
+        role,
+        place,
+        range,
+        undefined,
+        minus.attention,
+      ));
     const out = new Float32Array(role.rows * role.keys);
     for (let i = 0, row = 0; row < role.rows; row++) {
       for (let key = 0; key < role.keys; key++, i++) {
@@ -163,27 +200,53 @@ export class TileStore {
     return out;
   }
 
-  private async load(spot: Spot, exact: boolean, signal?: AbortSignal): Promise<Tile> {
+  private async load(
+    spot: Spot,
+    exact: boolean,
+    signal?: AbortSignal,
+  ): Promise<Tile> {
     const { role, pool } = this.spec;
     if (this.local) {
-      this.whole ??= this.spec.given ? this.spec.given.values() : this.whole_head();
-      const cells = pooled_tile(await this.whole, role.rows, role.keys, spot.level, spot.x, spot.y, pool);
+      this.whole ??= this.spec.given
+        ? this.spec.given.values()
+        : this.whole_head();
+      const cells = pooled_tile(
+        await this.whole,
+        role.rows,
+        role.keys,
+        spot.level,
+        spot.x,
+        spot.y,
+        pool,
+      );
       return made({ ...spot, ...cells, sampled: false, precise: true });
     }
     const answer = await ask_tile(this.request(spot, exact), signal);
     const [height, width] = answer.parts.cells.shape;
     return made({
-      ...spot, height, width, values: floats(answer, "cells"),
-      sampled: answer.header.exact !== true && (answer.header.rows_each as number) < 2 ** spot.level,
+      ...spot,
+      height,
+      width,
+      values: floats(answer, "cells"),
+      sampled:
+        answer.header.exact !== true &&
+        (answer.header.rows_each as number) < 2 ** spot.level,
       precise: !(answer.parts.cells.data instanceof Uint8Array),
     });
   }
 
   async refine(
-    spots: Spot[], tell: (p: Progress, tile: number) => void, signal: AbortSignal,
+    spots: Spot[],
+    tell: (p: Progress, tile: number) => void,
+    signal: AbortSignal,
   ): Promise<void> {
     for (let i = 0; i < spots.length && !signal.aborted; i++) {
-      await source.stream("refine", this.request(spots[i], true), { progress: (p) => tell(p, i) }, signal);
+      await source.stream(
+        "refine",
+        this.request(spots[i], true),
+        { progress: (p) => tell(p, i) },
+        signal,
+      );
       this.put(await this.load(spots[i], true, signal));
       this.changed();
     }

@@ -9,7 +9,8 @@ interface Reading {
 }
 
 function reading(token: string): Reading {
-  let rest = token.replace(/^<0x0A>$/, "\n"); // a byte of its own, in some vocabularies
+  // A byte of its own, in some vocabularies.
+  let rest = token.replace(/^<0x0A>$/, "\n");
   let mark = "";
   if (/^[ \u0120\u2581]/.test(rest) && rest.length > 1) {
     mark = "·";
@@ -18,7 +19,10 @@ function reading(token: string): Reading {
     mark = "–";
     rest = rest.slice(2);
   }
-  rest = rest.replace(/[ \u0120\u2581]/g, "␣").replace(/[\n\u010a]/g, "⏎").replace(/\t/g, "⇥");
+  rest = rest
+    .replace(/[ \u0120\u2581]/g, "␣")
+    .replace(/[\n\u010a]/g, "⏎")
+    .replace(/\t/g, "⇥");
   return { mark, text: rest || "∅" };
 }
 
@@ -32,11 +36,21 @@ export function token_short(token: string, most = 14): string {
   return text.length > most ? text.slice(0, most - 1) + "…" : text;
 }
 
-export function TokenLabel({ token, special }: { token: string; special?: boolean }) {
+export function TokenLabel({
+  token,
+  special,
+}: {
+  token: string;
+  special?: boolean;
+}) {
   const { mark, text } = reading(token);
   return (
     <span class={special ? "token special" : "token"}>
-      {mark && <span class="mark" aria-hidden="true">{mark}</span>}
+      {mark && (
+        <span class="mark" aria-hidden="true">
+          {mark}
+        </span>
+      )}
       {text}
     </span>
   );
