@@ -3,6 +3,7 @@
 #                       the other tests/*.c are linked into each of them
 #   examples/NN_NAME.c  a program on the public headers; exit 0 is a pass
 #   tests/cli/NAME.sh   a script; ATTEND is the program
+#   tests/browser       the page of `attend view`, in Chromium
 # All run in the top folder of the sources; ATTEND_GOLDEN is tests/golden,
 # ATTEND_TEXT, ATTEND_PULL and ATTEND_VIEW are ON or OFF as the program was
 # built.
@@ -87,6 +88,25 @@ if(ATTEND_BUILD_TESTS)
       get_filename_component(name ${script} NAME_WE)
       attend_test(cli_${name} cli bash ${script})
     endforeach()
+  endif()
+
+  # tests/browser needs words, and what npm put beside the built page. A bound on
+  # memory says nothing under a sanitizer.
+  if(TARGET attend_cli AND TARGET attend_server AND ATTEND_TEXT)
+    set(packages ${CMAKE_CURRENT_BINARY_DIR}/page)
+    if(ATTEND_PAGE)
+      get_filename_component(packages ${ATTEND_PAGE}/.. ABSOLUTE
+                             BASE_DIR ${CMAKE_SOURCE_DIR})
+    endif()
+    set(browser bash tests/browser/browser.sh ${runner} ${packages})
+    attend_test(browser browser ${browser})
+    set(browser_tests browser)
+    if(NOT ATTEND_SANITIZE)
+      attend_test(browser_long browser ${browser} long)
+      list(APPEND browser_tests browser_long)
+    endif()
+    # A browser and a program at once: two cores, and nobody beside them.
+    set_tests_properties(${browser_tests} PROPERTIES PROCESSORS 2)
   endif()
 endif()
 

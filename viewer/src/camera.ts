@@ -27,6 +27,22 @@ export class Camera {
     this.hold();
   }
 
+  // As an address has it: where it looks, and how closely.
+  get words(): string {
+    if (this.scale <= this.fitting * 1.001) return "";
+    return [this.x.toFixed(2), this.y.toFixed(2), this.scale.toPrecision(4)]
+      .join(",");
+  }
+
+  read(words: string): void {
+    const [x, y, scale] = words.split(",").map(Number);
+    if (![x, y, scale].every(Number.isFinite)) return;
+    this.scale = clamp(scale, this.fitting, LARGEST);
+    this.x = x;
+    this.y = y;
+    this.hold();
+  }
+
   resize(width: number, height: number): void {
     const fitted = this.scale <= this.fitting * 1.001;
     this.width = Math.max(1, width);

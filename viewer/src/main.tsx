@@ -218,6 +218,7 @@ function App() {
       (h) => {
         follow_address(h.start);
         hello.value = h;
+        gallery_open.value = h.open_gallery && h.live && !location.hash;
         effect(() => {
           state.value;
           void follow_case();

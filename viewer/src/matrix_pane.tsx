@@ -100,6 +100,7 @@ export function MatrixPane(props: PaneProps) {
       error: store.current?.error || p.store.error,
       sampled: p.seen.filter((t) => t.sampled).length,
     });
+    if (latest.current.buttons !== false) go({ zoom: p.cam.words }, "same");
   };
 
   useEffect(() => {
@@ -116,6 +117,7 @@ export function MatrixPane(props: PaneProps) {
     const size = box.current!.getBoundingClientRect();
     p.resize(size.width, size.height);
     p.cam.fit();
+    if (props.buttons !== false) p.cam.read(state.value.zoom);
     version.value++;
   }, [spec_key(props.spec)]);
 

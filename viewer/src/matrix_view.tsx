@@ -10,7 +10,7 @@ import { cross_words, is_masked, masks_of } from "./masks";
 import { At, MatrixPane, Sight } from "./matrix_pane";
 import { MatrixPlot } from "./matrix_plot";
 import { count_text, weight_text } from "./numbers";
-import { Inks, Scale } from "./palette";
+import { Inks } from "./palette";
 import { Role } from "./protocol";
 import { RowTable } from "./row_table";
 import { go, place_in, say, state } from "./state";
@@ -173,7 +173,6 @@ function Refine({ sight }: { sight: Sight }) {
 export function MatrixView() {
   const spec = current_spec();
   const hover = useSignal<At | null>(null);
-  const scale = useSignal<Scale>("root");
   const sight = useSignal<Sight | null>(null);
   if (!spec) return <Waiting />;
   const { token, key } = state.value;
@@ -202,7 +201,7 @@ export function MatrixView() {
         <Switch
           label="Colour"
           name="scale"
-          value={scale.value}
+          value={state.value.colour}
           options={[
             {
               value: "root",
@@ -211,7 +210,7 @@ export function MatrixView() {
             },
             { value: "linear", label: "linear" },
           ]}
-          choose={(s) => (scale.value = s)}
+          choose={(colour) => go({ colour })}
         />
       </PlaceBar>
       <Problem text={sight.value?.error ?? ""} />
@@ -219,7 +218,7 @@ export function MatrixView() {
         <MatrixPane
           spec={spec}
           label={label}
-          scale={scale.value}
+          scale={state.value.colour}
           mark={mark}
           describedby="matrix-keys"
           see={(s) => (sight.value = s)}

@@ -54,6 +54,8 @@ export interface State {
   way: Way;
   form: string;
   sort: string;
+  zoom: string; // of a matrix: key, row, pixels a token; "": all of it
+  colour: "root" | "linear";
 }
 
 export interface GalleryEntry {
@@ -69,6 +71,7 @@ export interface Hello {
   models: Model[];
   start: Partial<State>;
   gallery: GalleryEntry[];
+  open_gallery: boolean;
   live: boolean;
   block_cells: number;
 }

@@ -32,6 +32,8 @@ export const DEFAULT_STATE: State = {
   way: "rollout",
   form: "",
   sort: "",
+  zoom: "",
+  colour: "root",
 };
 
 export const VIEWS: ViewName[] = [
