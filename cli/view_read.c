@@ -233,14 +233,22 @@ static int likelier(const void *x, const void *y) {
   return (a->id > b->id) - (a->id < b->id);
 }
 
-/* The likeliest, sorted; and the sum that makes probabilities of logits. */
+/* log of the sum of exp, by which logits become probabilities. */
+static double log_sum(const float *logits, int n) {
+  float top = -INFINITY;
+  double sum = 0;
+  for (int i = 0; i < n; i++)
+    if (logits[i] > top) top = logits[i];
+  for (int i = 0; i < n; i++) sum += exp((double)logits[i] - (double)top);
+  return (double)top + log(sum);
+}
+
+/* The likeliest, sorted. */
 int candidates_of(const float *logits, int n, int most, view_candidate *to) {
-  double top = -INFINITY, sum = 0;
+  double all = log_sum(logits, n);
   int count = 0;
-  for (int i = 0; i < n; i++) top = fmax(top, (double)logits[i]);
-  for (int i = 0; i < n; i++) sum += exp((double)logits[i] - top);
   for (int i = 0; i < n; i++) {
-    double p = exp((double)logits[i] - top) / sum;
+    double p = exp((double)logits[i] - all);
     if (count == most && !(p > to[count - 1].p)) continue;
     int at = count < most ? count++ : count - 1;
     while (at > 0 && p > to[at - 1].p) {
@@ -251,13 +259,6 @@ int candidates_of(const float *logits, int n, int most, view_candidate *to) {
   }
   qsort(to, (size_t)count, sizeof *to, likelier);
   return count;
-}
-
-static double probability(const float *logits, int n, int32_t id) {
-  double top = -INFINITY, sum = 0;
-  for (int i = 0; i < n; i++) top = fmax(top, (double)logits[i]);
-  for (int i = 0; i < n; i++) sum += exp((double)logits[i] - top);
-  return exp((double)logits[id] - top) / sum;
 }
 
 static bool say_step(asking *a, const view_run *run, const view_step *s) {
@@ -293,7 +294,7 @@ static bool choose(asking *a, view_run *run, attend_run *r, float *logits,
     return false;
   if (s->id < 0)
     return ask_fail(a, 400, "the model gave no number to choose by");
-  s->p = probability(logits, vocab, s->id);
+  s->p = exp((double)logits[s->id] - log_sum(logits, vocab));
   s->position = d->n;
   return true;
 }
