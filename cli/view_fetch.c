@@ -234,6 +234,12 @@ attend_json_writer question_about(viewer *v, const subject *s, bool place) {
   return w;
 }
 
+subject subject_followed(const subject *s) {
+  subject self = *s;
+  if (!strcmp(s->role_name, "cross")) self.role_name = "decoder";
+  return self;
+}
+
 const attend_json *subject_side(const subject *s, bool keys) {
   const char *side = attend_json_string(
       attend_json_get(s->role, keys ? "key_side" : "row_side"), NULL);

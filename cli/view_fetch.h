@@ -48,6 +48,9 @@ typedef struct {
  * sentence. */
 bool subject_read(const fetched *run, const view_state *s, subject *to,
                   char error[640]);
+/* A token is followed through self-attention: that of the decoder, where the
+ * subject is what it reads. */
+subject subject_followed(const subject *s);
 /* Starts a question about it: run, role; and with `place` layer and head. */
 attend_json_writer question_about(viewer *v, const subject *s, bool place);
 /* The tokens of its rows or keys. */

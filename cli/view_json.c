@@ -164,7 +164,8 @@ static bool put_neuron(writing *p) {
 }
 
 static bool put_flow(writing *p) {
-  attend_json_writer q = question_about(p->v, &p->s, false);
+  subject followed = subject_followed(&p->s);
+  attend_json_writer q = question_about(p->v, &followed, false);
   if (p->o->state.token >= 0) question_number(&q, "token", p->o->state.token);
   question_text(&q, "way", p->o->state.way);
   return put_answer(p, "flow", "flow", &q);

@@ -171,7 +171,8 @@ bool paint_flow(painting *p) {
   int token = p->s->token < 0 ? p->at.rows - 1 : p->s->token;
   bool rollout = strcmp(p->s->way, "argmax");
   fetched f;
-  attend_json_writer q = question_about(p->v, &p->at, false);
+  subject followed = subject_followed(&p->at);
+  attend_json_writer q = question_about(p->v, &followed, false);
   question_number(&q, "token", token);
   question_text(&q, "way", p->s->way);
   bool ok = paint_ask(p, "flow", &q, &f);

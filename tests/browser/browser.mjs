@@ -10,35 +10,64 @@ const load = createRequire(join(process.env.PACKAGES, "package.json"));
 const { chromium } = load("playwright-core");
 const axe_source = readFileSync(load.resolve("axe-core/axe.min.js"), "utf8");
 
-export const VIEWS = ["model", "head", "neuron", "matrix", "flow", "compare", "generate", "embeddings"];
+export const VIEWS = [
+  "model",
+  "head",
+  "neuron",
+  "matrix",
+  "flow",
+  "compare",
+  "generate",
+  "embeddings",
+];
 
 // What stands in a view once it is drawn.
 const DRAWN = {
-  model: "[data-test=pattern-broad]", head: "[data-test=head-box]", neuron: "[data-test=strip-out]",
-  matrix: "[data-test=legend]", flow: "[data-test=flow-words]", compare: "[data-test=distance-grid]",
-  generate: "[data-test=step]", embeddings: "[data-test=shift-error]",
+  model: "[data-test=pattern-broad]",
+  head: "[data-test=head-box]",
+  neuron: "[data-test=strip-out]",
+  matrix: "[data-test=legend]",
+  flow: "[data-test=flow-words]",
+  compare: "[data-test=distance-grid]",
+  generate: "[data-test=step]",
+  embeddings: "[data-test=shift-error]",
 };
 
 const ARGUMENTS = [
-  "--no-sandbox", "--headless", "--disable-gpu", "--disable-quic", "--no-first-run",
-  "--disable-background-networking", "--disable-component-update", "--disable-sync",
+  "--no-sandbox",
+  "--headless",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
   "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", // nothing leaves this machine
 ];
 
 export function open_browser(more = []) {
-  return chromium.launch({ executablePath: process.env.CHROMIUM, args: [...ARGUMENTS, ...more], tmpDir: WORK });
+  return chromium.launch({
+    executablePath: process.env.CHROMIUM,
+    args: [...ARGUMENTS, ...more],
+    tmpDir: WORK,
+  });
 }
 
 // A page of its own context. Its `faults` are console errors, page errors, failed and foreign
 // requests; `asked` are the names of the API requests.
 export async function watched_page(browser, home, options = {}) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
+  const context = await browser.newContext({
+    viewport: { width: 1280, height: 900 },
+    ...options,
+  });
   const page = await context.newPage();
   page.setDefaultTimeout(20000);
   page.faults = [];
   page.asked = [];
   page.requests = [];
-  page.on("console", (m) => { if (m.type() === "error") page.faults.push("console: " + m.text()); });
+  page.on("console", (m) => {
+    if (m.type() === "error") page.faults.push("console: " + m.text());
+  });
   page.on("pageerror", (e) => page.faults.push("page: " + e.message));
   page.on("request", (r) => {
     const url = r.url();
@@ -48,7 +77,10 @@ export async function watched_page(browser, home, options = {}) {
     const name = /\/api\/(\w+)$/.exec(url)?.[1];
     if (name) page.asked.push({ name, body: r.postDataJSON() });
   });
-  page.on("response", (r) => { if (r.status() >= 400) page.faults.push(`status ${r.status()} of ${r.url()}`); });
+  page.on("response", (r) => {
+    if (r.status() >= 400)
+      page.faults.push(`status ${r.status()} of ${r.url()}`);
+  });
   return page;
 }
 
@@ -57,19 +89,30 @@ export function no_faults(page) {
 }
 
 export function ready(page, seconds = 20) {
-  return until(() => page.evaluate(() => !!window.attend?.ready), "the run", seconds);
+  return until(
+    () => page.evaluate(() => !!window.attend?.ready),
+    "the run",
+    seconds,
+  );
 }
 
 export const test = (page, name) => page.locator(`[data-test="${name}"]`);
 
 // The state's part of an address.
 export const address = (state) =>
-  "#" + Object.entries(state).map(([n, v]) => n + "=" + encodeURIComponent(v)).join("&");
+  "#" +
+  Object.entries(state)
+    .map(([n, v]) => n + "=" + encodeURIComponent(v))
+    .join("&");
 
 export async function drawn(page, view) {
   await page.locator(DRAWN[view]).first().waitFor();
   await test(page, "waiting").waitFor({ state: "detached" });
-  same(await test(page, "problem").allTextContents(), [], `problems told in the view ${view}`);
+  same(
+    await test(page, "problem").allTextContents(),
+    [],
+    `problems told in the view ${view}`,
+  );
 }
 
 export async function open_view(page, view) {
@@ -88,11 +131,13 @@ export async function open_at(page, home, state) {
 
 // Every number that the page shows: [{test, row, key, .., number}].
 export function shown_numbers(page, selector = "[data-number]") {
-  return page.locator(selector).evaluateAll((all) => all.map((e) => {
-    const { test, number, ...rest } = e.dataset;
-    delete rest.rove;
-    return { test, ...rest, number: number === "" ? null : Number(number) };
-  }));
+  return page.locator(selector).evaluateAll((all) =>
+    all.map((e) => {
+      const { test, number, rove, ...rest } = e.dataset;
+      const sorted = Object.fromEntries(Object.entries(rest).sort());
+      return { test, ...sorted, number: number === "" ? null : Number(number) };
+    }),
+  );
 }
 
 export async function number_of(page, name) {
@@ -103,8 +148,18 @@ export async function number_of(page, name) {
 
 // What axe-core finds that is serious or critical, a line each.
 export async function axe_faults(page) {
-  if (!(await page.evaluate(() => "axe" in window))) await page.evaluate(axe_source + "; 0");
-  const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
-  return found.violations.filter((v) => v.impact === "serious" || v.impact === "critical")
-    .map((v) => `${v.id}: ${v.help}: ${v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160)).join(" | ")}`);
+  if (!(await page.evaluate(() => "axe" in window)))
+    await page.evaluate(axe_source + "; 0");
+  const found = await page.evaluate(() =>
+    window.axe.run(document, { resultTypes: ["violations"] }),
+  );
+  return found.violations
+    .filter((v) => v.impact === "serious" || v.impact === "critical")
+    .map(
+      (v) =>
+        `${v.id}: ${v.help}: ${v.nodes
+          .slice(0, 3)
+          .map((n) => n.html.slice(0, 160))
+          .join(" | ")}`,
+    );
 }

@@ -1,7 +1,13 @@
 // The program: as a server, as a writer of numbers and pages, and models to run it on.
 
 import { execFileSync, spawn } from "node:child_process";
-import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  writeFileSync,
+} from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { fail } from "./harness.mjs";
@@ -11,11 +17,20 @@ export const { ATTEND, WORK } = process.env;
 const golden = resolve(here, "../golden/models");
 
 export const DECODER = {
-  args: ["--model", join(golden, "stories260K"), "Once upon a time, there was a little cat and a dog."],
+  args: [
+    "--model",
+    join(golden, "stories260K"),
+    "Once upon a time, there was a little cat and a dog.",
+  ],
   roles: ["decoder"],
 };
 export const PAIR = {
-  args: ["--model", model_with_words("bert"), "the cat sat on the mat", "a dog sat, sitting"],
+  args: [
+    "--model",
+    model_with_words("bert"),
+    "the cat sat on the mat",
+    "a dog sat, sitting",
+  ],
   roles: ["encoder"],
 };
 export const BOTH = {
@@ -24,40 +39,58 @@ export const BOTH = {
 };
 
 const servers = new Set();
+const ended = [];
 
-// serve(["--model", ..]) -> {url, pid, stop}
+// serve(["--model", ..]) -> {url, pid, stop}. One that ends before it is told to is a fault,
+// which stop_servers() tells.
 export function serve(args, { program = ATTEND, cwd = WORK } = {}) {
-  const child = spawn(program, ["view", ...args], { cwd, stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(program, ["view", ...args], {
+    cwd,
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const stop = () => {
+    servers.delete(child);
+    child.kill("SIGTERM");
+  };
   servers.add(child);
   return new Promise((done, refuse) => {
     let out = "";
     let complaint = "";
     child.stderr.on("data", (text) => (complaint += text));
-    child.on("exit", (code) => {
-      servers.delete(child);
-      refuse(new Error(`attend view ${args.join(" ").slice(0, 200)} ends with ${code}: ${complaint}`));
+    child.on("exit", (code, signal) => {
+      const what = `attend view ${args.join(" ").slice(0, 200)} ends with ${signal ?? code}: ${complaint}`;
+      if (servers.delete(child)) ended.push(what);
+      refuse(new Error(what));
     });
     child.stdout.on("data", (text) => {
       out += text;
       const url = /http:\/\/\S+/.exec(out)?.[0];
-      if (url) done({ url, pid: child.pid, stop: () => child.kill("SIGTERM") });
+      if (url) done({ url, pid: child.pid, stop });
     });
   });
 }
 
 export function stop_servers() {
   for (const child of servers) child.kill("SIGTERM");
+  servers.clear();
+  return ended;
 }
 
 // numbers(["--view", ..]) -> what --json says
 export function numbers(args) {
-  const text = execFileSync(ATTEND, ["view", "--json", ...args], { cwd: WORK, maxBuffer: 1 << 28 });
+  const text = execFileSync(ATTEND, ["view", "--json", ...args], {
+    cwd: WORK,
+    maxBuffer: 1 << 28,
+  });
   return JSON.parse(text);
 }
 
 export function write_page(name, args) {
   const path = join(WORK, name);
-  execFileSync(ATTEND, ["view", "--out", path, ...args], { cwd: WORK, stdio: "pipe" });
+  execFileSync(ATTEND, ["view", "--out", path, ...args], {
+    cwd: WORK,
+    stdio: "pipe",
+  });
   return path;
 }
 
@@ -76,16 +109,40 @@ function model_with_words(name) {
   const folder = join(WORK, name);
   if (existsSync(folder)) return folder;
   const from = join(golden, name);
-  const words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "a", "cat", "dog", "sat", "on", "mat",
-                 "##s", "##ting", "sit", ".", ","];
+  const words = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "the",
+    "a",
+    "cat",
+    "dog",
+    "sat",
+    "on",
+    "mat",
+    "##s",
+    "##ting",
+    "sit",
+    ".",
+    ",",
+  ];
   while (words.length < 211) words.push("w" + words.length);
   made_model(name, JSON.parse(readFileSync(join(from, "config.json"))), words);
-  copyFileSync(join(from, "model.safetensors"), join(folder, "model.safetensors"));
+  copyFileSync(
+    join(from, "model.safetensors"),
+    join(folder, "model.safetensors"),
+  );
   return folder;
 }
 
 // From /proc, in bytes: VmHWM of a server, RssAnon of a page.
 export function memory_of(pid, what) {
-  const line = new RegExp(`^${what}:\\s+(\\d+) kB`, "m").exec(readFileSync(`/proc/${pid}/status`, "utf8"));
-  return line ? Number(line[1]) * 1024 : fail(`process ${pid} does not say its ${what}`);
+  const line = new RegExp(`^${what}:\\s+(\\d+) kB`, "m").exec(
+    readFileSync(`/proc/${pid}/status`, "utf8"),
+  );
+  return line
+    ? Number(line[1]) * 1024
+    : fail(`process ${pid} does not say its ${what}`);
 }

@@ -159,17 +159,22 @@ export function PlaceBar({
   head = true,
   layer = true,
   cross = true,
+  encoder = true,
   children,
 }: {
   head?: boolean;
   layer?: boolean;
   cross?: boolean;
+  encoder?: boolean; // false: of what writes alone
   children?: ComponentChildren;
 }) {
   const r = run.value;
   if (!r) return null;
   const { role, place } = place_in(r, state.value);
-  const roles = r.roles.filter((x) => cross || x.role !== "cross");
+  const roles = r.roles.filter(
+    (x) =>
+      (cross || x.role !== "cross") && (encoder || x.role !== "encoder"),
+  );
   const chosen = roles.includes(role) ? role.role : role.row_side;
   if (roles.length < 2 && !layer && !head && !children) return null;
   return (

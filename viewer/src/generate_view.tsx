@@ -332,7 +332,7 @@ export function GenerateView() {
       )}
       {step && (
         <>
-          <PlaceBar />
+          <PlaceBar encoder={false} />
           <div class="generate-body">
             <Candidates step={step} />
             <div class="looked-both">

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The page of `attend view` in a browser: tests/browser/run PROGRAM FOLDER [NAME]...
+# The page of `attend view` in a browser: tests/browser/browser.sh PROGRAM FOLDER [NAME]...
 #
 #   PROGRAM  the program
 #   FOLDER   has node_modules with what viewer/package.json names, such as the
@@ -15,7 +15,7 @@ fail() {
   exit 1
 }
 
-(($# >= 2)) || fail "usage: tests/browser/run PROGRAM FOLDER [NAME]..."
+(($# >= 2)) || fail "usage: tests/browser/browser.sh PROGRAM FOLDER [NAME]..."
 ATTEND=$(realpath "$1")
 PACKAGES=$(realpath "$2")
 CHROMIUM=${CHROMIUM:-$(command -v chromium || true)}
@@ -28,18 +28,37 @@ for package in playwright-core axe-core; do
     fail "$PACKAGES has no $package: it is the page/ of a build, where npm put" \
       "what viewer/package.json names"
 done
-(($# > 0)) || set -- views numbers hands access still alone
+(($# > 0)) || set -- access still numbers hands views alone
 
 # What the browser and the program write goes here, and goes away.
-WORK=$(mktemp -d)
-trap 'rm -rf "$WORK"' EXIT
-export ATTEND PACKAGES CHROMIUM WORK XDG_CACHE_HOME=$WORK/cache
-export XDG_CONFIG_HOME=$WORK/config OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export ATTEND PACKAGES CHROMIUM OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
 unset ATTEND_ISA ATTEND_NUM_THREADS
 
+# one NAME: exits as the test does; what it says is in $work/NAME.out
+one() {
+  mkdir "$work/$1"
+  WORK=$work/$1 XDG_CACHE_HOME=$work/$1/cache XDG_CONFIG_HOME=$work/$1/config \
+    node "$1.mjs" >"$work/$1.out" 2>&1
+}
+
+# Two at a time: a test waits for its browser more than it works.
 failed=0
+running=()
+started=()
+finish_first() {
+  wait "${running[0]}" || failed=1
+  echo "== ${started[0]}"
+  cat "$work/${started[0]}.out"
+  running=("${running[@]:1}")
+  started=("${started[@]:1}")
+}
 for name in "$@"; do
-  echo "== $name"
-  node "$name.mjs" || failed=1
+  ((${#running[@]} < 2)) || finish_first
+  one "$name" &
+  running+=($!)
+  started+=("$name")
 done
+while ((${#running[@]} > 0)); do finish_first; done
 exit $failed
