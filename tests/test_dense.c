@@ -5,7 +5,7 @@
 enum { MOST = 41, DEPTH = 600, LDX = 608, GROUPS = 7, LDY = 16 * GROUPS + 16 };
 
 typedef void (*dense)(int, int, int, const float *, int, const void *,
-                      const float *, const float *, float *, int);
+                      const float *, const float *, bool, float *, int);
 
 typedef struct { /* one kind of weights, and what they stand for */
   float x[MOST * LDX], y[MOST * LDY], bias[LDY], scale[LDY];
@@ -52,7 +52,7 @@ static layer *prepare(int kind, int depth) {
 static void multiply(const struct kernels *kn, int kind, layer *l, int rows,
                      int depth, int groups) {
   kernel(kn, kind)(rows, depth, groups, l->x, LDX, weights(l, kind),
-                   kind == 2 ? l->scale : NULL, l->bias, l->y, LDY);
+                   kind == 2 ? l->scale : NULL, l->bias, false, l->y, LDY);
 }
 
 /* One chain for each 256 of depth: a rounding for each step. */
@@ -100,9 +100,10 @@ TEST(many_rows_are_right) {
   uniform(x, ROWS * D, 9);
   FOR_EACH_KERNELS(kn)
   for (int rows = light() ? 599 : 190; rows <= ROWS; rows += 41) {
-    kn->dense_f32(rows, D, 3, x, D, l->wide, NULL, l->bias, y, 48);
+    kn->dense_f32(rows, D, 3, x, D, l->wide, NULL, l->bias, false, y, 48);
     for (int r = 0; r < rows; r += 7) {
-      kn->dense_f32(1, D, 3, x + r * D, D, l->wide, NULL, l->bias, one, 48);
+      kn->dense_f32(1, D, 3, x + r * D, D, l->wide, NULL, l->bias, false, one,
+                    48);
       CHECK(!memcmp(one, y + r * 48, sizeof one));
     }
   }
@@ -125,11 +126,30 @@ TEST(rows_do_not_know_of_each_other) {
           kernel(kn, kind)(
               1, D, 1, l->x + r * LDX, LDX,
               (const char *)weights(l, kind) + (size_t)(g * D * 16) * size,
-              scale ? scale + g * 16 : NULL, l->bias + g * 16, alone + g * 16,
-              16);
+              scale ? scale + g * 16 : NULL, l->bias + g * 16, false,
+              alone + g * 16, 16);
         CHECK(!memcmp(alone, l->y + r * LDY, sizeof alone));
       }
     }
+}
+
+/* Rows that lie as the kernel would copy them; biases that are not there. */
+TEST(near_rows_are_the_same) {
+  enum { ROWS = 200, D = 250 };
+  layer *l = prepare(0, D);
+  float *x = room_for(ROWS * NEAR_STEP, 4), *far = room_for(ROWS * D, 4);
+  float *y = room_for(ROWS * 48, 4), *z = room_for(ROWS * 48, 4);
+  uniform(x, ROWS * NEAR_STEP, 9);
+  for (int i = 0; i < ROWS * D; i++) far[i] = x[i / D * NEAR_STEP + i % D];
+  memset(l->bias, 0, sizeof l->bias);
+  FOR_EACH_KERNELS(kn)
+  for (int add = 0; add < 2; add++) {
+    uniform(y, ROWS * 48, 10), uniform(z, ROWS * 48, 10);
+    kn->dense_f32(ROWS, D, 3, x, NEAR_STEP, l->wide, NULL, NULL, add, y, 48);
+    kn->dense_f32(ROWS, D, 3, far, D, l->wide, NULL, l->bias, add, z, 48);
+    CHECK(!memcmp(y, z, ROWS * 48 * sizeof *y));
+  }
+  free(x), free(far), free(y), free(z);
 }
 
 /* A NaN or an infinity in a row is seen in that row alone. */

@@ -89,13 +89,17 @@ TEST(zeros_behind_change_nothing) {
 
 TEST(transposes) {
   FOR_EACH_KERNELS(kn)
-  for (int n = 0; n < 12; n++) {
-    int rows = 16 * (1 + n % 4), cols = 16 * (1 + n / 4);
+  for (int n = 0; n < 49; n++) {
+    static const int sizes[] = {1, 7, 15, 16, 17, 33, 48};
+    int rows = sizes[n % 7], cols = sizes[n / 7];
     matrices *x = prepare(4);
+    for (int i = 0; i < 48 * 64; i++) x->c[i] = -77;
     kn->transpose(rows, cols, x->b, LDB, x->c, 64);
-    for (int r = 0; r < rows; r++)
-      for (int c = 0; c < cols; c++)
-        CHECK(same(x->c[c * 64 + r], x->b[r * LDB + c]));
+    for (int i = 0; i < 48 * 64; i++) {
+      int r = i % 64, c = i / 64;
+      bool in = r < rows && c < cols;
+      CHECK(same(x->c[i], in ? x->b[r * LDB + c] : -77));
+    }
   }
 }
 

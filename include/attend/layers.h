@@ -47,6 +47,18 @@ ATTEND_API attend_status attend_linear_create(attend_context *ctx,
                                               int n_parts,
                                               const attend_linear_part *parts,
                                               attend_linear **linear);
+/* The same parts' way back: a layer of as many inputs as they have outputs, one
+ * part after the other, and of `inputs` outputs. Forward through it carries
+ * gradients, dX = dY W; the biases have no share in it. */
+ATTEND_API attend_status attend_linear_create_back(
+    attend_context *ctx, attend_weights kind, int inputs, int n_parts,
+    const attend_linear_part *parts, attend_linear **linear);
+/* New weights for the old, as many of each, into the same memory: after a step
+ * of training. Only weights that are not f32, or parts before the last whose
+ * outputs are no multiple of 16, need some memory meanwhile. */
+ATTEND_API attend_status attend_linear_repack(attend_linear *linear,
+                                              int n_parts,
+                                              const attend_linear_part *parts);
 ATTEND_API void attend_linear_free(attend_linear *linear);
 ATTEND_API int attend_linear_inputs(const attend_linear *linear);
 ATTEND_API int attend_linear_outputs(const attend_linear *linear);
@@ -57,6 +69,36 @@ ATTEND_API size_t attend_linear_bytes(const attend_linear *linear);
 ATTEND_API void attend_linear_forward(const attend_linear *linear, int rows,
                                       const float *x /* [rows][ldx] */, int ldx,
                                       float *y /* [rows][ldy] */, int ldy);
+/* The same, added to y: where several layers share an input, its gradient is
+ * the sum of theirs. */
+ATTEND_API void attend_linear_forward_add(const attend_linear *linear, int rows,
+                                          const float *x /* [rows][ldx] */,
+                                          int ldx, float *y /* [rows][ldy] */,
+                                          int ldy);
+
+/* dW[o][i] = sum_r dY[r][o] X[r][i] and db[o] = sum_r dY[r][o], or added to what
+ * is there. turned: dW is stored as [inputs][outputs]. A training step of
+ * y = x W^T + b, with `back` from attend_linear_create_back:
+ *
+ *   attend_linear_forward(layer, rows, x, ldx, y, ldy);
+ *   ...                                                       (dy is computed)
+ *   attend_linear_forward(back, rows, dy, lddy, dx, lddx);
+ *   attend_linear_weight_grad(ctx, rows, outputs, inputs, dy, lddy, x, ldx, 0,
+ *                             0, dw, inputs, db, work);
+ *   ...                                                      (w, b are changed)
+ *   attend_linear_repack(layer, 1, &part);
+ *   attend_linear_repack(back, 1, &part);
+ */
+ATTEND_API void attend_linear_weight_grad(
+    attend_context *ctx, int rows, int outputs, int inputs,
+    const float *dy /* [rows][lddy] */, int lddy,
+    const float *x /* [rows][ldx] */, int ldx, int turned, int add,
+    float *dw /* [outputs][lddw] */, int lddw,
+    float *db /* [outputs], or NULL */, void *work);
+/* Of the workspace; it does not grow beyond 4096 rows. */
+ATTEND_API size_t attend_linear_weight_grad_bytes(const attend_context *ctx,
+                                                  int rows, int outputs,
+                                                  int inputs);
 
 /* ---- activations ------------------------------------------------------------- */
 
@@ -78,6 +120,26 @@ ATTEND_API void attend_activate(attend_context *ctx,
 ATTEND_API void attend_gate(attend_context *ctx, attend_activation activation,
                             int rows, int n, const float *a, int lda,
                             const float *b, int ldb, float *y, int ldy);
+
+/* dx = activation'(x) dy; relu's derivative at 0 is 0. dx may be x or dy. */
+ATTEND_API void attend_activate_back(attend_context *ctx,
+                                     attend_activation activation, int rows,
+                                     int n, const float *x, int ldx,
+                                     const float *dy, int lddy, float *dx,
+                                     int lddx);
+/* da = activation'(a) b dy, db = activation(a) dy. Each may be a, b or dy. */
+ATTEND_API void attend_gate_back(attend_context *ctx,
+                                 attend_activation activation, int rows, int n,
+                                 const float *a, int lda, const float *b,
+                                 int ldb, const float *dy, int lddy, float *da,
+                                 int ldda, float *db, int lddb);
+
+/* y = x / (1 - p), or 0 with probability p: element j of row r where the random
+ * stream's uniform number first + r n + j is below p. The same call on dy gives
+ * dx. y may be x. */
+ATTEND_API void attend_dropout(attend_context *ctx, attend_random random,
+                               uint64_t first, float p, int rows, int n,
+                               const float *x, int ldx, float *y, int ldy);
 
 /* ---- norms --------------------------------------------------------------------- */
 
@@ -103,6 +165,33 @@ ATTEND_API void attend_batch_moments(attend_context *ctx, int rows, int n,
                                      const float *x, int ldx, float *mean,
                                      float *variance);
 
+/* Backward of the three. dx is written or, with add, added to; without add it
+ * may be x or dy. dweight and dbias, each [n] or NULL, are added to: sums over
+ * all rows, in stretches of 64 that are joined in order. work is of
+ * attend_norm_back_bytes(rows, n), or NULL where neither is asked for. */
+ATTEND_API void attend_layer_norm_back(attend_context *ctx, int rows, int n,
+                                       const float *x, int ldx,
+                                       const float *weight, float eps,
+                                       const float *dy, int lddy, int add,
+                                       float *dx, int lddx, float *dweight,
+                                       float *dbias, void *work);
+ATTEND_API void attend_rms_norm_back(attend_context *ctx, int rows, int n,
+                                     const float *x, int ldx,
+                                     const float *weight, float eps,
+                                     const float *dy, int lddy, int add,
+                                     float *dx, int lddx, float *dweight,
+                                     void *work);
+ATTEND_API size_t attend_norm_back_bytes(int rows, int n);
+/* Through the moments too: they must be those of these rows, as
+ * attend_batch_moments gives them. */
+ATTEND_API void attend_batch_norm_back(attend_context *ctx, int rows, int n,
+                                       const float *x, int ldx,
+                                       const float *mean, const float *variance,
+                                       const float *weight, float eps,
+                                       const float *dy, int lddy, int add,
+                                       float *dx, int lddx, float *dweight,
+                                       float *dbias);
+
 /* y = a + b. y may be a or b. */
 ATTEND_API void attend_add(attend_context *ctx, int rows, int n, const float *a,
                            int lda, const float *b, int ldb, float *y, int ldy);
@@ -121,6 +210,13 @@ typedef struct {
 ATTEND_API void attend_embed(attend_context *ctx, const attend_table *table,
                              int rows, int n, const int32_t *ids, float factor,
                              int add, float *y, int ldy);
+
+/* dtable[ids[r]] += factor dy[r], the rows in order; ids outside of the table
+ * are passed over. */
+ATTEND_API void attend_embed_back(attend_context *ctx, int rows, int n,
+                                  const int32_t *ids, float factor,
+                                  const float *dy, int lddy, int entries,
+                                  float *dtable /* [entries][n] */);
 
 /* Sinusoidal: element 2i of position t is sin(t / 10000^(2i/n)), 2i + 1 the
  * cosine. */
@@ -151,6 +247,12 @@ ATTEND_API void attend_rope_turn(attend_context *ctx, const double *frequency,
                                  double stretch, int rows, int heads, int dim,
                                  const int32_t *positions /* [rows] */,
                                  float *x, int ldx);
+/* Turns gradients back: the transpose, with the same stretch. */
+ATTEND_API void attend_rope_turn_back(attend_context *ctx,
+                                      const double *frequency, double stretch,
+                                      int rows, int heads, int dim,
+                                      const int32_t *positions /* [rows] */,
+                                      float *dx, int lddx);
 
 /* ---- loss ------------------------------------------------------------------------ */
 
@@ -160,6 +262,21 @@ ATTEND_API void attend_cross_entropy(attend_context *ctx, int rows, int n,
                                      const float *x, int ldx,
                                      const int32_t *targets, float *loss,
                                      int32_t *best);
+/* The same against smoothed targets: 1 - smoothing for the right one, and
+ * smoothing / n for each. */
+ATTEND_API void attend_cross_entropy_smooth(attend_context *ctx, int rows,
+                                            int n, const float *x, int ldx,
+                                            const int32_t *targets,
+                                            float smoothing, float *loss,
+                                            int32_t *best);
+/* The same loss, if it is not NULL, and dx = scale (softmax(x) - smoothed
+ * targets): zeros where the target is negative, NaN where there is no such
+ * class. The loss is not scaled. dx may be x. */
+ATTEND_API void attend_cross_entropy_back(attend_context *ctx, int rows, int n,
+                                          const float *x, int ldx,
+                                          const int32_t *targets,
+                                          float smoothing, float scale,
+                                          float *loss, float *dx, int lddx);
 
 #ifdef __cplusplus
 }

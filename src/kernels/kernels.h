@@ -31,6 +31,8 @@ enum {
   GROUP = 32, /* no instruction set takes more rows at once */
   CALM = 60   /* 2^CALM and 2^-CALM are far from both ends of a float */
 };
+/* From row to row of BLOCK floats that lie near: not one cache set. */
+enum { NEAR_STEP = BLOCK + LANES };
 
 /* A row-major piece of a caller's tensor. */
 typedef struct {
@@ -143,7 +145,7 @@ typedef struct {
   K(void, split_pairs,                                                           \
     (const void *src, size_t n, float *first, float *second))                    \
   /* Small products (matmul.c): c[rows][n] = a[rows][depth] b[depth][n], or    \
-   * added to c; n whole lanes. dst[cols][rows] = src[rows][cols], whole lanes. */ \
+   * added to c; n whole lanes. dst[cols][rows] = src[rows][cols]. */ \
   K(void, matmul,                                                                \
     (int rows, int n, int depth, const float *a, int lda, const float *b,        \
      int ldb, float *c, int ldc, bool add))                                      \
@@ -181,17 +183,21 @@ typedef struct {
   K(void, sum_rows, (int rows, int n, const float *a, int ld, float *out))       \
   K(void, scale_rows, (int rows, int n, const float *f, float *x, int ld))       \
   K(void, join_all, (size_t n, float a, float b, const float *x, float *y))      \
-  /* Layers (dense.c). y[rows][16 lanes] = x[rows][depth] w scale + bias, w as \
-   * lanes [lanes][depth][16] of f32, bf16 or int8; scale NULL: 1. */ \
+  /* Layers (dense.c). y[rows][16 lanes] = x[rows][depth] w scale + bias, or \
+   * added to y; w as lanes [lanes][depth][16] of f32, bf16 or int8; scale \
+   * NULL: 1, bias NULL: 0. Rows that lie NEAR_STEP apart with a depth of at \
+   * most BLOCK are read where they lie, others copied to lie so. */   \
   K(void, dense_f32,                                                             \
     (int rows, int depth, int lanes, const float *x, int ldx, const void *w,     \
-     const float *scale, const float *bias, float *y, int ldy))                  \
+     const float *scale, const float *bias, bool add, float *y, int ldy))        \
   K(void, dense_bf16,                                                            \
     (int rows, int depth, int lanes, const float *x, int ldx, const void *w,     \
-     const float *scale, const float *bias, float *y, int ldy))                  \
+     const float *scale, const float *bias, bool add, float *y, int ldy))        \
   K(void, dense_i8,                                                              \
     (int rows, int depth, int lanes, const float *x, int ldx, const void *w,     \
-     const float *scale, const float *bias, float *y, int ldy))                  \
+     const float *scale, const float *bias, bool add, float *y, int ldy))        \
+  /* Rows of any n dealt to lanes: to[lanes][rows][16], zeros beyond n. */       \
+  K(void, deal_lanes, (int rows, int n, const float *x, int ldx, float *to))     \
   /* One of the lanes, narrowed: [depth][16]; int8 with its 16 scales. */        \
   K(void, narrow_bf16, (int depth, const float *w, uint16_t *to))                \
   K(void, narrow_i8, (int depth, const float *w, int8_t *to, float *scale))      \
@@ -199,6 +205,12 @@ typedef struct {
   K(void, activate,                                                              \
     (attend_activation activation, int rows, int n, const float *x, int ldx,     \
      const float *times, int ld_times, float *y, int ldy))                       \
+  /* dx = activation'(x) times dy and, where asked, dtimes = activation(x) dy; \
+   * times and dtimes may be NULL. Both may lie where what is read does. */ \
+  K(void, activate_back,                                                         \
+    (attend_activation activation, int rows, int n, const float *x, int ldx,     \
+     const float *times, int ld_times, const float *dy, int lddy, float *dx,     \
+     int lddx, float *dtimes, int ld_dtimes))                                    \
   /* Along rows of any n (layer_rows.c says what each does). */                  \
   K(void, norm_rows,                                                             \
     (bool centre, int rows, int n, const float *x, int ldx,                      \
@@ -209,6 +221,9 @@ typedef struct {
      float *y, int ldy))                                                         \
   K(void, column_moments,                                                        \
     (int rows, int n, const float *x, int ldx, float *mean, float *variance))    \
+  /* out[j] (+)= sum_r x[r][j]. */                                               \
+  K(void, add_columns,                                                           \
+    (int rows, int n, const float *x, int ldx, bool add, float *out))            \
   K(void, add_both,                                                              \
     (int rows, int n, const float *a, int lda, const float *b, int ldb,          \
      float *y, int ldy))                                                         \
@@ -218,6 +233,23 @@ typedef struct {
   K(void, turn_pairs,                                                            \
     (int heads, int dim, int i0, int n, const float *cosine,                     \
      const float *sine, float *x))                                               \
+  /* Their gradients (layer_back.c says what each does). */                      \
+  K(void, norm_rows_back,                                                        \
+    (bool centre, int rows, int n, const float *x, int ldx,                      \
+     const float *weight, float eps, const float *dy, int lddy, bool add,        \
+     float *dx, int lddx, float *dweight, float *dbias))                         \
+  K(void, norm_columns_back,                                                     \
+    (int rows, int n, const float *x, int ldx, const float *mean,                \
+     const float *variance, const float *weight, float eps, const float *dy,     \
+     int lddy, bool add, float *dx, int lddx, float *dweight, float *dbias))     \
+  K(double, sum_less, (int n, const float *x, float less))                       \
+  K(void, exp_row,                                                               \
+    (int n, const float *x, float less, float factor, float off, float *y))      \
+  /* y = x factor where the stream's element is at least `least` of 2^24, else \
+   * 0; elements first, first + 1, .. (dropout.c). */ \
+  K(void, drop_row,                                                              \
+    (attend_random r, uint64_t first, uint32_t least, float factor, int n,       \
+     const float *x, float *y))                                                  \
   K(int, largest_at, (int n, const float *x))                                    \
   K(double, sum_exp, (int n, const float *x, float less))                        \
   /* Ceilings: multiply-adds in registers (returns how many were done), and   \

@@ -7,6 +7,10 @@
 
 #include "kernels/kernels.h"
 
+/* Rows whose sums are partial sums of their own when rows are summed: fixed, so
+ * that sums do not depend on threads. */
+enum { STRETCH = 64 };
+
 /* Below this many elements waking the threads costs more than they save. */
 enum { WORTH_THREADS = 1 << 15 };
 
@@ -26,5 +30,24 @@ static inline int part_begin(int units, int parts, int p) {
   int r1 = part_begin(rows, parts, p + 1); \
   size_t at = (size_t)r0
 #define ROW_AT(x, ld) ((x) + at * (size_t)(ld))
+
+/* out (+)= the sums of x's columns, in an order that is fixed (norm.c). */
+void sum_columns(const attend_context *ctx, int rows, int n, const float *x,
+                 int ldx, bool add, float *out);
+
+/* A product's threads as a grid over its rows and lanes (linear_layer.c), in
+ * units of what kernels/cpu/dense.c walks: tiles of 12 rows and 2 lanes, blocks
+ * of 192 rows. */
+enum { TILE_ROWS = 12, TILE_LANES = 2, ROW_BLOCK = 192 };
+
+typedef struct {
+  int by_rows, by_lanes;
+} grid;
+typedef struct {
+  int r0, r1, t0, t1; /* rows [r0, r1) and lanes [t0, t1); perhaps none */
+} cell;
+
+grid choose_grid(const attend_context *ctx, int rows, int depth, int lanes);
+cell grid_cell(grid g, int p, int rows, int lanes);
 
 #endif

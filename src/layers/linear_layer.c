@@ -1,11 +1,13 @@
-/* Linear layers: y = x W^T + b with weights packed once.
+/* Linear layers: y = x W^T + b with packed weights, and their gradients' way
+ * back, dX = dY W. The weights' own gradients are linear_back.c.
  *
  * Place: layers/ - the products of a model. Packing is here, with the walk over
  * threads; the arithmetic is kernels/cpu/dense.c.
  *
  * Weights lie in lanes of 16 outputs, [lanes][inputs][16], zeros beyond the
  * last. Parts follow each other without gaps, so lanes may hold the end of one
- * part and the beginning of the next.
+ * part and the beginning of the next. On the way back the parts' outputs are the
+ * inputs, and their pieces lie one below the other in each of the lanes.
  */
 #include <omp.h>
 #include <string.h>
@@ -15,6 +17,7 @@
 struct attend_linear {
   attend_context *ctx;
   attend_weights kind;
+  bool back; /* dX = dY W: inputs are the parts' outputs */
   int inputs, outputs, lanes;
   void *weights;
   float *scale; /* [lanes][16], int8 alone */
@@ -44,9 +47,15 @@ typedef struct { /* what every thread packs from */
   float *scratch; /* two lanes for each thread */
 } packing;
 
-static source part_source(const attend_linear_part *p, int inputs, int output) {
+/* The part's weights as this layer sees them, from its output `output` on. */
+static source part_source(const attend_linear *l, const attend_linear_part *p,
+                          int output) {
   ptrdiff_t row = p->output_stride, col = p->input_stride;
-  if (!row && !col) row = inputs, col = 1;
+  if (!row && !col) row = l->back ? l->outputs : l->inputs, col = 1;
+  if (l->back) {
+    ptrdiff_t swap = row;
+    row = col, col = swap;
+  }
   ptrdiff_t size = (ptrdiff_t)attend_dtype_size(p->dtype);
   return (source){(const char *)p->weight + output * row * size, p->dtype, row,
                   col};
@@ -56,14 +65,15 @@ static source part_source(const attend_linear_part *p, int inputs, int output) {
 static void pack_outputs(const attend_linear *l, const attend_linear_part *p,
                          int output, int count, float *to) {
   const struct kernels *kn = l->ctx->kernels;
-  source src = part_source(p, l->inputs, output);
+  source src = part_source(l, p, output);
+  int inputs = l->back ? p->outputs : l->inputs;
   if (src.row != 1) {
-    kn->pack_lanes(src, NULL, count, l->inputs, to);
+    kn->pack_lanes(src, NULL, count, inputs, to);
     return;
   }
   /* stored as [inputs, outputs]: rows of it are lanes already */
   src = (source){src.data, src.dtype, src.col, 1};
-  kn->pack_rows(src, NULL, l->inputs, count, to, LANES);
+  kn->pack_rows(src, NULL, inputs, count, to, LANES);
 }
 
 static void put_lanes(int inputs, int first, int count, const float *from,
@@ -95,14 +105,28 @@ static void gather_lanes(const packing *pk, int lane, float *piece, float *to) {
   }
 }
 
+static void gather_back(const packing *pk, int lane, float *to) {
+  const attend_linear *l = pk->linear;
+  int begin = lane * LANES;
+  int count = l->outputs - begin < LANES ? l->outputs - begin : LANES;
+  for (int p = 0; p < pk->n_parts; p++) {
+    pack_outputs(l, &pk->parts[p], begin, count, to);
+    to += (size_t)pk->parts[p].outputs * LANES;
+  }
+}
+
 static void pack_lane(const packing *pk, int lane) {
   const attend_linear *l = pk->linear;
   const struct kernels *kn = l->ctx->kernels;
   size_t size = lane_weights(l);
-  float *wide = pk->scratch + (size_t)omp_get_thread_num() * 2 * size;
+  float *piece = pk->scratch + (size_t)omp_get_thread_num() * 2 * size;
+  float *wide = piece + size;
   void *to = lane_at(l, lane);
-  gather_lanes(pk, lane, wide + size,
-               l->kind == ATTEND_WEIGHTS_F32 ? (float *)to : wide);
+  float *first = l->kind == ATTEND_WEIGHTS_F32 ? (float *)to : wide;
+  if (l->back)
+    gather_back(pk, lane, first);
+  else
+    gather_lanes(pk, lane, piece, first);
   if (l->kind == ATTEND_WEIGHTS_BF16) kn->narrow_bf16(l->inputs, wide, to);
   if (l->kind == ATTEND_WEIGHTS_I8)
     kn->narrow_i8(l->inputs, wide, to, l->scale + (size_t)lane * LANES);
@@ -128,18 +152,27 @@ static void tell_packed(const packing *pk, int begin, int end) {
 /* Lanes that are packed before their sources are let go: a few megabytes. */
 enum { ROUND_BYTES = 8 << 20 };
 
+/* Whether lanes go straight to where they stay. */
+static bool packs_in_place(const packing *pk) {
+  bool within = true; /* no lanes across parts */
+  for (int p = 0; p + 1 < pk->n_parts; p++)
+    within &= pk->parts[p].outputs % LANES == 0;
+  return pk->linear->kind == ATTEND_WEIGHTS_F32 && (pk->linear->back || within);
+}
+
 static attend_status pack_all(packing *pk) {
   attend_linear *l = pk->linear;
   int threads =
       parts_of(l->ctx, l->lanes, (double)l->lanes * (double)lane_weights(l));
   size_t bytes = 2 * lane_weights(l) * sizeof(float) * (size_t)threads;
-  ATTEND_TRY(take(l->ctx, bytes, "packing weights", &pk->scratch));
+  if (!packs_in_place(pk))
+    ATTEND_TRY(take(l->ctx, bytes, "packing weights", &pk->scratch));
   int round = (int)max64(threads, ROUND_BYTES / (int64_t)(lane_weights(l) * 4));
   for (int first = 0; first < l->lanes; first += round) {
     int last = (int)min64(first + (int64_t)round, l->lanes);
 #pragma omp parallel for num_threads(threads) schedule(static)
     for (int lane = first; lane < last; lane++) pack_lane(pk, lane);
-    tell_packed(pk, first * LANES, last * LANES);
+    if (!l->back) tell_packed(pk, first * LANES, last * LANES);
   }
   give(l->ctx, pk->scratch);
   return ATTEND_OK;
@@ -198,21 +231,53 @@ static attend_status take_linear(attend_context *ctx, const attend_linear *like,
   return status;
 }
 
-attend_status attend_linear_create(attend_context *ctx, attend_weights kind,
-                                   int inputs, int n_parts,
-                                   const attend_linear_part *parts,
-                                   attend_linear **linear) {
+static attend_status create(attend_context *ctx, attend_weights kind, bool back,
+                            int inputs, int n_parts,
+                            const attend_linear_part *parts,
+                            attend_linear **linear) {
   *linear = NULL;
-  attend_linear like = {.ctx = ctx, .kind = kind, .inputs = inputs};
+  attend_linear like = {.ctx = ctx, .kind = kind, .back = back};
+  int outputs;
   ATTEND_CHECK(ctx, (unsigned)kind <= ATTEND_WEIGHTS_I8,
                "%d is no kind of weights: choose f32, bf16 or int8", (int)kind);
-  ATTEND_TRY(count_outputs(ctx, inputs, n_parts, parts, &like.outputs));
-  like.lanes = (like.outputs + LANES - 1) / LANES;
+  ATTEND_TRY(count_outputs(ctx, inputs, n_parts, parts, &outputs));
+  like.inputs = back ? outputs : inputs;
+  like.outputs = back ? inputs : outputs;
+  like.lanes = (int)(((int64_t)like.outputs + LANES - 1) / LANES);
   ATTEND_TRY(take_linear(ctx, &like, linear));
   packing pk = {*linear, n_parts, parts, NULL};
   attend_status status = pack_all(&pk);
   if (status) attend_linear_free(*linear), *linear = NULL;
   return status;
+}
+
+attend_status attend_linear_create(attend_context *ctx, attend_weights kind,
+                                   int inputs, int n_parts,
+                                   const attend_linear_part *parts,
+                                   attend_linear **linear) {
+  return create(ctx, kind, false, inputs, n_parts, parts, linear);
+}
+
+attend_status attend_linear_create_back(attend_context *ctx,
+                                        attend_weights kind, int inputs,
+                                        int n_parts,
+                                        const attend_linear_part *parts,
+                                        attend_linear **linear) {
+  return create(ctx, kind, true, inputs, n_parts, parts, linear);
+}
+
+attend_status attend_linear_repack(attend_linear *l, int n_parts,
+                                   const attend_linear_part *parts) {
+  int outputs, had = l->back ? l->inputs : l->outputs;
+  ATTEND_TRY(count_outputs(l->ctx, l->back ? l->outputs : l->inputs, n_parts,
+                           parts, &outputs));
+  ATTEND_CHECK(l->ctx, outputs == had,
+               "new weights of %d outputs for a linear layer of %d: give as "
+               "many as it was made with",
+               outputs, had);
+  memset(l->bias, 0, (size_t)l->lanes * LANES * sizeof *l->bias);
+  packing pk = {l, n_parts, parts, NULL};
+  return pack_all(&pk);
 }
 
 void attend_linear_free(attend_linear *linear) {
@@ -227,14 +292,6 @@ size_t attend_linear_bytes(const attend_linear *l) { return l->bytes; }
 
 /* ---- forward ---------------------------------------------------------------------- */
 
-typedef struct { /* threads as a grid over rows and lanes */
-  int by_rows, by_lanes;
-} grid;
-
-/* As kernels/cpu/dense.c walks: tiles of 12 rows and 2 lanes, blocks of 192
- * rows. */
-enum { TILE_ROWS = 12, TILE_LANES = 2, ROW_BLOCK = 192 };
-
 /* Parts for each thread, taken in turns. With many rows four evens out cores that
  * are slowed by others (MiniLM on 16 cores: 81 ms instead of 89). With few, whole
  * streams are faster (2.5 ms a token instead of 2.8), and two threads wait little. */
@@ -245,25 +302,25 @@ static int parts_each(int threads, int rows) {
 /* Of one part, in multiply-adds for each input: its share of the product in
  * whole tiles; its weights, brought in once for every block of rows, worth some
  * 24 rows; and its rows, copied once, worth 8 outputs. */
-static double part_cost(const attend_linear *l, int rows, grid g) {
+static double part_cost(int rows, int lanes, grid g) {
   int r = (rows + g.by_rows - 1) / g.by_rows;
-  int t = (l->lanes + g.by_lanes - 1) / g.by_lanes;
+  int t = (lanes + g.by_lanes - 1) / g.by_lanes;
   double blocks = (r + ROW_BLOCK - 1) / ROW_BLOCK;
   double wide = (double)round_up((size_t)t, TILE_LANES) * LANES;
   double tall = (double)round_up((size_t)r, TILE_ROWS);
   return tall * wide + 24 * blocks * wide + 8 * tall;
 }
 
-static grid choose_grid(const attend_linear *l, int rows) {
-  int threads = l->ctx->threads;
+grid choose_grid(const attend_context *ctx, int rows, int depth, int lanes) {
+  int threads = ctx->threads;
   threads *= parts_each(threads, rows);
   grid best = {1, 1};
-  if ((double)rows * l->inputs * l->outputs < 5e4) return best;
-  double least = part_cost(l, rows, best);
+  if ((double)rows * depth * lanes * LANES < 5e4) return best;
+  double least = part_cost(rows, lanes, best);
   for (int by_rows = 1; by_rows <= threads && by_rows <= rows; by_rows++) {
     grid g = {by_rows, threads / by_rows};
-    if (g.by_lanes > l->lanes) g.by_lanes = l->lanes;
-    double cost = part_cost(l, rows, g);
+    if (g.by_lanes > lanes) g.by_lanes = lanes;
+    double cost = part_cost(rows, lanes, g);
     if (cost < least) least = cost, best = g;
   }
   return best;
@@ -275,6 +332,14 @@ static int grid_begin(int n, int parts, int p, int unit) {
   return (int)min64(at, n);
 }
 
+cell grid_cell(grid g, int p, int rows, int lanes) {
+  int across = p % g.by_lanes, down = p / g.by_lanes;
+  return (cell){grid_begin(rows, g.by_rows, down, TILE_ROWS),
+                grid_begin(rows, g.by_rows, down + 1, TILE_ROWS),
+                grid_begin(lanes, g.by_lanes, across, TILE_LANES),
+                grid_begin(lanes, g.by_lanes, across + 1, TILE_LANES)};
+}
+
 /* Zeros behind the last output: a NaN in x times a weight 0 would be a NaN. */
 static void clear_padding(const attend_linear *l, int rows, float *y,
                           size_t ldy) {
@@ -283,29 +348,24 @@ static void clear_padding(const attend_linear *l, int rows, float *y,
     memset(y + (size_t)r * ldy + n, 0, (wide - n) * sizeof *y);
 }
 
-static void forward_part(const attend_linear *l, grid g, int p, int rows,
-                         const float *x, int ldx, float *y, int ldy) {
+static void forward_part(const attend_linear *l, cell c, const float *x,
+                         int ldx, bool add, float *y, int ldy) {
   const struct kernels *kn = l->ctx->kernels;
-  int across = p % g.by_lanes, down = p / g.by_lanes;
-  int r0 = grid_begin(rows, g.by_rows, down, TILE_ROWS);
-  int r1 = grid_begin(rows, g.by_rows, down + 1, TILE_ROWS);
-  int t0 = grid_begin(l->lanes, g.by_lanes, across, TILE_LANES);
-  int t1 = grid_begin(l->lanes, g.by_lanes, across + 1, TILE_LANES);
-  if (r0 >= r1 || t0 >= t1) return;
-  size_t first = (size_t)t0 * LANES;
+  if (c.r0 >= c.r1 || c.t0 >= c.t1) return;
+  size_t first = (size_t)c.t0 * LANES;
   const float *scale = l->scale ? l->scale + first : NULL;
-  float *to = y + (size_t)r0 * (size_t)ldy;
+  float *to = y + (size_t)c.r0 * (size_t)ldy;
   (l->kind == ATTEND_WEIGHTS_F32    ? kn->dense_f32
    : l->kind == ATTEND_WEIGHTS_BF16 ? kn->dense_bf16
                                     : kn->dense_i8)(
-      r1 - r0, l->inputs, t1 - t0, x + (size_t)r0 * (size_t)ldx, ldx,
-      lane_at(l, t0), scale, l->bias + first, to + first, ldy);
-  if (t1 == l->lanes) clear_padding(l, r1 - r0, to, (size_t)ldy);
+      c.r1 - c.r0, l->inputs, c.t1 - c.t0, x + (size_t)c.r0 * (size_t)ldx, ldx,
+      lane_at(l, c.t0), scale, l->bias + first, add, to + first, ldy);
+  if (c.t1 == l->lanes) clear_padding(l, c.r1 - c.r0, to, (size_t)ldy);
 }
 
-void attend_linear_forward(const attend_linear *l, int rows, const float *x,
-                           int ldx, float *y, int ldy) {
-  grid g = choose_grid(l, rows);
+static void forward(const attend_linear *l, int rows, const float *x, int ldx,
+                    bool add, float *y, int ldy) {
+  grid g = choose_grid(l->ctx, rows, l->inputs, l->lanes);
   int parts = g.by_rows * g.by_lanes;
   int threads = parts < l->ctx->threads ? parts : l->ctx->threads;
   bool in_turns = parts > threads;
@@ -314,11 +374,21 @@ void attend_linear_forward(const attend_linear *l, int rows, const float *x,
     if (in_turns) {
 #pragma omp for schedule(dynamic, 1)
       for (int p = 0; p < parts; p++)
-        forward_part(l, g, p, rows, x, ldx, y, ldy);
+        forward_part(l, grid_cell(g, p, rows, l->lanes), x, ldx, add, y, ldy);
     } else {
 #pragma omp for schedule(static)
       for (int p = 0; p < parts; p++)
-        forward_part(l, g, p, rows, x, ldx, y, ldy);
+        forward_part(l, grid_cell(g, p, rows, l->lanes), x, ldx, add, y, ldy);
     }
   }
+}
+
+void attend_linear_forward(const attend_linear *l, int rows, const float *x,
+                           int ldx, float *y, int ldy) {
+  forward(l, rows, x, ldx, false, y, ldy);
+}
+
+void attend_linear_forward_add(const attend_linear *l, int rows, const float *x,
+                               int ldx, float *y, int ldy) {
+  forward(l, rows, x, ldx, true, y, ldy);
 }

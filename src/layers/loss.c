@@ -1,29 +1,89 @@
-/* Cross entropy of logits.
+/* Cross entropy of logits, and its gradient.
  *
  * Place: layers/ - the last layer of training and of perplexity. The largest
  * logit is subtracted before the exponentials, so that none overflows; the sum
  * and its logarithm are in double.
  */
 #include <math.h>
+#include <string.h>
 
 #include "layers/layers.h"
 
-static float row_loss(const attend_context *ctx, int n, const float *x,
-                      int32_t right, int32_t *best) {
-  int at = ctx->kernels->largest_at(n, x);
+typedef struct { /* a row as the loss sees it */
+  const attend_context *ctx;
+  int n;
+  float smoothing;
+  const float *x;
+  int32_t right;
+} logits;
+
+/* -sum_j q_j log p_j, q = 1 - smoothing for the right one and smoothing / n for
+ * each. */
+static float row_loss(const logits *l, int at, double sum) {
+  double most = (double)l->x[at], s = (double)l->smoothing;
+  double right = most - (double)l->x[l->right];
+  if (s == 0) return (float)(log(sum) + right);
+  double mean = -l->ctx->kernels->sum_less(l->n, l->x, l->x[at]) / l->n;
+  return (float)(log(sum) + (1 - s) * right + s * mean);
+}
+
+static float loss_of(const logits *l, int32_t *best) {
+  int at = l->ctx->kernels->largest_at(l->n, l->x);
   if (best) *best = at;
-  if (right < 0) return 0.0f;
-  if (right >= n) return NAN; /* no such class: better seen than averaged */
-  double sum = ctx->kernels->sum_exp(n, x, x[at]);
-  return (float)(log(sum) + ((double)x[at] - (double)x[right]));
+  if (l->right < 0) return 0.0f;
+  if (l->right >= l->n)
+    return NAN; /* no such class: better seen than averaged */
+  return row_loss(l, at, l->ctx->kernels->sum_exp(l->n, l->x, l->x[at]));
+}
+
+void attend_cross_entropy_smooth(attend_context *ctx, int rows, int n,
+                                 const float *x, int ldx,
+                                 const int32_t *targets, float smoothing,
+                                 float *loss, int32_t *best) {
+  int parts = parts_of(ctx, rows, (double)rows * n * 2);
+#pragma omp parallel for num_threads(parts) if (parts > 1) schedule(static)
+  for (int r = 0; r < rows; r++) {
+    logits l = {ctx, n, smoothing, x + (size_t)r * (size_t)ldx, targets[r]};
+    loss[r] = loss_of(&l, best ? best + r : NULL);
+  }
 }
 
 void attend_cross_entropy(attend_context *ctx, int rows, int n, const float *x,
                           int ldx, const int32_t *targets, float *loss,
                           int32_t *best) {
-  int parts = parts_of(ctx, rows, (double)rows * n * 2);
+  attend_cross_entropy_smooth(ctx, rows, n, x, ldx, targets, 0, loss, best);
+}
+
+/* ---- backward ----------------------------------------------------------------------- */
+
+static float row_back(const logits *l, float scale, float *dx) {
+  const struct kernels *kn = l->ctx->kernels;
+  if (l->right < 0) {
+    memset(dx, 0, (size_t)l->n * sizeof *dx);
+    return 0.0f;
+  }
+  if (l->right >= l->n) {
+    for (int j = 0; j < l->n; j++) dx[j] = NAN;
+    return NAN;
+  }
+  int at = kn->largest_at(l->n, l->x);
+  double sum = kn->sum_exp(l->n, l->x, l->x[at]);
+  float loss = row_loss(l, at, sum); /* before dx, which may be x */
+  kn->exp_row(l->n, l->x, l->x[at], (float)((double)scale / sum),
+              scale * l->smoothing / (float)l->n, dx);
+  dx[l->right] -= scale * (1 - l->smoothing);
+  return loss;
+}
+
+void attend_cross_entropy_back(attend_context *ctx, int rows, int n,
+                               const float *x, int ldx, const int32_t *targets,
+                               float smoothing, float scale, float *loss,
+                               float *dx, int lddx) {
+  int parts = parts_of(ctx, rows, (double)rows * n * 4);
 #pragma omp parallel for num_threads(parts) if (parts > 1) schedule(static)
-  for (int r = 0; r < rows; r++)
-    loss[r] = row_loss(ctx, n, x + (size_t)r * (size_t)ldx, targets[r],
-                       best ? best + r : NULL);
+  for (int r = 0; r < rows; r++) {
+    logits l = {ctx, n, smoothing, x + (size_t)r * (size_t)ldx, targets[r]};
+    float lost = row_back(&l, scale, dx + (size_t)r * (size_t)lddx);
+    if (loss) loss[r] = lost;
+  }
 }

@@ -80,13 +80,13 @@ void attend_rope_frequencies(const attend_rope *rope, int dim,
 enum { PAIRS = 128 }; /* pairs whose sines are at hand at a time */
 
 static void turn_row(const attend_context *ctx, const double *frequency,
-                     double stretch, int heads, int dim, int32_t position,
+                     double stretch, int heads, int dim, int64_t position,
                      float *x) {
   float cosine[PAIRS], sine[PAIRS];
   for (int i = 0; i < dim / 2; i += PAIRS) {
     int n = dim / 2 - i < PAIRS ? dim / 2 - i : PAIRS;
     for (int k = 0; k < n; k++) {
-      double angle = position * frequency[i + k];
+      double angle = (double)position * frequency[i + k];
       cosine[k] = (float)(cos(angle) * stretch);
       sine[k] = (float)(sin(angle) * stretch);
     }
@@ -94,13 +94,26 @@ static void turn_row(const attend_context *ctx, const double *frequency,
   }
 }
 
-void attend_rope_turn(attend_context *ctx, const double *frequency,
-                      double stretch, int rows, int heads, int dim,
-                      const int32_t *positions, float *x, int ldx) {
+static void turn(const attend_context *ctx, const double *frequency,
+                 double stretch, int rows, int heads, int dim,
+                 const int32_t *positions, int direction, float *x, int ldx) {
   double work = (double)rows * (16.0 * dim + (double)heads * dim);
   int parts = parts_of(ctx, rows, work);
 #pragma omp parallel for num_threads(parts) if (parts > 1) schedule(static)
   for (int r = 0; r < rows; r++)
-    turn_row(ctx, frequency, stretch, heads, dim, positions[r],
-             x + (size_t)r * (size_t)ldx);
+    turn_row(ctx, frequency, stretch, heads, dim,
+             direction * (int64_t)positions[r], x + (size_t)r * (size_t)ldx);
+}
+
+void attend_rope_turn(attend_context *ctx, const double *frequency,
+                      double stretch, int rows, int heads, int dim,
+                      const int32_t *positions, float *x, int ldx) {
+  turn(ctx, frequency, stretch, rows, heads, dim, positions, 1, x, ldx);
+}
+
+/* A rotation's transpose turns by as much to the other side. */
+void attend_rope_turn_back(attend_context *ctx, const double *frequency,
+                           double stretch, int rows, int heads, int dim,
+                           const int32_t *positions, float *dx, int lddx) {
+  turn(ctx, frequency, stretch, rows, heads, dim, positions, -1, dx, lddx);
 }

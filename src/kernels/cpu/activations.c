@@ -1,7 +1,8 @@
-/* Activations, element by element.
+/* Activations and their derivatives, element by element.
  *
- * Place: kernels/cpu - behind attend_activate and attend_gate. All exponentials
- * are v_exp2's; bounds below are those that tests/test_layers.c checks.
+ * Place: kernels/cpu - behind attend_activate and attend_gate and their ways
+ * back. All exponentials are v_exp2's; bounds below are those that
+ * tests/test_layers.c and tests/test_layers_back.c check.
  */
 #include "kernels/cpu/vec.h"
 
@@ -25,13 +26,14 @@ INLINE vf v_gelu_tanh(vf x) {
   return v_div(x, v_add(v_set1(1.0f), v_exp_minus(u)));
 }
 
-/* With a = |x|, x Phi(x) = max(x, 0) - a Phi(-a), and Phi(-a) = e^(-a^2/2) t P(t)
- * with t = 1 / (1 + 11/32 a): P by Remez exchange for relative error on
- * 0 <= a <= 13.3, 1.9e-8 before the coefficients are rounded. The square is
- * taken in two parts, or its rounding would be felt in the tail. Error 1.8e-7
- * |x|; relative 5.6e-7 from -5 up, 1.6e-6 from -13 up, below which it is 0. */
-INLINE vf v_gelu(vf x) {
-  vf a = v_min(v_set1(14.0f), v_abs(x)); /* lets NaN through */
+/* Phi(-a) = e^(-a^2/2) t P(t) with t = 1 / (1 + 11/32 a): P by Remez exchange for
+ * relative error on 0 <= a <= 13.3, 1.9e-8 before the coefficients are rounded.
+ * The square is taken in two parts, or its rounding would be felt in the tail. */
+typedef struct {
+  vf t, p, e; /* e^(-a^2/2) */
+} normal_tail;
+
+INLINE normal_tail v_normal_tail(vf a) {
   vf t = v_div(v_set1(1.0f), v_fma(a, v_set1(0.34375f), v_set1(1.0f)));
   vf p = v_set1(-0x1.cd2e7cp-6f);
   p = v_fma(p, t, v_set1(0x1.29cb22p-3f));
@@ -45,7 +47,15 @@ INLINE vf v_gelu(vf x) {
   vf minus = v_mul(a, v_sub(v_zero(), a)), rest = v_fma_once(a, a, minus);
   vf e = v_exp2_less(minus, 0.5f * log2_e, 0);
   e = v_fma(v_mul(e, rest), v_set1(-0.5f), e);
-  vf tail = v_mul(v_mul(a, t), v_mul(p, e));
+  return (normal_tail){t, p, e};
+}
+
+/* With a = |x|, x Phi(x) = max(x, 0) - a Phi(-a). Error 1.8e-7 |x|; relative
+ * 5.6e-7 from -5 up, 1.6e-6 from -13 up, below which it is 0. */
+INLINE vf v_gelu(vf x) {
+  vf a = v_min(v_set1(14.0f), v_abs(x)); /* lets NaN through */
+  normal_tail n = v_normal_tail(a);
+  vf tail = v_mul(v_mul(a, n.t), v_mul(n.p, n.e));
   return v_sub(v_max(v_zero(), x), tail);
 }
 
@@ -81,6 +91,80 @@ INLINE vf v_activation(const attend_activation activation, vf x) {
   }
 }
 
+/* ---- derivatives ------------------------------------------------------------------- */
+
+/* With e = e^-|x|, s(x) = 1 / (1 + e^-x) and its derivative s(x) s(-x) are sums
+ * and quotients of what is positive, and nothing overflows. */
+typedef struct {
+  vf s, slope;
+} logistic;
+
+INLINE logistic v_logistic(vf x) {
+  vf one = v_set1(1.0f), e = v_exp_minus(v_abs(x));
+  vf f = v_div(one, v_add(one, e));
+  vf less = v_mul(e, f);
+  return (logistic){v_below(x, v_zero(), less, f), v_mul(f, less)};
+}
+
+/* No further from 0 than `most`, where the derivative is 0 or 1 already: an
+ * infinity would meet a 0. */
+INLINE vf v_within(float most, vf x) {
+  return v_max(v_set1(-most), v_min(v_set1(most), x)); /* lets NaN through */
+}
+
+/* Error 2.4e-7. */
+INLINE vf v_silu_slope(vf x) {
+  x = v_within(100.0f, x);
+  logistic l = v_logistic(x);
+  return v_fma(x, l.slope, l.s);
+}
+
+/* Error 2.4e-7. */
+INLINE vf v_gelu_tanh_slope(vf x) {
+  const float c = 0x1.988454p0f; /* 2 sqrt(2/pi) */
+  x = v_within(20.0f, x);
+  vf square = v_mul(x, x);
+  vf u = v_mul(x, v_fma(square, v_set1(0.044715f * c), v_set1(c)));
+  vf du = v_fma(square, v_set1(3 * 0.044715f * c), v_set1(c));
+  logistic l = v_logistic(u);
+  return v_fma(v_mul(x, du), l.slope, l.s);
+}
+
+/* Phi(x) + x phi(x). Error 2.4e-7. */
+INLINE vf v_gelu_slope(vf x) {
+  vf a = v_min(v_set1(14.0f), v_abs(x)); /* lets NaN through */
+  normal_tail n = v_normal_tail(a);
+  /* of -a: Phi(-a) - a phi(a); that of a is 1 less it */
+  vf phi = v_mul(v_mul(a, n.e), v_set1(0x1.988454p-2f)); /* 1/sqrt(2 pi) */
+  vf low = v_sub(v_mul(n.t, v_mul(n.p, n.e)), phi);
+  return v_below(v_zero(), x, v_sub(v_set1(1.0f), low), low);
+}
+
+/* 4 s(2x) s(-2x). Relative error 1.3e-6 while it is no less than 1e-30. */
+INLINE vf v_tanh_slope(vf x) {
+  return v_mul(v_set1(4.0f), v_logistic(v_add(x, x)).slope);
+}
+
+/* activation'(x) dy; relu's is 0 at 0. */
+INLINE vf v_slope_times(const attend_activation activation, vf x, vf dy) {
+  switch (activation) {
+    case ATTEND_RELU: /* the smallest float; dy where x is NaN */
+      return v_below(x, v_set1(0x1p-149f), v_zero(), dy);
+    case ATTEND_GELU:
+      return v_mul(v_gelu_slope(x), dy);
+    case ATTEND_GELU_TANH:
+      return v_mul(v_gelu_tanh_slope(x), dy);
+    case ATTEND_SILU:
+      return v_mul(v_silu_slope(x), dy);
+    case ATTEND_TANH:
+      return v_mul(v_tanh_slope(x), dy);
+    default:
+      return dy;
+  }
+}
+
+/* ---- rows ------------------------------------------------------------------------------ */
+
 INLINE void activate_lanes(const attend_activation activation, const float *x,
                            const float *times, float *y) {
   vf a = v_activation(activation, v_load(x));
@@ -113,14 +197,67 @@ void KERNEL(activate)(attend_activation activation, int rows, int n,
   case kind:                               \
     activate_row(kind, n, from, with, to); \
     break;
-    switch (activation) {
-      CASE(ATTEND_IDENTITY)
-      CASE(ATTEND_RELU)
-      CASE(ATTEND_GELU)
-      CASE(ATTEND_GELU_TANH)
-      CASE(ATTEND_SILU)
-      CASE(ATTEND_TANH)
+#define CASES            \
+  CASE(ATTEND_IDENTITY)  \
+  CASE(ATTEND_RELU)      \
+  CASE(ATTEND_GELU)      \
+  CASE(ATTEND_GELU_TANH) \
+  CASE(ATTEND_SILU)      \
+  CASE(ATTEND_TANH)
+    switch (activation) { CASES }
+#undef CASE
+  }
+}
+
+typedef struct { /* one row; times and dtimes both or neither */
+  const float *x, *times, *dy;
+  float *dx, *dtimes;
+} back_row;
+
+INLINE void back_lanes(const attend_activation activation, back_row b, int i) {
+  vf x = v_load(b.x + i), dy = v_load(b.dy + i);
+  if (!b.times) {
+    v_store(b.dx + i, v_slope_times(activation, x, dy));
+    return;
+  }
+  vf da = v_slope_times(activation, x, v_mul(dy, v_load(b.times + i)));
+  vf db = v_mul(v_activation(activation, x), dy);
+  v_store(b.dx + i, da);
+  v_store(b.dtimes + i, db);
+}
+
+INLINE void back_one(const attend_activation activation, int n, back_row b) {
+  int i = 0;
+  for (; i + VW <= n; i += VW) back_lanes(activation, b, i);
+  if (i >= n) return;
+  float x[VW] = {0}, times[VW] = {0}, dy[VW] = {0};
+  size_t bytes = (size_t)(n - i) * sizeof *x;
+  memcpy(x, b.x + i, bytes);
+  memcpy(dy, b.dy + i, bytes);
+  if (b.times) memcpy(times, b.times + i, bytes);
+  back_lanes(activation, (back_row){x, b.times ? times : NULL, dy, x, times},
+             0);
+  memcpy(b.dx + i, x, bytes);
+  if (b.times) memcpy(b.dtimes + i, times, bytes);
+}
+
+void KERNEL(activate_back)(attend_activation activation, int rows, int n,
+                           const float *x, int ldx, const float *times,
+                           int ld_times, const float *dy, int lddy, float *dx,
+                           int lddx, float *dtimes, int ld_dtimes) {
+  for (int r = 0; r < rows; r++) {
+    size_t at = (size_t)r;
+    back_row b = {x + at * (size_t)ldx, NULL, dy + at * (size_t)lddy,
+                  dx + at * (size_t)lddx, NULL};
+    if (times) {
+      b.times = times + at * (size_t)ld_times;
+      b.dtimes = dtimes + at * (size_t)ld_dtimes;
     }
+#define CASE(kind)        \
+  case kind:              \
+    back_one(kind, n, b); \
+    break;
+    switch (activation) { CASES }
 #undef CASE
   }
 }

@@ -25,10 +25,9 @@ enum { CHECKED = 0 };
 enum {
   WIDE = NV == 1 ? 2 : 1, /* lanes in a tile of many rows */
   TILE = CHECKED ? 4 : (int)ACC / (WIDE * NV), /* rows in it */
-  ROW_BLOCK = 192,        /* rows whose stretches lie in L2 */
-  X_STEP = BLOCK + LANES, /* from row to row: not one cache set */
-  FEW_LANES = 4,          /* lanes side by side with few rows */
-  AHEAD = 2048            /* bytes that few rows fetch ahead */
+  ROW_BLOCK = 192, /* rows whose stretches lie in L2 */
+  FEW_LANES = 4,   /* lanes side by side with few rows */
+  AHEAD = 2048     /* bytes that few rows fetch ahead */
 };
 
 /* Inputs that a loop takes at once, with few rows and with many (see BY_FOUR in
@@ -47,6 +46,7 @@ typedef struct { /* a product: what dense_f32 is given */
   size_t ldx;
   const void *w;
   const float *scale, *bias;
+  bool add;
   float *y;
   size_t ldy;
 } dense;
@@ -110,27 +110,49 @@ INLINE void many_chains(const int R, const int U, int depth, const float *x,
   for (; k + PAIR <= depth; k += PAIR) {
     __builtin_prefetch(next + k * (64 / PAIR), 0, 2);
     UNROLL for (int i = 0; i < PAIR; i++)
-        link_one(AS_F32, R, U, k + i, x, X_STEP, w, step, acc);
+        link_one(AS_F32, R, U, k + i, x, NEAR_STEP, w, step, acc);
   }
-  for (; k < depth; k++) link_one(AS_F32, R, U, k, x, X_STEP, w, step, acc);
+  for (; k < depth; k++) link_one(AS_F32, R, U, k, x, NEAR_STEP, w, step, acc);
 }
 
 /* Joins a stretch's sums to those before, and after the last one finishes. */
+INLINE void settle_plain(const int N, const float *bias, bool join, float *y,
+                         const vf *acc) {
+  UNROLL for (int i = 0; i < N; i++) {
+    vf a = acc[i];
+    if (join) a = v_add(v_load(y + i * VW), a);
+    if (bias) a = v_add(a, v_load(bias + i * VW));
+    v_store(y + i * VW, a);
+  }
+}
+
+/* The whole sum is scaled; where it is added to what is no sum of this product,
+ * each stretch alone. */
+INLINE void settle_scaled(const int N, const float *scale, const float *bias,
+                          bool add, bool first, bool last, float *y,
+                          const vf *acc) {
+  UNROLL for (int i = 0; i < N; i++) {
+    vf a = acc[i], s = v_load(scale + i * VW);
+    vf b = bias ? v_load(bias + i * VW) : v_zero();
+    if (add) a = v_mul(a, s);
+    if (add || !first) a = v_add(v_load(y + i * VW), a);
+    if (last) a = add ? v_add(a, b) : v_fma(a, s, b);
+    v_store(y + i * VW, a);
+  }
+}
+
 INLINE void settle(const int R, const int U, const dense *d, int row, int lane,
                    bool first, bool last, vf *acc) {
   float *y = d->y + (size_t)row * d->ldy + (size_t)lane * LANES;
-  const float *bias = d->bias + (size_t)lane * LANES;
+  const float *bias = last && d->bias ? d->bias + (size_t)lane * LANES : NULL;
   const float *scale = d->scale ? d->scale + (size_t)lane * LANES : NULL;
-  UNROLL for (int r = 0; r < R; r++, y += d->ldy)
-      UNROLL for (int i = 0; i < U * NV; i++) {
-    vf a = acc[r * U * NV + i];
-    if (!first) a = v_add(v_load(y + i * VW), a);
-    if (last && scale)
-      a = v_fma(a, v_load(scale + i * VW), v_load(bias + i * VW));
-    else if (last)
-      a = v_add(a, v_load(bias + i * VW));
-    v_store(y + i * VW, a);
-  }
+  bool join = d->add || !first;
+  if (!scale)
+    UNROLL for (int r = 0; r < R; r++, y += d->ldy)
+        settle_plain(U * NV, bias, join, y, acc + r * U * NV);
+  else
+    UNROLL for (int r = 0; r < R; r++, y += d->ldy) settle_scaled(
+        U * NV, scale, bias, d->add, first, last, y, acc + r * U * NV);
 }
 
 /* ---- few rows --------------------------------------------------------------- */
@@ -177,7 +199,7 @@ INLINE void few_rows(const stored as, const dense *d) {
 typedef struct { /* one stretch of a block of rows */
   int row, rows, depth;
   bool first, last;
-  const float *x; /* [rows][X_STEP] */
+  const float *x; /* [rows][NEAR_STEP] */
 } block;
 
 typedef struct { /* one stretch of up to WIDE lanes */
@@ -203,7 +225,7 @@ INLINE void many_tile(const int R, const int U, const dense *d, const block *b,
   UNROLL for (int i = 0; i < R * U; i++)
       __builtin_prefetch(y + (size_t)(i / U) * d->ldy + i % U * LANES, 1);
   vf acc[COLS];
-  many_chains(R, U, b->depth, b->x + (size_t)r * X_STEP, p->w, p->step, next,
+  many_chains(R, U, b->depth, b->x + (size_t)r * NEAR_STEP, p->w, p->step, next,
               acc);
   settle(R, U, d, b->row + r, p->lane, b->first, b->last, acc);
 }
@@ -253,17 +275,20 @@ INLINE void many_lanes(const stored as, const dense *d, const block *b, int k) {
 }
 
 INLINE void many_rows(const stored as, const dense *d) {
-  float x[ROW_BLOCK * X_STEP] __attribute__((aligned(64)));
+  float copy[ROW_BLOCK * NEAR_STEP] __attribute__((aligned(64)));
+  bool near = d->ldx == NEAR_STEP && d->depth <= BLOCK;
   int blocks = (d->rows + ROW_BLOCK - 1) / ROW_BLOCK;
   int most = ((d->rows + blocks - 1) / blocks + TILE - 1) / TILE * TILE;
   for (int row = 0; row < d->rows; row += most)
     for (int k = 0; k < d->depth; k += BLOCK) {
       int rows = d->rows - row < most ? d->rows - row : most;
       int depth = d->depth - k < BLOCK ? d->depth - k : BLOCK;
-      for (int r = 0; r < rows; r++)
-        memcpy(x + r * X_STEP, d->x + (size_t)(row + r) * d->ldx + k,
+      const float *x = d->x + (size_t)row * d->ldx + k;
+      for (int r = 0; r < rows && !near; r++)
+        memcpy(copy + r * NEAR_STEP, x + (size_t)r * d->ldx,
                (size_t)depth * sizeof *x);
-      block b = {row, rows, depth, k == 0, k + depth == d->depth, x};
+      block b = {
+          row, rows, depth, k == 0, k + depth == d->depth, near ? x : copy};
       many_lanes(as, d, &b, k);
     }
 }
@@ -278,15 +303,43 @@ INLINE void multiply(const stored as, const dense d) {
 #define DENSE(name, as)                                                      \
   void KERNEL(name)(int rows, int depth, int lanes, const float *x, int ldx, \
                     const void *w, const float *scale, const float *bias,    \
-                    float *y, int ldy) {                                     \
+                    bool add, float *y, int ldy) {                           \
     multiply(as, (dense){rows, depth, lanes, x, (size_t)ldx, w, scale, bias, \
-                         y, (size_t)ldy});                                   \
+                         add, y, (size_t)ldy});                              \
   }
 DENSE(dense_f32, AS_F32)
 DENSE(dense_bf16, AS_BF16)
 DENSE(dense_i8, AS_I8)
 
 /* ---- packing ---------------------------------------------------------------- */
+
+/* DEAL lanes at a time: whole lines of a row in one go, and few enough places to
+ * write to, 16 kB apart for BLOCK rows, that they share a cache set. One at a
+ * time took three times as long for rows of 1536. */
+enum { DEAL = 8 };
+
+INLINE void deal_some(const int U, int rows, const float *x, size_t ldx,
+                      float *to) {
+  const size_t step = (size_t)rows * LANES;
+  for (int r = 0; r < rows; r++, x += ldx, to += LANES)
+    UNROLL for (int u = 0; u < U; u++) UNROLL for (int i = 0; i < NV; i++)
+        v_store(to + (size_t)u * step + i * VW, v_load(x + u * LANES + i * VW));
+}
+
+void KERNEL(deal_lanes)(int rows, int n, const float *x, int ldx, float *to) {
+  int j = 0;
+  const size_t ld = (size_t)ldx;
+  for (; j + DEAL * LANES <= n; j += DEAL * LANES)
+    deal_some(DEAL, rows, x + j, ld, to + (size_t)j * (size_t)rows);
+  for (; j + LANES <= n; j += LANES)
+    deal_some(1, rows, x + j, ld, to + (size_t)j * (size_t)rows);
+  if (j == n) return;
+  to += (size_t)j * (size_t)rows;
+  memset(to, 0, (size_t)rows * LANES * sizeof *to);
+  for (int r = 0; r < rows; r++)
+    memcpy(to + (size_t)r * LANES, x + (size_t)r * ld + j,
+           (size_t)(n - j) * sizeof *to);
+}
 
 void KERNEL(narrow_bf16)(int depth, const float *w, uint16_t *to) {
   for (size_t i = 0; i < (size_t)depth * LANES; i += VW)

@@ -4,60 +4,9 @@
  * row run in 16 lanes that fold 8, 4, 2, 1; what is missing in the last lanes
  * stands for nothing.
  */
-#include "kernels/cpu/vec.h"
-
-/* ---- 16 lanes, or what is left of a row ---------------------------------------- */
-
-INLINE void load_lanes(const float *p, int n, float missing, vf out[NV]) {
-  float tail[LANES];
-  if (n < LANES) {
-    for (int i = 0; i < LANES; i++) tail[i] = missing;
-    memcpy(tail, p, (size_t)n * sizeof *p);
-    p = tail;
-  }
-  UNROLL for (int i = 0; i < NV; i++) out[i] = v_load(p + i * VW);
-}
-
-INLINE void store_lanes(float *p, int n, const vf x[NV]) {
-  float tail[LANES];
-  float *to = n < LANES ? tail : p;
-  UNROLL for (int i = 0; i < NV; i++) v_store(to + i * VW, x[i]);
-  if (n < LANES) memcpy(p, tail, (size_t)n * sizeof *p);
-}
-
-/* p[j ..), or one value everywhere where there is no p. */
-INLINE void load_or(const float *p, int j, int n, float value, vf out[NV]) {
-  if (p)
-    load_lanes(p + j, n, 0, out);
-  else
-    UNROLL for (int i = 0; i < NV; i++) out[i] = v_set1(value);
-}
-
-#define ALL(i) UNROLL for (int i = 0; i < NV; i++)
+#include "kernels/cpu/lanes.h"
 
 /* ---- norms ----------------------------------------------------------------------- */
-
-static float row_sum(int n, const float *x) {
-  vf sum[NV], a[NV];
-  ALL(i) sum[i] = v_zero();
-  for (int j = 0; j < n; j += LANES) {
-    load_lanes(x + j, n - j, 0, a);
-    ALL(i) sum[i] = v_add(sum[i], a[i]);
-  }
-  return fold_sum(sum);
-}
-
-/* The sum of (x - centre)^2. */
-static float row_squares(int n, const float *x, float centre) {
-  vf sum[NV], a[NV];
-  ALL(i) sum[i] = v_zero();
-  for (int j = 0; j < n; j += LANES) {
-    load_lanes(x + j, n - j, centre, a);
-    ALL(i) a[i] = v_sub(a[i], v_set1(centre));
-    ALL(i) sum[i] = v_fma(a[i], a[i], sum[i]);
-  }
-  return fold_sum(sum);
-}
 
 static void scale_row(int n, const float *x, float less, float factor,
                       const float *weight, const float *bias, float *y) {
@@ -135,6 +84,43 @@ void KERNEL(column_moments)(int rows, int n, const float *x, int ldx,
       mean[j + i] = m[i];
       variance[j + i] = (float)(squares[i] / rows);
     }
+  }
+}
+
+/* total += the sums of U lanes of columns; `here` of the last are there. */
+INLINE void wide_sums(const int U, int rows, int here, const float *x,
+                      size_t ldx, double *total) {
+  for (int r = 0; r < rows; r += BLOCK) {
+    float part[U * LANES];
+    vf sum[U * NV], a[NV];
+    UNROLL for (int i = 0; i < U * NV; i++) sum[i] = v_zero();
+    for (int k = r; k < rows && k < r + BLOCK; k++)
+      UNROLL for (int u = 0; u < U; u++) {
+        load_lanes(x + (size_t)k * ldx + u * LANES, u < U - 1 ? LANES : here, 0,
+                   a);
+        ALL(i) sum[u * NV + i] = v_add(sum[u * NV + i], a[i]);
+      }
+    UNROLL for (int i = 0; i < U * NV; i++) v_store(part + i * VW, sum[i]);
+    for (int i = 0; i < U * LANES; i++) total[i] += (double)part[i];
+  }
+}
+
+/* out (+)= the sums of columns. Four lanes are read together: alone, every line
+ * would be in another page. */
+void KERNEL(add_columns)(int rows, int n, const float *x, int ldx, bool add,
+                         float *out) {
+  enum { FOUR = 4 };
+  for (int j = 0; j < n;) {
+    int here = n - j < LANES ? n - j : LANES;
+    double sum[FOUR * LANES] = {0};
+    if (n - j >= FOUR * LANES)
+      here = FOUR * LANES,
+      wide_sums(FOUR, rows, LANES, x + j, (size_t)ldx, sum);
+    else
+      wide_sums(1, rows, here, x + j, (size_t)ldx, sum);
+    for (int i = 0; i < here; i++)
+      out[j + i] = (float)((add ? (double)out[j + i] : 0) + sum[i]);
+    j += here;
   }
 }
 

@@ -96,10 +96,20 @@ void KERNEL(matmul)(int rows, int n, int depth, const float *a, int lda,
   }
 }
 
+static void transpose_rest(int r0, int r1, int c0, int c1, const float *src,
+                           size_t ld, float *dst, size_t ld_dst) {
+  for (int c = c0; c < c1; c++)
+    for (int r = r0; r < r1; r++)
+      dst[(size_t)c * ld_dst + (size_t)r] = src[(size_t)r * ld + (size_t)c];
+}
+
 void KERNEL(transpose)(int rows, int cols, const float *src, int ld, float *dst,
                        int ld_dst) {
-  for (int r = 0; r < rows; r += VW)
-    for (int c = 0; c < cols; c += VW) {
+  int tall = rows / VW * VW, wide = cols / VW * VW;
+  transpose_rest(tall, rows, 0, wide, src, (size_t)ld, dst, (size_t)ld_dst);
+  transpose_rest(0, rows, wide, cols, src, (size_t)ld, dst, (size_t)ld_dst);
+  for (int r = 0; r < tall; r += VW)
+    for (int c = 0; c < wide; c += VW) {
       vf block[VW];
       UNROLL for (int i = 0; i < VW; i++) block[i] =
           v_load(src + (size_t)(r + i) * (size_t)ld + c);
