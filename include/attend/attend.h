@@ -18,5 +18,6 @@
 #include "attend/model.h"
 #include "attend/lens.h"
 #include "attend/decode.h"
+#include "attend/train.h"
 
 #endif

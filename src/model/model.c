@@ -294,14 +294,15 @@ const attend_config *attend_model_config(const attend_model *m) {
 }
 const attend_form *attend_model_form(const attend_model *m) { return &m->form; }
 
-int attend_model_attention(const attend_model *m, attend_role role,
-                           attend_desc *desc) {
-  const attend_config *c = &m->config;
-  const stack *side = role == ATTEND_ENCODER_SELF ? &m->encoder : &m->decoder;
-  const attend_stack *s = side->shape;
-  if (!side->layers || (role == ATTEND_CROSS && c->parts != ATTEND_BOTH))
+int config_attention(const attend_config *c, const attend_form *form,
+                     const float *relative, attend_role role,
+                     attend_desc *desc) {
+  attend_parts of =
+      role == ATTEND_ENCODER_SELF ? ATTEND_ENCODER : ATTEND_DECODER;
+  const attend_stack *s = of == ATTEND_ENCODER ? &c->encoder : &c->decoder;
+  if (!(c->parts & of) || (role == ATTEND_CROSS && c->parts != ATTEND_BOTH))
     return 0;
-  *desc = (attend_desc){.form = m->form,
+  *desc = (attend_desc){.form = *form,
                         .heads = s->heads,
                         .kv_heads = s->kv_heads,
                         .dim = s->dim,
@@ -311,13 +312,19 @@ int attend_model_attention(const attend_model *m, attend_role role,
     desc->mask.causal = ATTEND_CAUSAL;
     desc->mask.window = c->window;
   }
-  if (role != ATTEND_CROSS && side->relative)
+  if (role != ATTEND_CROSS && relative)
     desc->bias = (attend_bias){.kind = ATTEND_BUCKETS,
-                               .table = side->relative,
+                               .table = relative,
                                .buckets = c->buckets,
                                .max_distance = c->max_distance,
                                .one_sided = role == ATTEND_DECODER_SELF};
   return 1;
+}
+
+int attend_model_attention(const attend_model *m, attend_role role,
+                           attend_desc *desc) {
+  const stack *s = role == ATTEND_ENCODER_SELF ? &m->encoder : &m->decoder;
+  return config_attention(&m->config, &m->form, s->relative, role, desc);
 }
 
 size_t attend_model_bytes(const attend_model *m) { return m->bytes; }

@@ -9,6 +9,7 @@
 #include "attend/observe.h"
 #include "attend/state.h"
 #include "model/checkpoint.h"
+#include "model/role.h"
 
 typedef struct {
   const float *weight, *bias; /* NULL: 1, 0 */
@@ -45,8 +46,6 @@ struct attend_model {
   size_t n_kept, bytes;
   double flops;
 };
-
-static inline int padded(int n) { return (int)round_up((size_t)n, 16); }
 
 /* Keys of one layer that a linear state has only sums of, kept while its
  * attention is watched: [batch][room][G * D]. */

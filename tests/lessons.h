@@ -1,0 +1,109 @@
+/* Lessons of the golden models, as Hugging Face transformers was given them. */
+#ifndef TESTS_LESSONS_H
+#define TESTS_LESSONS_H
+
+#include "attend/train.h"
+#include "models.h"
+
+typedef struct {
+  int batch, length, said;
+  int32_t *ids, *lengths, *types, *said_ids, *targets;
+} schoolbook;
+
+static inline int32_t *integers(const attend_tensor_file *file,
+                                const char *name, int *rows, int *columns) {
+  const attend_tensor *t = attend_tensor_file_find(file, name);
+  if (!t) return NULL;
+  int32_t *to = room_for((size_t)t->count, sizeof *to);
+  for (int64_t i = 0; i < t->count; i++) {
+    int64_t x;
+    memcpy(&x, (const char *)t->data + 8 * i, sizeof x);
+    to[i] = (int32_t)x;
+  }
+  *rows = (int)t->shape[0];
+  *columns = (int)t->shape[1];
+  return to;
+}
+
+/* Masks are 1 for real tokens, from the first on. */
+static inline int32_t *count_real(const int32_t *mask, int batch, int length) {
+  int32_t *real = room_for((size_t)batch, sizeof *real);
+  for (int b = 0; b < batch; b++)
+    for (int i = 0; i < length; i++) real[b] += mask[b * length + i];
+  return real;
+}
+
+/* What is not scored is padding to the decoder. */
+static inline int32_t *shifted(const int32_t *labels, int batch, int n,
+                               int32_t first, int32_t pad) {
+  int32_t *to = room_for((size_t)(batch * n), sizeof *to);
+  for (int b = 0; b < batch; b++)
+    for (int i = 0; i < n; i++)
+      to[b * n + i] = i == 0                       ? first
+                      : labels[b * n + i - 1] >= 0 ? labels[b * n + i - 1]
+                                                   : pad;
+  return to;
+}
+
+/* Causal models: row 0, every token predicts the next. */
+static inline int32_t *next_tokens(const int32_t *ids, int n) {
+  int32_t *to = room_for((size_t)n, sizeof *to);
+  for (int i = 0; i < n; i++) to[i] = i + 1 < n ? ids[i + 1] : -1;
+  return to;
+}
+
+static inline schoolbook read_book(const attend_tensor_file *file,
+                                   const attend_config *c) {
+  schoolbook s = {0};
+  int rows, columns = 0;
+  s.ids = integers(file, "ids", &s.batch, &s.length);
+  int32_t *mask = integers(file, "mask", &rows, &columns);
+  int32_t *labels = integers(file, "labels", &rows, &columns);
+  s.types = integers(file, "token_type_ids", &rows, &s.said);
+  s.lengths = count_real(mask, s.batch, s.length);
+  s.said = 0;
+  if (c->parts == ATTEND_DECODER) {
+    s.batch = 1;
+    s.length = s.lengths[0];
+    s.targets = next_tokens(s.ids, s.length);
+  } else if (c->parts == ATTEND_BOTH) {
+    s.said = columns;
+    s.said_ids = shifted(labels, s.batch, columns, c->decoder_start, c->pad);
+    s.targets = labels;
+  } else {
+    s.targets = labels;
+  }
+  free(mask);
+  return s;
+}
+
+static inline attend_lesson lesson_of(const schoolbook *s) {
+  return (attend_lesson){.batch = s->batch,
+                         .length = s->length,
+                         .ids = s->ids,
+                         .lengths = s->lengths,
+                         .types = s->types,
+                         .said = s->said,
+                         .said_ids = s->said_ids,
+                         .targets = s->targets};
+}
+
+static inline void free_book(schoolbook *s) {
+  free(s->ids);
+  free(s->lengths);
+  free(s->types);
+  free(s->said_ids);
+  free(s->targets);
+}
+
+static inline attend_learner *open_learner(attend_context *ctx,
+                                           const char *name,
+                                           const attend_learner_options *o,
+                                           attend_checkpoint **files) {
+  attend_learner *l;
+  OK(ctx, attend_checkpoint_open(ctx, model_path(name, NULL), files));
+  OK(ctx, attend_learner_create(*files, o, &l));
+  return l;
+}
+
+#endif

@@ -1,0 +1,202 @@
+/* Gradients of whole models against what PyTorch computed through Hugging Face
+ * transformers: loss and every grad.* of nine families within 1e-3 of its
+ * largest; the same bits for any number of threads, and where layers are computed
+ * again. */
+#include "attend/problem.h"
+#include "lessons.h"
+
+/* The golden of a parameter, not turned. */
+static float golden_at(const attend_tensor *t, const attend_learnt *x,
+                       int64_t i) {
+  int64_t at = i;
+  float value;
+  if (x->turned && x->rank == 2)
+    at = i % x->shape[1] * x->shape[0] + i / x->shape[1];
+  memcpy(&value, (const char *)t->data + 4 * at, sizeof value);
+  return value;
+}
+
+/* Relative to its largest; what is nothing but rounding (a bias of keys changes no
+ * softmax) to the largest of all. */
+static double compare_gradient(const attend_tensor *t, const attend_learnt *x,
+                               double largest) {
+  double most = 1e-3 * largest, gap = 0;
+  for (int64_t i = 0; i < x->count; i++) {
+    double golden = (double)golden_at(t, x, i);
+    most = fmax(most, fabs(golden));
+    gap = fmax(gap, fabs(golden - (double)x->gradient[i]));
+  }
+  return gap / most;
+}
+
+static double largest_of(const attend_learner *l) {
+  size_t count;
+  double most = 0;
+  attend_learner_values(l, &count);
+  for (size_t i = 0; i < count; i++)
+    most = fmax(most, fabs((double)attend_learner_gradients(l)[i]));
+  return most;
+}
+
+static int check_gradients(const char *name, const attend_learner *l,
+                           const attend_tensor_file *file) {
+  attend_learnt x;
+  int compared = 0;
+  double worst = 0;
+  for (size_t i = 0; attend_learner_get(l, i, &x); i++) {
+    char key[300];
+    snprintf(key, sizeof key, "grad.%s", x.name);
+    const attend_tensor *t = attend_tensor_file_find(file, key);
+    if (!t) continue;
+    CHECK(t->count == x.count);
+    double error = compare_gradient(t, &x, largest_of(l));
+    if (error > 1e-3) printf("%s %s: %g\n", name, x.name, error);
+    CHECK(error <= 1e-3);
+    worst = fmax(worst, error);
+    compared++;
+  }
+  printf("%s: %d gradients, worst %.1e of the largest\n", name, compared,
+         worst);
+  return compared;
+}
+
+static int golden_gradients(const attend_tensor_file *file) {
+  int n = 0;
+  for (size_t i = 0; i < attend_tensor_file_count(file); i++)
+    n += !strncmp(attend_tensor_file_get(file, i)->name, "grad.", 5);
+  return n;
+}
+
+TEST(gradients_are_those_of_pytorch) {
+  for (int f = 0; families[f]; f++) {
+    attend_context *ctx = open_context(NULL, 2, NULL);
+    attend_checkpoint *files;
+    attend_tensor_file *file;
+    attend_outcome got;
+    attend_learner *l = open_learner(ctx, families[f], NULL, &files);
+    OK(ctx, attend_tensor_file_open(
+                ctx, model_path(families[f], "golden.safetensors"), &file));
+    schoolbook book = read_book(file, attend_learner_config(l));
+    attend_lesson lesson = lesson_of(&book);
+    OK(ctx, attend_learner_study(l, &lesson, &got));
+    float loss;
+    memcpy(&loss, attend_tensor_file_find(file, "loss")->data, sizeof loss);
+    CHECK(fabs(got.loss / got.scored - (double)loss) < 1e-5 * (double)loss);
+    CHECK(check_gradients(families[f], l, file) == golden_gradients(file));
+    free_book(&book);
+    attend_tensor_file_close(file);
+    attend_learner_free(l);
+    attend_checkpoint_close(files);
+    attend_context_free(ctx);
+  }
+}
+
+/* Everything that a lesson leaves, for other threads and ways. */
+static float *gradients_by(const char *name, int threads,
+                           const attend_learner_options *o, size_t *count,
+                           double *loss) {
+  attend_context *ctx = open_context(NULL, threads, NULL);
+  attend_checkpoint *files;
+  attend_tensor_file *file;
+  attend_outcome got;
+  attend_learner *l = open_learner(ctx, name, o, &files);
+  OK(ctx, attend_tensor_file_open(ctx, model_path(name, "golden.safetensors"),
+                                  &file));
+  schoolbook book = read_book(file, attend_learner_config(l));
+  attend_lesson lesson = lesson_of(&book);
+  lesson.step = 7;
+  OK(ctx, attend_learner_study(l, &lesson, &got));
+  attend_learner_values(l, count);
+  float *copy = room_for(*count, sizeof *copy);
+  memcpy(copy, attend_learner_gradients(l), *count * sizeof *copy);
+  *loss = got.loss;
+  free_book(&book);
+  attend_tensor_file_close(file);
+  attend_learner_free(l);
+  attend_checkpoint_close(files);
+  attend_context_free(ctx);
+  return copy;
+}
+
+TEST(threads_and_recomputing_change_no_bit) {
+  for (int f = 0; families[f]; f++) {
+    attend_learner_options plain = {.dropout = 0.1f, .seed = 3}, again = plain;
+    size_t count, n;
+    double loss, other;
+    again.recompute = 1;
+    float *first = gradients_by(families[f], 1, &plain, &count, &loss);
+    for (int threads = 1; threads <= 5; threads += 2)
+      for (int k = 0; k < 2; k++) {
+        float *more =
+            gradients_by(families[f], threads, k ? &again : &plain, &n, &other);
+        CHECK(n == count && loss == other);
+        CHECK(!memcmp(first, more, count * sizeof *first));
+        free(more);
+      }
+    free(first);
+  }
+}
+
+/* ---- along the gradient, the loss rises as it says ------------------------------- */
+
+static double loss_at(attend_context *ctx, attend_learner *l,
+                      attend_lesson lesson, const float *values,
+                      const float *along, size_t n, double by) {
+  attend_outcome got;
+  float *to = attend_learner_values(l, NULL);
+  for (size_t i = 0; i < n; i++)
+    to[i] = (float)((double)values[i] + by * (double)along[i]);
+  lesson.quiet = 1;
+  OK(ctx, attend_learner_refresh(l));
+  OK(ctx, attend_learner_study(l, &lesson, &got));
+  return got.loss / got.scored;
+}
+
+static void check_slope(attend_context *ctx, const char *name,
+                        const char *form_name) {
+  attend_form form;
+  attend_checkpoint *files;
+  attend_tensor_file *file;
+  attend_outcome got;
+  size_t n;
+  OK(ctx, attend_form_parse(ctx, form_name, &form));
+  attend_learner_options o = {.form = &form};
+  attend_learner *l = open_learner(ctx, name, &o, &files);
+  OK(ctx, attend_tensor_file_open(ctx, model_path(name, "golden.safetensors"),
+                                  &file));
+  schoolbook book = read_book(file, attend_learner_config(l));
+  attend_lesson lesson = lesson_of(&book);
+  lesson.smoothing = 0.1f;
+  OK(ctx, attend_learner_study(l, &lesson, &got));
+  float *values = attend_learner_values(l, &n);
+  float *start = room_for(n, sizeof *start), *g = room_for(n, sizeof *g);
+  double squares = 0;
+  memcpy(start, values, n * sizeof *start);
+  memcpy(g, attend_learner_gradients(l), n * sizeof *g);
+  for (size_t i = 0; i < n; i++) squares += (double)g[i] * (double)g[i];
+  double by = 2e-3 / squares; /* the loss should change by 2e-3 each way */
+  double slope = (loss_at(ctx, l, lesson, start, g, n, by) -
+                  loss_at(ctx, l, lesson, start, g, n, -by)) /
+                 (2 * by);
+  if (fabs(slope / squares - 1) > 0.02)
+    printf("%s, %s: slope %g of %g\n", name, form_name, slope, squares);
+  CHECK(fabs(slope / squares - 1) < 0.02);
+  free(start);
+  free(g);
+  free_book(&book);
+  attend_tensor_file_close(file);
+  attend_learner_free(l);
+  attend_checkpoint_close(files);
+}
+
+TEST(every_form_has_its_gradient) {
+  static const char *const forms[] = {"softmax",   "elu",      "favor(m=64)",
+                                      "poly(p=2)", "gaussian", "gaussian(m=64)",
+                                      NULL};
+  for (int f = 0; families[f]; f++)
+    for (int i = 0; forms[i]; i++) {
+      attend_context *ctx = open_context(NULL, 2, NULL);
+      check_slope(ctx, families[f], forms[i]);
+      attend_context_free(ctx);
+    }
+}
