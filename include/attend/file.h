@@ -79,12 +79,19 @@ ATTEND_API const char *attend_tensor_file_note_find(
     const attend_tensor_file *file, const char *name);
 
 /* Writes tensors (name, stored, rank, shape, data; contiguous) as a file of this
- * format. It is written beside the place and renamed when all of it is there, so
- * a failure leaves what was there before. */
+ * format. It is written beside the place, brought to the disk, and renamed when
+ * all of it is there, so a failure, or the end of the machine, leaves what was
+ * there before. */
 ATTEND_API attend_status attend_tensor_file_write(attend_context *ctx,
                                                   const char *path,
                                                   size_t count,
                                                   const attend_tensor *tensors);
+/* The same, where tensors without data are made when their turn comes: fill
+ * writes tensor i's bytes, and returns other than ATTEND_OK to give up. */
+ATTEND_API attend_status attend_tensor_file_make(
+    attend_context *ctx, const char *path, size_t count,
+    const attend_tensor *tensors,
+    attend_status (*fill)(size_t i, void *to, void *user), void *user);
 
 /* Bytes of one element, and the format's name of the kind: "F32". */
 ATTEND_API size_t attend_stored_size(attend_stored stored);

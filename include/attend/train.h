@@ -67,6 +67,13 @@ ATTEND_API float *attend_learner_values(const attend_learner *learner,
 ATTEND_API float *attend_learner_gradients(const attend_learner *learner);
 ATTEND_API attend_status attend_learner_refresh(attend_learner *learner);
 
+/* The values as a checkpoint has them, under its names and turned as it turns
+ * them: model.safetensors of a folder beside whose config.json any reader of that
+ * family can open it. stored: ATTEND_STORED_F32 or _BF16. */
+ATTEND_API attend_status attend_learner_save(attend_learner *learner,
+                                             const char *path,
+                                             attend_stored stored);
+
 /* ---- lessons ------------------------------------------------------------------------ */
 
 typedef struct {

@@ -4,8 +4,10 @@
  * tensor_file.c reads them again.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "attend/file.h"
 #include "attend/json.h"
@@ -16,6 +18,8 @@ typedef struct {
   const char *path;
   size_t count;
   const attend_tensor *tensors;
+  attend_status (*fill)(size_t i, void *to, void *user);
+  void *user;
 } writing;
 
 static attend_status failed(const writing *w, const char *doing) {
@@ -51,11 +55,21 @@ static void put_entry(attend_json_writer *w, const attend_tensor *t,
   attend_json_close(w, '}');
 }
 
+/* What Hugging Face's readers want to see. */
+static void put_notes(attend_json_writer *w) {
+  attend_json_member(w, "__metadata__");
+  attend_json_open(w, '{');
+  attend_json_member(w, "format");
+  attend_json_put_string(w, "pt");
+  attend_json_close(w, '}');
+}
+
 /* The header, filled up with spaces so that the data is aligned. */
 static attend_status put_header(const writing *w, FILE *file) {
   attend_json_writer json = attend_json_writer_text(w->ctx);
   size_t at = 0;
   attend_json_open(&json, '{');
+  put_notes(&json);
   for (size_t i = 0; i < w->count; i++) {
     put_entry(&json, &w->tensors[i], at);
     at += tensor_bytes(&w->tensors[i]);
@@ -77,14 +91,48 @@ static attend_status put_header(const writing *w, FILE *file) {
   return status;
 }
 
-static attend_status put_all(const writing *w, FILE *file) {
-  ATTEND_TRY(put_header(w, file));
+static size_t largest_made(const writing *w) {
+  size_t most = 0;
+  for (size_t i = 0; i < w->count; i++)
+    if (!w->tensors[i].data && tensor_bytes(&w->tensors[i]) > most)
+      most = tensor_bytes(&w->tensors[i]);
+  return most;
+}
+
+static attend_status put_tensors(const writing *w, FILE *file, void *made) {
   for (size_t i = 0; i < w->count; i++) {
     size_t bytes = tensor_bytes(&w->tensors[i]);
-    if (fwrite(w->tensors[i].data, 1, bytes, file) != bytes)
+    const void *data = w->tensors[i].data;
+    if (!data && bytes) ATTEND_TRY(w->fill(i, made, w->user));
+    if (fwrite(data ? data : made, 1, bytes, file) != bytes)
       return failed(w, "writing to");
   }
   return ATTEND_OK;
+}
+
+static attend_status put_all(const writing *w, FILE *file) {
+  void *made;
+  ATTEND_TRY(put_header(w, file));
+  ATTEND_TRY(take(w->ctx, largest_made(w), "a tensor to be written", &made));
+  attend_status status = put_tensors(w, file, made);
+  give(w->ctx, made);
+  if (!status && (fflush(file) || fsync(fileno(file))))
+    status = failed(w, "writing to");
+  return status;
+}
+
+/* The name itself must reach the disk, too; a file system that cannot do that
+ * for a folder says so, and that is no failure. */
+static void sync_folder(const char *path) {
+  char folder[4096];
+  const char *slash = strrchr(path, '/');
+  size_t n = slash ? (size_t)(slash - path) : 0;
+  if (n >= sizeof folder) return;
+  snprintf(folder, sizeof folder, "%.*s", (int)n, path);
+  int at = open(slash ? (n ? folder : "/") : ".", O_RDONLY | O_DIRECTORY);
+  if (at < 0) return;
+  fsync(at);
+  close(at);
 }
 
 static attend_status check(const writing *w) {
@@ -96,26 +144,41 @@ static attend_status check(const writing *w) {
                  "tensor %zu of \"%.200s\" has no name, or a kind or rank that "
                  "the format does not have",
                  i, w->path);
+    ATTEND_CHECK(w->ctx, t->data || w->fill || !tensor_bytes(t),
+                 "tensor %s of \"%.200s\" has no data", t->name, w->path);
   }
   return ATTEND_OK;
+}
+
+static attend_status write_file(const writing *w) {
+  char *draft;
+  size_t length = strlen(w->path) + sizeof ".part";
+  ATTEND_TRY(check(w));
+  ATTEND_TRY(take(w->ctx, length, "a file's name", &draft));
+  snprintf(draft, length, "%s.part", w->path);
+  errno = 0;
+  FILE *file = fopen(draft, "wb");
+  attend_status status =
+      file ? put_all(w, file) : failed(w, "creating a file beside");
+  if (file && fclose(file) && !status) status = failed(w, "writing to");
+  if (!status && rename(draft, w->path)) status = failed(w, "renaming to");
+  if (status && file) remove(draft);
+  if (!status) sync_folder(w->path);
+  give(w->ctx, draft);
+  return status;
 }
 
 attend_status attend_tensor_file_write(attend_context *ctx, const char *path,
                                        size_t count,
                                        const attend_tensor *tensors) {
-  writing w = {ctx, path, count, tensors};
-  char *draft;
-  size_t length = strlen(path) + sizeof ".part";
-  ATTEND_TRY(check(&w));
-  ATTEND_TRY(take(ctx, length, "a file's name", &draft));
-  snprintf(draft, length, "%s.part", path);
-  errno = 0;
-  FILE *file = fopen(draft, "wb");
-  attend_status status =
-      file ? put_all(&w, file) : failed(&w, "creating a file beside");
-  if (file && fclose(file) && !status) status = failed(&w, "writing to");
-  if (!status && rename(draft, path)) status = failed(&w, "renaming to");
-  if (status && file) remove(draft);
-  give(ctx, draft);
-  return status;
+  writing w = {ctx, path, count, tensors, NULL, NULL};
+  return write_file(&w);
+}
+
+attend_status attend_tensor_file_make(
+    attend_context *ctx, const char *path, size_t count,
+    const attend_tensor *tensors,
+    attend_status (*fill)(size_t i, void *to, void *user), void *user) {
+  writing w = {ctx, path, count, tensors, fill, user};
+  return write_file(&w);
 }
