@@ -222,7 +222,7 @@ void model_write(attend_json_writer *w, const view_model *m);
 /* A token as it is shown; text is as long as *length says. */
 const char *token_text(const view_model *m, int32_t id, size_t *length,
                        char spare[16]);
-void put_token(attend_json_writer *w, const view_model *m, int32_t id);
+void put_token_text(attend_json_writer *w, const view_model *m, int32_t id);
 
 int candidates_of(const float *logits, int n, int most, view_candidate *to);
 

@@ -210,7 +210,7 @@ const char *token_text(const view_model *m, int32_t id, size_t *length,
 }
 
 /* SentencePiece writes a space as U+2581. */
-void put_token(attend_json_writer *w, const view_model *m, int32_t id) {
+void put_token_text(attend_json_writer *w, const view_model *m, int32_t id) {
   static const char mark[] = "\xe2\x96\x81";
   char spare[16], text[256];
   size_t length, n = 0;

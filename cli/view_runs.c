@@ -198,7 +198,7 @@ static void write_side(attend_json_writer *w, const view_model *m,
   attend_json_open(w, '{');
   attend_json_member(w, "tokens");
   attend_json_open(w, '[');
-  for (int i = 0; i < s->n; i++) put_token(w, m, s->ids[i]);
+  for (int i = 0; i < s->n; i++) put_token_text(w, m, s->ids[i]);
   attend_json_close(w, ']');
   attend_json_member(w, "ids");
   attend_json_open(w, '[');
@@ -246,7 +246,7 @@ void step_write(attend_json_writer *w, const view_model *m,
   attend_json_open(w, '{');
   number(w, "id", s->id);
   attend_json_member(w, "text");
-  put_token(w, m, s->id);
+  put_token_text(w, m, s->id);
   number(w, "p", s->p);
   number(w, "position", s->position);
   attend_json_member(w, "candidates");
@@ -255,7 +255,7 @@ void step_write(attend_json_writer *w, const view_model *m,
     attend_json_open(w, '{');
     number(w, "id", s->candidate[i].id);
     attend_json_member(w, "text");
-    put_token(w, m, s->candidate[i].id);
+    put_token_text(w, m, s->candidate[i].id);
     number(w, "p", s->candidate[i].p);
     attend_json_close(w, '}');
   }

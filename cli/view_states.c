@@ -51,7 +51,7 @@ static bool put_candidates(asking *a, const view_run *run, const float *logits,
     attend_json_member(&w, "id");
     attend_json_put_integer(&w, list[i].id);
     attend_json_member(&w, "text");
-    put_token(&w, run->of, list[i].id);
+    put_token_text(&w, run->of, list[i].id);
     attend_json_member(&w, "p");
     attend_json_put_number(&w, list[i].p);
     attend_json_close(&w, '}');

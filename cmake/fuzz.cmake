@@ -26,6 +26,13 @@ foreach(source ${fuzz_sources})
   get_filename_component(name ${source} NAME_WE)
   add_executable(${name} EXCLUDE_FROM_ALL ${source})
   target_link_libraries(${name} PRIVATE attend_fuzzed)
+  if(name STREQUAL fuzz_view_questions) # the program's answers, without it
+    foreach(part ask gallery models numbers queue read relations reply runs
+                 state states tiles)
+      target_sources(${name} PRIVATE cli/view_${part}.c)
+    endforeach()
+    target_include_directories(${name} PRIVATE cli)
+  endif()
   file(STRINGS ${source} whole REGEX "\"attend/model\\.h\"")
   if(whole)
     target_compile_definitions(${name} PRIVATE FUZZ_WHOLE=1)

@@ -119,8 +119,9 @@ static void pack_lane(const packing *pk, int lane) {
   const attend_linear *l = pk->linear;
   const struct kernels *kn = l->ctx->kernels;
   size_t size = lane_weights(l);
-  float *piece = pk->scratch + (size_t)omp_get_thread_num() * 2 * size;
-  float *wide = piece + size;
+  float *piece = pk->scratch, *wide = NULL; /* none where it is not needed */
+  if (piece) piece += (size_t)omp_get_thread_num() * 2 * size;
+  if (piece) wide = piece + size;
   void *to = lane_at(l, lane);
   float *first = l->kind == ATTEND_WEIGHTS_F32 ? (float *)to : wide;
   if (l->back)

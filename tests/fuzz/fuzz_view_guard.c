@@ -26,7 +26,8 @@ static void check_allowed(const guard_rules *r, const guard_request *q,
     MUST(!strncasecmp(q->host, "localhost:", 10) ||
          !strncmp(q->host, "127.", 4) || *q->host == '[');
   if (q->origin) MUST(!strncasecmp(q->origin, "http://", 7));
-  if (q->site)
+  bool opens = !strcmp(q->method, "GET") && !strcmp(q->path, "/");
+  if (q->site && !opens)
     MUST(!strcmp(q->site, "none") || !strcmp(q->site, "same-origin"));
   MUST(!strstr(q->path, "..") && !strchr(q->path, '%'));
   MUST((v->wish == ASKS_QUESTION) == (v->name[0] != 0));

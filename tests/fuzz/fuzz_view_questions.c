@@ -1,0 +1,109 @@
+/* Questions to `attend view`, whatever they are: the first byte chooses which, the
+ * rest is its body, in which RUN stands for a run that there is. Every answer is
+ * one of JSON or parts whose header is right; a refusal has a sentence. */
+#include "attend/model.h"
+#include "fuzz.h"
+#include "progress.h"
+#include "view_core.h"
+
+static const char *const names[] = {
+    "hello",      "run",        "generate",  "refine",  "thumbs", "patterns",
+    "block",      "stats",      "vectors",   "tile",    "flow",   "compare",
+    "candidates", "embeddings", "positions", "picture", "nothing"};
+enum { NAMES = sizeof names / sizeof *names };
+
+/* What the program has elsewhere. */
+void complain(const char *sentence, ...) { (void)sentence; }
+int complain_status(const attend_context *ctx, attend_status status) {
+  (void)ctx;
+  return (int)status;
+}
+void *need(size_t count, size_t size) {
+  void *block = calloc(count ? count : 1, size ? size : 1);
+  MUST(block);
+  return block;
+}
+char *need_copy(const char *text) {
+  return strcpy(need(strlen(text) + 1, 1), text);
+}
+double seconds_now(void) { return 0; }
+bool answer_picture(asking *a) { return ask_fail(a, 501, "no pictures"); }
+
+static viewer *open_viewer(void) {
+  static viewer *v;
+  attend_context *ctx;
+  attend_options one = {.threads = 1};
+  char path[1024];
+  const char *golden = getenv("ATTEND_GOLDEN");
+  if (v) return v;
+  snprintf(path, sizeof path, "%s/models/gpt2",
+           golden ? golden : "tests/golden");
+  char *paths[] = {path};
+  viewer_options o = {.paths = paths, .n = 1, .most_bytes = 64 << 20};
+  MUST(!attend_context_create(&one, &ctx));
+  MUST(!viewer_open(ctx, &o, &v));
+  return v;
+}
+
+/* The run of "1 2 3 4", made again where it was let go of. */
+static void run_id(viewer *v, char id[20]) {
+  static const char question[] = "{\"text\": \"1 2 3 4\"}";
+  view_reply reply;
+  view_answer(v, "run", question, sizeof question - 1, &reply);
+  MUST(reply.status == 200);
+  memcpy(id, v->runs->id, 20);
+  free(reply.bytes);
+}
+
+static char *with_run(const char *body, size_t length, const char *id,
+                      size_t *to_length) {
+  char *to = malloc(length * 6 + 1), *at = to;
+  MUST(to);
+  for (size_t i = 0; i < length; i++) {
+    if (length - i >= 3 && !memcmp(body + i, "RUN", 3)) {
+      at = stpcpy(at, id);
+      i += 2;
+    } else {
+      *at++ = body[i];
+    }
+  }
+  *to_length = (size_t)(at - to);
+  return to;
+}
+
+static void check_json(viewer *v, const char *text, size_t length,
+                       bool failed) {
+  attend_json *root;
+  MUST(!attend_json_parse(v->ctx, "an answer", text, length, &root));
+  const char *why = attend_json_string(attend_json_get(root, "error"), NULL);
+  MUST(failed == (why != NULL) && (!why || *why));
+  attend_json_free(root);
+}
+
+static void check(viewer *v, const view_reply *r) {
+  const unsigned char *bytes = r->bytes;
+  MUST(bytes && r->length && r->status >= 200 && r->status < 600);
+  if (strcmp(r->type, "application/octet-stream")) {
+    check_json(v, r->bytes, r->length, r->status != 200);
+    return;
+  }
+  size_t header = 0;
+  for (int i = 0; i < 4; i++) header |= (size_t)bytes[i] << (8 * i);
+  MUST(r->status == 200 && (4 + header) % 8 == 0 && 4 + header <= r->length);
+  check_json(v, (const char *)bytes + 4, header, false);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
+  viewer *v = open_viewer();
+  char id[20];
+  size_t n;
+  view_reply reply = {0};
+  if (!length) return 0;
+  run_id(v, id);
+  char *body = with_run((const char *)bytes + 1, length - 1, id, &n);
+  view_answer(v, names[bytes[0] % NAMES], body, n, &reply);
+  check(v, &reply);
+  free(reply.bytes);
+  free(body);
+  return 0;
+}
