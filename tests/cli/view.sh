@@ -107,6 +107,7 @@ raw = (work / "run.safetensors").read_bytes()
 n = struct.unpack("<Q", raw[:8])[0]
 head = json.loads(raw[8:8 + n])
 assert head["decoder.1.query"]["dtype"] == "F32"
+assert head.pop("__metadata__") == {"format": "pt"}
 assert max(t["data_offsets"][1] for t in head.values()) == len(raw) - 8 - n
 PYTHON
 
