@@ -85,18 +85,10 @@ static attend_status direct_weights(form_run *r, const attend_form *form,
                                     attend_view v, float *weights) {
   comparison *c = r->c;
   const attend_stack *s = watched_stack(c);
-  attend_desc d = {.form = *form,
-                   .heads = s->heads,
-                   .kv_heads = s->kv_heads,
-                   .q_len = c->n,
-                   .kv_len = c->n,
-                   .dim = s->dim,
-                   .dim_v = s->dim_v,
-                   .scale = c->config->score_factor};
-  if (watched_role(c) == ATTEND_DECODER_SELF) {
-    d.mask.causal = ATTEND_CAUSAL;
-    d.mask.window = c->config->window;
-  }
+  attend_desc d;
+  attend_model_attention(c->opened.model, watched_role(c), &d);
+  d.form = *form;
+  d.q_len = d.kv_len = c->n;
   attend_plan *plan;
   attend_status status = attend_plan_create(c->opened.ctx, &d, &plan);
   if (status) return status;

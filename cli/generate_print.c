@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "json_members.h"
 #include "attend/json.h"
 #include "generate.h"
 #include "interrupt.h"
@@ -186,11 +187,6 @@ static void put_text(attend_json_writer *w, const char *name, const char *text,
     attend_json_put_null(w);
 }
 
-static void put_number(attend_json_writer *w, const char *name, double number) {
-  attend_json_member(w, name);
-  attend_json_put_number(w, number);
-}
-
 static void put_ids(attend_json_writer *w, const char *name, const int32_t *ids,
                     int count) {
   attend_json_member(w, name);
@@ -204,14 +200,14 @@ static void put_words(attend_json_writer *w, const generate_run *run,
   static const char *const ends[] = {"length", "end", "stop", "context",
                                      "interrupted"};
   const generate_prompt *p = &run->prompt[c->prompt];
-  put_number(w, "number", c->prompt);
-  put_number(w, "sample", c->sample);
+  json_number(w, "number", c->prompt);
+  json_number(w, "sample", c->sample);
   put_text(w, "prompt", p->text, p->length);
   put_text(w, "text", run->m.tokenizer ? c->text : NULL, strlen(c->text));
   put_text(w, "end", ends[c->end], strlen(ends[c->end]));
-  put_number(w, "tokens", c->count);
-  put_number(w, "log_probability", c->log_probability);
-  put_number(w, "score", run->how.beams > 1 ? c->score : NAN);
+  json_number(w, "tokens", c->count);
+  json_number(w, "log_probability", c->log_probability);
+  json_number(w, "score", run->how.beams > 1 ? c->score : NAN);
   put_ids(w, "prompt_ids", p->ids.id, p->ids.count);
   put_ids(w, "ids", c->ids, c->count);
 }
@@ -222,17 +218,18 @@ static void put_speeds(attend_json_writer *w, const generate_run *run,
   const char *weights = weights_name(run->o->model.weights);
   put_text(w, "attention", form_name(run), strlen(form_name(run)));
   put_text(w, "weights", weights, strlen(weights));
-  put_number(w, "temperature", round(1e6 * (double)run->how.temperature) / 1e6);
+  json_number(w, "temperature",
+              round(1e6 * (double)run->how.temperature) / 1e6);
   attend_json_member(w, "seed");
   attend_json_put_integer(w, (int64_t)run->how.seed);
-  put_number(w, "load_s", run->m.seconds);
-  put_number(w, "prompt_s", s->cost.prompt_seconds);
-  put_number(w, "new_s", s->cost.new_seconds);
-  put_number(w, "prompt_tokens_per_s", s->prompt_rate);
-  put_number(w, "tokens_per_s", s->new_rate);
-  put_number(w, "bytes_per_s", s->read_rate);
-  put_number(w, "weights_bytes", (double)attend_model_bytes(run->m.model));
-  put_number(w, "cache_bytes", (double)s->cost.cache_bytes);
+  json_number(w, "load_s", run->m.seconds);
+  json_number(w, "prompt_s", s->cost.prompt_seconds);
+  json_number(w, "new_s", s->cost.new_seconds);
+  json_number(w, "prompt_tokens_per_s", s->prompt_rate);
+  json_number(w, "tokens_per_s", s->new_rate);
+  json_number(w, "bytes_per_s", s->read_rate);
+  json_number(w, "weights_bytes", (double)attend_model_bytes(run->m.model));
+  json_number(w, "cache_bytes", (double)s->cost.cache_bytes);
 }
 
 static int print_json(const generate_run *run, const attend_generation *g) {

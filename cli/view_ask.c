@@ -123,6 +123,16 @@ bool ask_lens(asking *a, const attend_json *q, view_run *run,
   return true;
 }
 
+bool ask_heads(asking *a, asked *h) {
+  return ask_run(a, a->q, &h->run) && ask_role(a, h->run, &h->at.role, &h->s) &&
+         ask_lens(a, a->q, h->run, &h->lens);
+}
+
+bool ask_head(asking *a, asked *h) {
+  return ask_run(a, a->q, &h->run) && ask_place(a, h->run, &h->at, &h->s) &&
+         ask_lens(a, a->q, h->run, &h->lens);
+}
+
 bool ask_range(asking *a, int rows, int keys, int64_t most, view_range *r) {
   if (!ask_integer(a, "row", 0, rows, 0, &r->row) ||
       !ask_integer(a, "rows", 0, rows - r->row, rows - r->row, &r->rows) ||

@@ -169,6 +169,15 @@ bool ask_place(asking *a, const view_run *run, attend_place *at,
 /* The run's lens, or that of the form that q's "attention" names. */
 bool ask_lens(asking *a, const attend_json *q, view_run *run,
               attend_lens **lens);
+/* What most questions are about: a run's role, or one head, through a lens. */
+typedef struct {
+  view_run *run;
+  attend_place at; /* of ask_heads: the role alone */
+  attend_lens_shape s;
+  attend_lens *lens;
+} asked;
+bool ask_heads(asking *a, asked *h);
+bool ask_head(asking *a, asked *h);
 /* "row", "rows", "key", "keys": all of them if not said. */
 typedef struct {
   int row, rows, key, keys;
@@ -209,9 +218,8 @@ view_run *runs_find(viewer *v, const char *id);
 /* Makes room for so many bytes; false after a failure. */
 bool runs_room(asking *a, size_t bytes);
 void runs_add(viewer *v, view_run *run);
-void run_free(viewer *v, view_run *run);
-size_t run_bytes(const view_run *run);
-void run_write(attend_json_writer *w, const viewer *v, const view_run *run);
+void run_free(view_run *run);
+void run_write(attend_json_writer *w, const view_run *run);
 void step_write(attend_json_writer *w, const view_model *m, const view_step *s);
 
 bool models_find(asking *a, const char *id, view_model **m);
@@ -219,26 +227,10 @@ bool models_find(asking *a, const char *id, view_model **m);
 bool models_take(asking *a, const view_case *c, view_run *run);
 void model_write(attend_json_writer *w, const view_model *m);
 
-/* A token as it is shown; text is as long as *length says. */
-const char *token_text(const view_model *m, int32_t id, size_t *length,
-                       char spare[16]);
+/* A token as it is shown. */
 void put_token_text(attend_json_writer *w, const view_model *m, int32_t id);
 
 int candidates_of(const float *logits, int n, int most, view_candidate *to);
-
-/* Tokens of a case, into the run's sides. */
-bool run_tokens(asking *a, view_run *run);
-/* Reads what there is to read, records it, and opens the lens. */
-bool run_read(asking *a, view_run *run);
-/* The decoder's next tokens, chosen and read one by one. */
-typedef struct {
-  int new_tokens;
-  attend_generate_options choose;
-  bool say; /* an event for each */
-} run_writing;
-bool run_begin(asking *a, view_run *run, int new_tokens, attend_run **r);
-bool run_write_on(asking *a, view_run *run, attend_run *r,
-                  const run_writing *w);
 
 /* ---- the list of requests ------------------------------------------------------------ */
 
@@ -258,8 +250,6 @@ bool answer_candidates(asking *a);
 bool answer_embeddings(asking *a);
 bool answer_positions(asking *a);
 bool answer_picture(asking *a);
-
-void gallery_write(attend_json_writer *w, const viewer *v);
 
 /* view_answer for whoever computes already; say may be NULL. */
 void view_answer_here(viewer *v, const char *name, const char *body,

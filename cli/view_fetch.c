@@ -18,16 +18,6 @@ attend_json_writer question_open(viewer *v) {
   return w;
 }
 
-void question_text(attend_json_writer *w, const char *name, const char *text) {
-  attend_json_member(w, name);
-  attend_json_put_string(w, text);
-}
-
-void question_number(attend_json_writer *w, const char *name, int64_t number) {
-  attend_json_member(w, name);
-  attend_json_put_integer(w, number);
-}
-
 /* ---- answers --------------------------------------------------------------------------- */
 
 static void set_error(fetched *f, const char *sentence) {
@@ -119,7 +109,7 @@ bool fetch_generated(viewer *v, const view_case *c, int new_tokens,
   attend_json_writer w = question_open(v);
   attend_json_member(&w, "case");
   case_write(&w, c);
-  question_number(&w, "new", new_tokens);
+  json_number(&w, "new", new_tokens);
   attend_json_close(&w, '}');
   return fetch_long(v, "generate", &w, f);
 }
@@ -227,10 +217,10 @@ bool subject_read(const fetched *run, const view_state *s, subject *to,
 
 attend_json_writer question_about(viewer *v, const subject *s, bool place) {
   attend_json_writer w = question_open(v);
-  question_text(&w, "run", s->id);
-  question_text(&w, "role", s->role_name);
-  if (place) question_number(&w, "layer", s->layer);
-  if (place) question_number(&w, "head", s->head);
+  json_text(&w, "run", s->id);
+  json_text(&w, "role", s->role_name);
+  if (place) json_number(&w, "layer", s->layer);
+  if (place) json_number(&w, "head", s->head);
   return w;
 }
 

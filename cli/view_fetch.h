@@ -6,6 +6,7 @@
 #ifndef CLI_VIEW_FETCH_H
 #define CLI_VIEW_FETCH_H
 
+#include "json_members.h"
 #include "view_state.h"
 
 typedef struct {
@@ -17,8 +18,6 @@ typedef struct {
 
 /* A question is written like any JSON: question_open, members, fetch. */
 attend_json_writer question_open(viewer *v);
-void question_text(attend_json_writer *w, const char *name, const char *text);
-void question_number(attend_json_writer *w, const char *name, int64_t number);
 
 /* Asks; false if it was refused, with the sentence in f->error. Ends the
  * writer. Right after any: fetched_free. */

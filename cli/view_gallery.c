@@ -7,6 +7,7 @@
  */
 #include <string.h>
 
+#include "json_members.h"
 #include "view_state.h"
 
 typedef struct {
@@ -115,18 +116,12 @@ static const char *model_for(const viewer *v, attend_parts kind) {
   return "0";
 }
 
-static void put_text(attend_json_writer *w, const char *name,
-                     const char *text) {
-  attend_json_member(w, name);
-  attend_json_put_string(w, text);
-}
-
 static void put_case(attend_json_writer *w, const char *model, const char *text,
                      const char *second, bool untrained) {
   attend_json_open(w, '{');
-  put_text(w, "model", model);
-  put_text(w, "text", text);
-  if (second) put_text(w, "second", second);
+  json_text(w, "model", model);
+  json_text(w, "text", text);
+  if (second) json_text(w, "second", second);
   attend_json_member(w, "untrained");
   attend_json_put_boolean(w, untrained);
   attend_json_close(w, '}');
@@ -136,9 +131,9 @@ static void put_example(attend_json_writer *w, const viewer *v,
                         const example *e) {
   const char *model = model_for(v, e->kind);
   attend_json_open(w, '{');
-  put_text(w, "id", e->id);
-  put_text(w, "title", e->title);
-  put_text(w, "for", e->kind == ATTEND_DECODER ? "decoder" : "encoder");
+  json_text(w, "id", e->id);
+  json_text(w, "title", e->title);
+  json_text(w, "for", e->kind == ATTEND_DECODER ? "decoder" : "encoder");
   attend_json_member(w, "questions");
   attend_json_open(w, '[');
   for (int i = 0; i < 4 && e->questions[i]; i++)
@@ -146,7 +141,7 @@ static void put_example(attend_json_writer *w, const viewer *v,
   attend_json_close(w, ']');
   attend_json_member(w, "state");
   attend_json_open(w, '{');
-  put_text(w, "view", e->view);
+  json_text(w, "view", e->view);
   attend_json_member(w, "case");
   put_case(w, model, e->text, e->second, false);
   if (e->other_text || e->untrained) {
@@ -158,7 +153,7 @@ static void put_example(attend_json_writer *w, const viewer *v,
   attend_json_close(w, '}');
 }
 
-void gallery_write(attend_json_writer *w, const viewer *v) {
+static void gallery_write(attend_json_writer *w, const viewer *v) {
   attend_json_open(w, '[');
   for (size_t i = 0; i < sizeof examples / sizeof *examples; i++)
     put_example(w, v, &examples[i]);
@@ -169,7 +164,7 @@ bool answer_hello(asking *a) {
   const viewer *v = a->v;
   attend_json_writer w = attend_json_writer_text(v->ctx);
   attend_json_open(&w, '{');
-  put_text(&w, "version", attend_version());
+  json_text(&w, "version", attend_version());
   attend_json_member(&w, "models");
   attend_json_open(&w, '[');
   for (int i = 0; i < v->n_models; i++) model_write(&w, &v->models[i]);

@@ -24,38 +24,6 @@ typedef struct {
 
 /* ---- values ------------------------------------------------------------------------- */
 
-static void put_value(attend_json_writer *w, const attend_json *x) {
-  size_t length;
-  const char *text = attend_json_string(x, &length);
-  switch (attend_json_kind_of(x)) {
-    case ATTEND_JSON_STRING:
-      attend_json_put_bytes(w, text, length);
-      return;
-    case ATTEND_JSON_NUMBER:
-      attend_json_put_number(w, attend_json_number(x, 0));
-      return;
-    case ATTEND_JSON_BOOL:
-      attend_json_put_boolean(w, attend_json_boolean(x, false));
-      return;
-    case ATTEND_JSON_ARRAY:
-      attend_json_open(w, '[');
-      for (size_t i = 0; i < attend_json_count(x); i++)
-        put_value(w, attend_json_at(x, i));
-      attend_json_close(w, ']');
-      return;
-    case ATTEND_JSON_OBJECT:
-      attend_json_open(w, '{');
-      for (size_t i = 0; i < attend_json_count(x); i++) {
-        attend_json_member(w, attend_json_name(attend_json_at(x, i), NULL));
-        put_value(w, attend_json_at(x, i));
-      }
-      attend_json_close(w, '}');
-      return;
-    default:
-      attend_json_put_null(w);
-  }
-}
-
 /* Floats are written as what they are: the shortest decimals that read back. */
 static void put_float(attend_json_writer *w, float x) {
   char text[32];
@@ -86,7 +54,7 @@ static void put_parts(attend_json_writer *w, const fetched *f) {
     const attend_json *x = attend_json_at(f->root, i);
     if (x == parts) continue;
     attend_json_member(w, attend_json_name(x, NULL));
-    put_value(w, x);
+    json_tree(w, x);
   }
   for (size_t i = 0; i < attend_json_count(parts); i++) {
     const attend_json *part = attend_json_at(parts, i);
@@ -112,7 +80,7 @@ static bool put_answer(writing *p, const char *member, const char *name,
     if (f.data)
       put_parts(&p->w, &f);
     else
-      put_value(&p->w, f.root);
+      json_tree(&p->w, f.root);
   } else {
     snprintf(p->error, sizeof p->error, "%s", f.error);
   }
@@ -131,12 +99,12 @@ static bool put_head(writing *p, const char *member, int head,
   subject s = p->s;
   s.head = head;
   attend_json_writer q = question_about(p->v, &s, true);
-  if (form && *form) question_text(&q, "attention", form);
+  if (form && *form) json_text(&q, "attention", form);
   bool whole = s.rows <= CELLS && s.keys <= CELLS;
   int level = 0;
   while (s.rows >> level > CELLS || s.keys >> level > CELLS) level++;
-  if (!whole) question_number(&q, "level", level);
-  if (!whole) question_text(&q, "pool", p->o->state.pool);
+  if (!whole) json_number(&q, "level", level);
+  if (!whole) json_text(&q, "pool", p->o->state.pool);
   return put_answer(p, member, whole ? "block" : "tile", &q);
 }
 
@@ -158,16 +126,16 @@ static bool put_heads(writing *p) {
 static bool put_neuron(writing *p) {
   int token = p->o->state.token < 0 ? p->s.rows - 1 : p->o->state.token;
   attend_json_writer q = question_about(p->v, &p->s, true);
-  question_number(&q, "row", token);
-  question_number(&q, "rows", 1);
+  json_number(&q, "row", token);
+  json_number(&q, "rows", 1);
   return put_answer(p, "vectors", "vectors", &q);
 }
 
 static bool put_flow(writing *p) {
   subject followed = subject_followed(&p->s);
   attend_json_writer q = question_about(p->v, &followed, false);
-  if (p->o->state.token >= 0) question_number(&q, "token", p->o->state.token);
-  question_text(&q, "way", p->o->state.way);
+  if (p->o->state.token >= 0) json_number(&q, "token", p->o->state.token);
+  json_text(&q, "way", p->o->state.way);
   return put_answer(p, "flow", "flow", &q);
 }
 
@@ -175,29 +143,27 @@ static bool put_compare(writing *p) {
   const char *form = p->o->state.form;
   attend_json_writer q = question_about(p->v, &p->s, false);
   if (p->other.root)
-    question_text(
-        &q, "other",
-        attend_json_string(attend_json_get(p->other.root, "run"), NULL));
+    json_text(&q, "other",
+              attend_json_string(attend_json_get(p->other.root, "run"), NULL));
   else
-    question_text(&q, "attention", *form ? form : VIEW_OTHER_FORM);
+    json_text(&q, "attention", *form ? form : VIEW_OTHER_FORM);
   return put_answer(p, "compare", "compare", &q) &&
          put_head(p, "block", p->s.head, NULL);
 }
 
 static bool put_embeddings(writing *p) {
   attend_json_writer q = question_open(p->v);
-  question_text(&q, "run", p->s.id);
-  question_text(
-      &q, "side",
-      attend_json_string(attend_json_get(p->s.role, "row_side"), NULL));
-  question_number(&q, "layer", p->s.layer);
+  json_text(&q, "run", p->s.id);
+  json_text(&q, "side",
+            attend_json_string(attend_json_get(p->s.role, "row_side"), NULL));
+  json_number(&q, "layer", p->s.layer);
   if (p->s.rows > CELLS) {
-    question_number(&q, "rows", CELLS);
-    question_number(&q, "keys", CELLS);
+    json_number(&q, "rows", CELLS);
+    json_number(&q, "keys", CELLS);
   }
   if (!put_answer(p, "embeddings", "embeddings", &q)) return false;
   q = question_open(p->v);
-  question_text(&q, "model", p->o->state.c.model);
+  json_text(&q, "model", p->o->state.c.model);
   return put_answer(p, "positions", "positions", &q);
 }
 
@@ -217,10 +183,10 @@ static bool put_all(writing *p) {
   attend_json_member(&p->w, "state");
   state_write(&p->w, &p->o->state);
   attend_json_member(&p->w, "run");
-  put_value(&p->w, p->run.root);
+  json_tree(&p->w, p->run.root);
   if (p->other.root) {
     attend_json_member(&p->w, "other");
-    put_value(&p->w, p->other.root);
+    json_tree(&p->w, p->other.root);
   }
   attend_json_member(&p->w, "answers");
   attend_json_open(&p->w, '{');

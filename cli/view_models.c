@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "attend/problem.h"
+#include "json_members.h"
 #include "view_core.h"
 
 /* ---- opening --------------------------------------------------------------------- */
@@ -120,7 +121,7 @@ static void forget_runs(viewer *v, const view_weights *w) {
     view_run *run = *at;
     if (run->weights == w) {
       *at = run->next;
-      run_free(v, run);
+      run_free(run);
     } else {
       at = &run->next;
     }
@@ -164,43 +165,29 @@ static const attend_stack *stack_of(const attend_config *c) {
   return c->parts & ATTEND_ENCODER ? &c->encoder : &c->decoder;
 }
 
-static void member_text(attend_json_writer *w, const char *name,
-                        const char *text) {
-  attend_json_member(w, name);
-  attend_json_put_string(w, text);
-}
-static void member_number(attend_json_writer *w, const char *name, int64_t n) {
-  attend_json_member(w, name);
-  attend_json_put_integer(w, n);
-}
-static void member_truth(attend_json_writer *w, const char *name, bool truth) {
-  attend_json_member(w, name);
-  attend_json_put_boolean(w, truth);
-}
-
 void model_write(attend_json_writer *w, const view_model *m) {
   static const char *const parts[] = {"", "encoder", "decoder", "both"};
   static const char *const positions[] = {"learned", "sinusoidal", "rotary",
                                           "buckets"};
   const attend_config *c = &m->config;
   attend_json_open(w, '{');
-  member_text(w, "id", m->id);
-  member_text(w, "name", m->name);
-  member_text(w, "family", c->family);
-  member_text(w, "parts", parts[c->parts]);
-  member_number(w, "layers", stack_of(c)->layers);
-  member_number(w, "heads", stack_of(c)->heads);
-  member_number(w, "context", c->positions);
-  member_truth(w, "writes", c->parts & ATTEND_DECODER);
-  member_truth(w, "fills", c->parts == ATTEND_ENCODER);
-  member_truth(w, "pairs", c->parts == ATTEND_ENCODER && m->tokenizer);
-  member_truth(w, "words", m->tokenizer != NULL);
-  member_text(w, "positions", positions[c->position]);
+  json_text(w, "id", m->id);
+  json_text(w, "name", m->name);
+  json_text(w, "family", c->family);
+  json_text(w, "parts", parts[c->parts]);
+  json_number(w, "layers", stack_of(c)->layers);
+  json_number(w, "heads", stack_of(c)->heads);
+  json_number(w, "context", c->positions);
+  json_truth(w, "writes", c->parts & ATTEND_DECODER);
+  json_truth(w, "fills", c->parts == ATTEND_ENCODER);
+  json_truth(w, "pairs", c->parts == ATTEND_ENCODER && m->tokenizer);
+  json_truth(w, "words", m->tokenizer != NULL);
+  json_text(w, "positions", positions[c->position]);
   attend_json_close(w, '}');
 }
 
-const char *token_text(const view_model *m, int32_t id, size_t *length,
-                       char spare[16]) {
+static const char *token_text(const view_model *m, int32_t id, size_t *length,
+                              char spare[16]) {
   const char *text =
       m->tokenizer ? attend_tokenizer_piece(m->tokenizer, id, length) : NULL;
   if (text) return text;

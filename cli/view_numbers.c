@@ -34,16 +34,17 @@ static float level_head(float *cells, size_t n) {
   return most;
 }
 
-static bool fill_thumbs(asking *a, attend_lens *lens, attend_role role,
-                        const attend_lens_shape *s, attend_area *area,
+static bool fill_thumbs(asking *a, const asked *h, attend_area *area,
                         float *cells, float *most, coverage *c) {
+  const attend_lens_shape *s = &h->s;
   size_t one = (size_t)area->height * (size_t)area->width;
   area->most_pairs = THUMB_PAIRS / (s->layers * s->heads);
   c->rows = c->looked = s->rows;
   for (int i = 0; i < s->layers * s->heads; i++) {
-    attend_place at = {role, i / s->heads, i % s->heads};
+    attend_place at = {h->at.role, i / s->heads, i % s->heads};
     float *to = cells + (size_t)i * one;
-    if (!ask_status(a, attend_lens_pool(lens, at, area, NULL, to, &c->looked)))
+    if (!ask_status(a,
+                    attend_lens_pool(h->lens, at, area, NULL, to, &c->looked)))
       return false;
     most[i] = level_head(to, one);
   }
@@ -51,16 +52,12 @@ static bool fill_thumbs(asking *a, attend_lens *lens, attend_role role,
 }
 
 bool answer_thumbs(asking *a) {
-  view_run *run;
-  attend_role role;
-  attend_lens_shape s;
-  attend_lens *lens;
+  asked h = {0};
   coverage c;
   int size;
-  if (!ask_run(a, a->q, &run) || !ask_role(a, run, &role, &s) ||
-      !ask_lens(a, a->q, run, &lens) ||
-      !ask_integer(a, "size", 4, 256, 48, &size))
+  if (!ask_heads(a, &h) || !ask_integer(a, "size", 4, 256, 48, &size))
     return false;
+  const attend_lens_shape s = h.s;
   attend_area area = {.rows = s.rows,
                       .keys = s.keys,
                       .height = s.rows < size ? s.rows : size,
@@ -75,7 +72,7 @@ bool answer_thumbs(asking *a) {
                          {s.layers, s.heads, area.height, area.width},
                          cells},
                         {"most", PART_F32, 2, {s.layers, s.heads}, most}};
-  bool ok = fill_thumbs(a, lens, role, &s, &area, cells, most, &c) &&
+  bool ok = fill_thumbs(a, &h, &area, cells, most, &c) &&
             reply_parts(a, 2, parts, put_coverage, &c);
   free(cells);
   free(most);
@@ -155,13 +152,11 @@ static bool reply_patterns(asking *a, const attend_lens_shape *s,
 }
 
 bool answer_patterns(asking *a) {
-  view_run *run;
-  attend_role role;
-  attend_lens_shape s;
-  attend_lens *lens;
-  if (!ask_run(a, a->q, &run) || !ask_role(a, run, &role, &s) ||
-      !ask_lens(a, a->q, run, &lens))
-    return false;
+  asked h = {0};
+  if (!ask_heads(a, &h)) return false;
+  const attend_lens_shape s = h.s;
+  attend_role role = h.at.role;
+  const view_run *run = h.run;
   const view_side *rows = &run->side[role != ATTEND_ENCODER_SELF];
   const view_side *keys = &run->side[role == ATTEND_DECODER_SELF];
   uint8_t *separator = separators(run, keys);
@@ -173,7 +168,7 @@ bool answer_patterns(asking *a) {
   bool ok = true;
   for (int i = 0; i < s.layers * s.heads && ok; i++) {
     attend_place at = {role, i / s.heads, i % s.heads};
-    ok = ask_status(a, attend_lens_pattern(lens, at, &o, &p[i]));
+    ok = ask_status(a, attend_lens_pattern(h.lens, at, &o, &p[i]));
   }
   if (ok) ok = reply_patterns(a, &s, p);
   free(p);
@@ -184,18 +179,13 @@ bool answer_patterns(asking *a) {
 /* ---- one head ----------------------------------------------------------------------------- */
 
 bool answer_block(asking *a) {
-  view_run *run;
-  attend_place at;
-  attend_lens_shape s;
-  attend_lens *lens;
+  asked h = {0};
   view_range r;
-  if (!ask_run(a, a->q, &run) || !ask_place(a, run, &at, &s) ||
-      !ask_lens(a, a->q, run, &lens) ||
-      !ask_range(a, s.rows, s.keys, VIEW_CELLS, &r))
+  if (!ask_head(a, &h) || !ask_range(a, h.s.rows, h.s.keys, VIEW_CELLS, &r))
     return false;
   float *w = need((size_t)r.rows * (size_t)r.keys + 1, sizeof *w);
   reply_part part = {"weights", PART_F32, 2, {r.rows, r.keys}, w};
-  bool ok = ask_status(a, attend_lens_block(lens, at, r.row, r.rows, r.key,
+  bool ok = ask_status(a, attend_lens_block(h.lens, h.at, r.row, r.rows, r.key,
                                             r.keys, w)) &&
             reply_parts(a, 1, &part, NULL, NULL);
   free(w);
@@ -203,24 +193,21 @@ bool answer_block(asking *a) {
 }
 
 bool answer_stats(asking *a) {
-  view_run *run;
-  attend_place at;
-  attend_lens_shape s;
-  attend_lens *lens;
-  if (!ask_run(a, a->q, &run) || !ask_place(a, run, &at, &s) ||
-      !ask_lens(a, a->q, run, &lens))
-    return false;
-  size_t T = (size_t)s.rows, S = (size_t)s.keys;
+  asked h = {0};
+  if (!ask_head(a, &h)) return false;
+  size_t T = (size_t)h.s.rows, S = (size_t)h.s.keys;
   if ((double)T * (double)S > 1e9)
-    return ask_fail(a, 400, "a text of %d tokens is too long for this", s.rows);
+    return ask_fail(a, 400, "a text of %d tokens is too long for this",
+                    h.s.rows);
   float *room = need(2 * T + S, sizeof *room);
   int32_t *top = need(T, sizeof *top);
   attend_row_stats stats = {room, top, room + T, room + 2 * T};
-  reply_part parts[] = {{"entropy", PART_F32, 1, {s.rows}, stats.entropy},
-                        {"top", PART_I32, 1, {s.rows}, top},
-                        {"top_weight", PART_F32, 1, {s.rows}, stats.top_weight},
-                        {"mass", PART_F32, 1, {s.keys}, stats.mass}};
-  bool ok = ask_status(a, attend_lens_stats(lens, at, &stats)) &&
+  reply_part parts[] = {
+      {"entropy", PART_F32, 1, {h.s.rows}, stats.entropy},
+      {"top", PART_I32, 1, {h.s.rows}, top},
+      {"top_weight", PART_F32, 1, {h.s.rows}, stats.top_weight},
+      {"mass", PART_F32, 1, {h.s.keys}, stats.mass}};
+  bool ok = ask_status(a, attend_lens_stats(h.lens, h.at, &stats)) &&
             reply_parts(a, 4, parts, NULL, NULL);
   free(room);
   free(top);
@@ -252,9 +239,11 @@ static float *gather(attend_view v, int from, int n, int width) {
   return to;
 }
 
-static bool reply_vectors(asking *a, attend_lens *lens, attend_place at,
-                          const attend_lens_shape *s, const view_range *r,
+static bool reply_vectors(asking *a, const asked *h, const view_range *r,
                           const char *form) {
+  attend_lens *lens = h->lens;
+  attend_place at = h->at;
+  const attend_lens_shape *s = &h->s;
   attend_view q, k, v, out;
   vector_facts facts = {s, form};
   float *lse = need((size_t)s->rows, sizeof *lse);
@@ -283,22 +272,18 @@ static bool reply_vectors(asking *a, attend_lens *lens, attend_place at,
 }
 
 bool answer_vectors(asking *a) {
-  view_run *run;
-  attend_place at;
-  attend_lens_shape s;
-  attend_lens *lens;
+  asked h = {0};
   view_range r;
   const char *form;
-  if (!ask_run(a, a->q, &run) || !ask_place(a, run, &at, &s) ||
-      !ask_lens(a, a->q, run, &lens) ||
-      !ask_text(a, "attention", run->c.attention, &form) ||
-      !ask_range(a, s.rows, s.keys, VIEW_CELLS, &r))
+  if (!ask_head(a, &h) ||
+      !ask_text(a, "attention", h.run->c.attention, &form) ||
+      !ask_range(a, h.s.rows, h.s.keys, VIEW_CELLS, &r))
     return false;
-  int64_t numbers = (int64_t)(r.rows + r.keys) * (s.dim + s.dim_v);
+  int64_t numbers = (int64_t)(r.rows + r.keys) * (h.s.dim + h.s.dim_v);
   if (numbers > 4 * VIEW_CELLS)
     return ask_fail(a, 400,
                     "%d rows and %d keys are too many vectors at once: ask for "
                     "parts",
                     r.rows, r.keys);
-  return reply_vectors(a, lens, at, &s, &r, form);
+  return reply_vectors(a, &h, &r, form);
 }

@@ -86,10 +86,10 @@ bool paint_neuron(painting *p) {
   int first = end > PAINT_KEYS ? end - PAINT_KEYS : 0;
   fetched f;
   attend_json_writer q = question_about(p->v, &p->at, true);
-  question_number(&q, "row", row);
-  question_number(&q, "rows", 1);
-  question_number(&q, "key", first);
-  question_number(&q, "keys", end - first);
+  json_number(&q, "row", row);
+  json_number(&q, "rows", 1);
+  json_number(&q, "key", first);
+  json_number(&q, "keys", end - first);
   bool ok = paint_ask(p, "vectors", &q, &f);
   if (ok) {
     static const char *const names[] = {"q", "k", "v", "out", "weights"};
@@ -173,8 +173,8 @@ bool paint_flow(painting *p) {
   fetched f;
   subject followed = subject_followed(&p->at);
   attend_json_writer q = question_about(p->v, &followed, false);
-  question_number(&q, "token", token);
-  question_text(&q, "way", p->s->way);
+  json_number(&q, "token", token);
+  json_text(&q, "way", p->s->way);
   bool ok = paint_ask(p, "flow", &q, &f);
   if (ok) {
     size_t n = (size_t)(p->at.layers + 1) * (size_t)p->at.rows;

@@ -84,9 +84,9 @@ bool paint_compare(painting *p) {
   fetched f = {0};
   attend_json_writer q = question_about(p->v, &p->at, false);
   if (than)
-    question_text(&q, "other", than);
+    json_text(&q, "other", than);
   else
-    question_text(&q, "attention", form);
+    json_text(&q, "attention", form);
   bool ok = paint_ask(p, "compare", &q, &f);
   const char *why = ok ? text_at(f.root, "why") : "";
   if (ok && *why) {
@@ -134,12 +134,12 @@ bool paint_embeddings(painting *p) {
   fetched f, g = {0};
   int size[4], sizes[4] = {0};
   attend_json_writer q = question_open(p->v);
-  question_text(&q, "run", p->at.id);
-  question_text(&q, "side", text_at(p->at.role, "row_side"));
-  question_number(&q, "layer", p->at.layer);
+  json_text(&q, "run", p->at.id);
+  json_text(&q, "side", text_at(p->at.role, "row_side"));
+  json_number(&q, "layer", p->at.layer);
   int n = p->at.rows < PAINT_CELLS ? p->at.rows : PAINT_CELLS;
-  question_number(&q, "rows", n);
-  question_number(&q, "keys", n);
+  json_number(&q, "rows", n);
+  json_number(&q, "keys", n);
   bool ok = paint_ask(p, "embeddings", &q, &f);
   q = question_open(p->v);
   ok = ok ? paint_ask(p, "positions", &q, &g)

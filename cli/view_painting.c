@@ -117,9 +117,9 @@ bool get_grid(painting *p, const char *run, const char *form, grid *g) {
   while (s.rows >> level > PAINT_CELLS || s.keys >> level > PAINT_CELLS)
     level++;
   attend_json_writer q = question_about(p->v, &s, true);
-  if (form) question_text(&q, "attention", form);
-  question_number(&q, "level", level);
-  question_text(&q, "pool", p->s->pool);
+  if (form) json_text(&q, "attention", form);
+  json_number(&q, "level", level);
+  json_text(&q, "pool", p->s->pool);
   bool whole = level == 0;
   bool ok = paint_ask(p, whole ? "block" : "tile", &q, &f);
   if (ok) {

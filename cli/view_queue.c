@@ -251,7 +251,7 @@ void viewer_close(viewer *v) {
   while (v->runs) {
     view_run *run = v->runs;
     v->runs = run->next;
-    run_free(v, run);
+    run_free(run);
   }
   models_close(v);
   free(v);

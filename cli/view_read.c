@@ -136,7 +136,7 @@ static bool answer_side(asking *a, view_run *run, view_side *s) {
   return ok;
 }
 
-bool run_tokens(asking *a, view_run *run) {
+static bool run_tokens(asking *a, view_run *run) {
   const attend_config *c = &run->of->config;
   bool pair = c->parts == ATTEND_ENCODER && run->c.second;
   view_side *encoder = &run->side[0], *decoder = &run->side[1];
@@ -206,7 +206,8 @@ static bool read_decoder(asking *a, view_run *run, attend_run *r) {
   return !d->n || ask_status(a, attend_run_extend(r, 1, d->n, d->ids, NULL));
 }
 
-bool run_begin(asking *a, view_run *run, int new_tokens, attend_run **r) {
+static bool run_begin(asking *a, view_run *run, int new_tokens,
+                      attend_run **r) {
   const attend_config *c = &run->of->config;
   int n = run->side[1].n, pieces = (n + ROWS - 1) / ROWS;
   attend_run_options o = {.rows = n < ROWS ? n + 1 : ROWS};
@@ -224,6 +225,13 @@ bool run_begin(asking *a, view_run *run, int new_tokens, attend_run **r) {
   run->seconds = seconds_now() - start;
   return ok && ask_status(a, attend_trace_status(run->trace));
 }
+
+/* The decoder's next tokens, chosen and read one by one. */
+typedef struct {
+  int new_tokens;
+  attend_generate_options choose;
+  bool say; /* an event for each */
+} run_writing;
 
 /* ---- writing on ------------------------------------------------------------------------- */
 
@@ -324,8 +332,8 @@ static bool write_one(asking *a, view_run *run, attend_run *r, float *logits,
   return !w->say || say_step(a, run, s);
 }
 
-bool run_write_on(asking *a, view_run *run, attend_run *r,
-                  const run_writing *w) {
+static bool run_write_on(asking *a, view_run *run, attend_run *r,
+                         const run_writing *w) {
   int most = w->new_tokens;
   int room = (int)longest(run, 0) - run->side[1].n;
   bool end = false, ok = true;
@@ -354,7 +362,7 @@ static void note_length(view_run *run) {
              n, c->positions);
 }
 
-bool run_read(asking *a, view_run *run) {
+static bool run_read(asking *a, view_run *run) {
   attend_run *r = NULL;
   bool writes = run->of->config.parts == ATTEND_BOTH && !run->c.second;
   run_writing w = {.new_tokens = writes ? WRITES : 0,
@@ -372,7 +380,7 @@ bool run_read(asking *a, view_run *run) {
 
 static bool say_run(asking *a, const view_run *run) {
   attend_json_writer w = attend_json_writer_text(a->v->ctx);
-  run_write(&w, a->v, run);
+  run_write(&w, run);
   return reply_json(a, &w);
 }
 
@@ -385,7 +393,7 @@ static bool start_run(asking *a, const attend_json *q, const char *more,
   view_run *found = ok ? runs_find(a->v, id) : NULL;
   *old = found != NULL;
   if (found) {
-    run_free(a->v, new);
+    run_free(new);
     *run = found;
     return true;
   }
@@ -398,7 +406,7 @@ static bool start_run(asking *a, const attend_json *q, const char *more,
 
 static bool end_run(asking *a, view_run *run, bool ok) {
   if (!ok) {
-    run_free(a->v, run);
+    run_free(run);
     return false;
   }
   runs_add(a->v, run);
@@ -409,7 +417,7 @@ bool answer_run(asking *a) {
   view_run *run;
   bool old;
   if (!start_run(a, a->q, "", &run, &old)) {
-    run_free(a->v, run);
+    run_free(run);
     return false;
   }
   if (old) return say_run(a, run);
@@ -462,7 +470,7 @@ bool answer_generate(asking *a) {
            (double)w.choose.temperature, w.choose.top_k, (double)w.choose.top_p,
            (unsigned long long)w.choose.seed);
   if (!start_run(a, attend_json_get(a->q, "case"), more, &run, &old)) {
-    run_free(a->v, run);
+    run_free(run);
     return false;
   }
   if (!old) return end_run(a, run, write_run(a, run, &w));

@@ -79,13 +79,13 @@ static bool reply_rollout(asking *a, const attend_lens_shape *s,
   return reply_json(a, &w);
 }
 
-static bool flow_rollout(asking *a, attend_lens *lens, attend_role role,
-                         const attend_lens_shape *s, int token) {
+static bool flow_rollout(asking *a, const asked *h, int token) {
+  const attend_lens_shape *s = &h->s;
   size_t n = (size_t)(s->layers + 1) * (size_t)s->rows;
   float *shares = need(n, sizeof *shares);
   double passed = 0;
-  bool ok = ask_status(a, attend_lens_rollout(lens, role, token, FLOW_PAIRS,
-                                              shares, &passed)) &&
+  bool ok = ask_status(a, attend_lens_rollout(h->lens, h->at.role, token,
+                                              FLOW_PAIRS, shares, &passed)) &&
             reply_rollout(a, s, shares, passed);
   free(shares);
   return ok;
@@ -121,8 +121,8 @@ static bool reply_reach(asking *a, const attend_lens_shape *s,
   return reply_json(a, &w);
 }
 
-static bool flow_reach(asking *a, attend_lens *lens, attend_role role,
-                       const attend_lens_shape *s, int token) {
+static bool flow_reach(asking *a, const asked *h, int token) {
+  const attend_lens_shape *s = &h->s;
   double pairs = (double)s->rows * s->keys * s->heads * s->layers;
   if (pairs > 50 * FLOW_PAIRS)
     return ask_fail(a, 400,
@@ -133,8 +133,8 @@ static bool flow_reach(asking *a, attend_lens *lens, attend_role role,
   uint8_t *reached = need(n, 1);
   attend_reach_edge *edges = need(MOST_EDGES, sizeof *edges);
   int count = 0;
-  bool ok = ask_status(a, attend_lens_reach(lens, role, token, reached, edges,
-                                            MOST_EDGES, &count)) &&
+  bool ok = ask_status(a, attend_lens_reach(h->lens, h->at.role, token, reached,
+                                            edges, MOST_EDGES, &count)) &&
             reply_reach(a, s, reached, edges, count);
   free(edges);
   free(reached);
@@ -142,19 +142,15 @@ static bool flow_reach(asking *a, attend_lens *lens, attend_role role,
 }
 
 bool answer_flow(asking *a) {
-  view_run *run;
-  attend_role role;
-  attend_lens_shape s;
-  attend_lens *lens;
+  asked h = {0};
   const char *way;
   int token;
-  if (!ask_run(a, a->q, &run) || !ask_role(a, run, &role, &s) ||
-      !ask_lens(a, a->q, run, &lens) ||
-      !ask_integer(a, "token", 0, s.rows - 1, s.rows - 1, &token) ||
+  if (!ask_heads(a, &h) ||
+      !ask_integer(a, "token", 0, h.s.rows - 1, h.s.rows - 1, &token) ||
       !ask_text(a, "way", "rollout", &way))
     return false;
-  if (!strcmp(way, "rollout")) return flow_rollout(a, lens, role, &s, token);
-  if (!strcmp(way, "argmax")) return flow_reach(a, lens, role, &s, token);
+  if (!strcmp(way, "rollout")) return flow_rollout(a, &h, token);
+  if (!strcmp(way, "argmax")) return flow_reach(a, &h, token);
   return ask_fail(a, 400, "\"way\" must be \"rollout\" or \"argmax\"");
 }
 

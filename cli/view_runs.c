@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "json_members.h"
 #include "view_core.h"
 
 /* ---- cases ------------------------------------------------------------------------ */
@@ -102,8 +103,7 @@ bool case_id(asking *a, const view_case *c, const char *more, char id[20]) {
 
 /* ---- runs --------------------------------------------------------------------------- */
 
-void run_free(viewer *v, view_run *run) {
-  (void)v;
+void run_free(view_run *run) {
   if (!run) return;
   for (int i = 0; i < VIEW_OTHERS; i++) attend_lens_free(run->other[i].lens);
   while (run->tiles) {
@@ -127,7 +127,7 @@ void run_free(viewer *v, view_run *run) {
 }
 
 /* Forms that it is looked at through record an output and a denominator. */
-size_t run_bytes(const view_run *run) {
+static size_t run_bytes(const view_run *run) {
   size_t bytes = run->trace ? attend_trace_bytes(run->trace) : 0, others = 0;
   for (int i = 0; i < VIEW_OTHERS; i++) others += run->other[i].lens != NULL;
   bytes += others * bytes / 3;
@@ -163,7 +163,7 @@ static size_t all_bytes(const viewer *v) {
 static void forget_last(viewer *v) {
   view_run **at = &v->runs;
   while ((*at)->next) at = &(*at)->next;
-  run_free(v, *at);
+  run_free(*at);
   *at = NULL;
 }
 
@@ -179,19 +179,6 @@ bool runs_room(asking *a, size_t bytes) {
 }
 
 /* ---- what is said of one ----------------------------------------------------------------- */
-
-static void number(attend_json_writer *w, const char *name, double x) {
-  attend_json_member(w, name);
-  attend_json_put_number(w, x);
-}
-static void truth(attend_json_writer *w, const char *name, bool x) {
-  attend_json_member(w, name);
-  attend_json_put_boolean(w, x);
-}
-static void text(attend_json_writer *w, const char *name, const char *x) {
-  attend_json_member(w, name);
-  attend_json_put_string(w, x);
-}
 
 static void write_side(attend_json_writer *w, const view_model *m,
                        const view_side *s) {
@@ -214,7 +201,7 @@ static void write_side(attend_json_writer *w, const view_model *m,
     if (m->tokenizer && attend_tokenizer_is_special(m->tokenizer, s->ids[i]))
       attend_json_put_integer(w, i);
   attend_json_close(w, ']');
-  number(w, "real", s->real);
+  json_number(w, "real", s->real);
   attend_json_close(w, '}');
 }
 
@@ -222,61 +209,60 @@ static void write_role(attend_json_writer *w, attend_role role,
                        const attend_lens_shape *s) {
   bool cross = role == ATTEND_CROSS;
   attend_json_open(w, '{');
-  text(w, "role", attend_role_name(role));
-  number(w, "layers", s->layers);
-  number(w, "heads", s->heads);
-  number(w, "kv_heads", s->kv_heads);
-  number(w, "rows", s->rows);
-  number(w, "keys", s->keys);
-  text(w, "row_side", cross ? "decoder" : attend_role_name(role));
-  text(w, "key_side", cross ? "encoder" : attend_role_name(role));
-  number(w, "dim", s->dim);
-  number(w, "dim_v", s->dim_v);
-  number(w, "scale", (double)s->scale);
-  truth(w, "causal", s->causal);
-  number(w, "window", s->window);
-  number(w, "real_keys", s->real_keys);
-  truth(w, "signed", s->is_signed);
-  truth(w, "bias", s->biased);
+  json_text(w, "role", attend_role_name(role));
+  json_number(w, "layers", s->layers);
+  json_number(w, "heads", s->heads);
+  json_number(w, "kv_heads", s->kv_heads);
+  json_number(w, "rows", s->rows);
+  json_number(w, "keys", s->keys);
+  json_text(w, "row_side", cross ? "decoder" : attend_role_name(role));
+  json_text(w, "key_side", cross ? "encoder" : attend_role_name(role));
+  json_number(w, "dim", s->dim);
+  json_number(w, "dim_v", s->dim_v);
+  json_number(w, "scale", (double)s->scale);
+  json_truth(w, "causal", s->causal);
+  json_number(w, "window", s->window);
+  json_number(w, "real_keys", s->real_keys);
+  json_truth(w, "signed", s->is_signed);
+  json_truth(w, "bias", s->biased);
   attend_json_close(w, '}');
 }
 
 void step_write(attend_json_writer *w, const view_model *m,
                 const view_step *s) {
   attend_json_open(w, '{');
-  number(w, "id", s->id);
+  json_number(w, "id", s->id);
   attend_json_member(w, "text");
   put_token_text(w, m, s->id);
-  number(w, "p", s->p);
-  number(w, "position", s->position);
+  json_number(w, "p", s->p);
+  json_number(w, "position", s->position);
   attend_json_member(w, "candidates");
   attend_json_open(w, '[');
   for (int i = 0; i < s->n; i++) {
     attend_json_open(w, '{');
-    number(w, "id", s->candidate[i].id);
+    json_number(w, "id", s->candidate[i].id);
     attend_json_member(w, "text");
     put_token_text(w, m, s->candidate[i].id);
-    number(w, "p", s->candidate[i].p);
+    json_number(w, "p", s->candidate[i].p);
     attend_json_close(w, '}');
   }
   attend_json_close(w, ']');
-  number(w, "cache_bytes", (double)s->cache_bytes);
-  number(w, "length", s->length);
+  json_number(w, "cache_bytes", (double)s->cache_bytes);
+  json_number(w, "length", s->length);
   attend_json_close(w, '}');
 }
 
-void run_write(attend_json_writer *w, const viewer *v, const view_run *run) {
+void run_write(attend_json_writer *w, const view_run *run) {
   static const char *const sides[] = {"encoder", "decoder"};
   attend_lens_shape shape;
-  (void)v;
   attend_json_open(w, '{');
-  text(w, "run", run->id);
+  json_text(w, "run", run->id);
   attend_json_member(w, "case");
   case_write(w, &run->c);
   attend_json_member(w, "model");
   model_write(w, run->of);
-  number(w, "seconds", run->seconds);
-  number(w, "bytes", (double)attend_trace_bytes(run->trace));
+  json_number(w, "seconds", run->seconds);
+  json_number(w, "bytes", (double)attend_trace_bytes(run->trace));
   attend_json_member(w, "sides");
   attend_json_open(w, '{');
   for (int i = 0; i < 2; i++) {
@@ -291,8 +277,8 @@ void run_write(attend_json_writer *w, const viewer *v, const view_run *run) {
     if (attend_lens_role(run->lens, (attend_role)i, &shape))
       write_role(w, (attend_role)i, &shape);
   attend_json_close(w, ']');
-  text(w, "notice", run->notice);
-  number(w, "generated", run->generated);
+  json_text(w, "notice", run->notice);
+  json_number(w, "generated", run->generated);
   attend_json_member(w, "steps");
   attend_json_open(w, '[');
   for (int i = 0; i < run->n_steps; i++) step_write(w, run->of, &run->steps[i]);

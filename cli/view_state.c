@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "json_members.h"
+
 static const char *const views[] = {"model",    "head",      "neuron",
                                     "matrix",   "flow",      "compare",
                                     "generate", "embeddings"};
@@ -85,21 +87,11 @@ void state_free(view_state *s) {
   case_free(&s->other);
 }
 
-static void put_text(attend_json_writer *w, const char *name,
-                     const char *text) {
-  attend_json_member(w, name);
-  attend_json_put_string(w, text);
-}
-static void put_number(attend_json_writer *w, const char *name, int n) {
-  attend_json_member(w, name);
-  attend_json_put_integer(w, n);
-}
-
 void state_write(attend_json_writer *w, const view_state *given) {
   view_state none = state_defaults();
   const view_state *s = given ? given : &none;
   attend_json_open(w, '{');
-  put_text(w, "view", s->view);
+  json_text(w, "view", s->view);
   attend_json_member(w, "case");
   case_write(w, &s->c);
   attend_json_member(w, "other");
@@ -107,19 +99,19 @@ void state_write(attend_json_writer *w, const view_state *given) {
     case_write(w, &s->other);
   else
     attend_json_put_null(w);
-  put_text(w, "role", s->role);
-  put_number(w, "layer", s->layer < 0 ? 0 : s->layer);
-  put_number(w, "head", s->head < 0 ? 0 : s->head);
+  json_text(w, "role", s->role);
+  json_number(w, "layer", s->layer < 0 ? 0 : s->layer);
+  json_number(w, "head", s->head < 0 ? 0 : s->head);
   attend_json_member(w, "heads");
   attend_json_open(w, '[');
   for (int i = 0; i < s->n_heads; i++) attend_json_put_integer(w, s->heads[i]);
   attend_json_close(w, ']');
-  put_number(w, "token", s->token);
-  put_number(w, "key", s->key);
-  put_text(w, "filter", s->filter);
-  put_text(w, "pool", s->pool);
-  put_text(w, "way", s->way);
-  put_text(w, "form", s->form);
-  put_text(w, "sort", s->sort);
+  json_number(w, "token", s->token);
+  json_number(w, "key", s->key);
+  json_text(w, "filter", s->filter);
+  json_text(w, "pool", s->pool);
+  json_text(w, "way", s->way);
+  json_text(w, "form", s->form);
+  json_text(w, "sort", s->sort);
   attend_json_close(w, '}');
 }

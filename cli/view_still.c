@@ -62,30 +62,6 @@ static void put_base64(attend_json_writer *w, const unsigned char *x,
   free(text);
 }
 
-static void put_tree(attend_json_writer *w, const attend_json *x) {
-  size_t length;
-  const char *text = attend_json_string(x, &length);
-  attend_json_kind kind = attend_json_kind_of(x);
-  bool list = kind == ATTEND_JSON_ARRAY;
-  if (list || kind == ATTEND_JSON_OBJECT) {
-    attend_json_open(w, list ? '[' : '{');
-    for (size_t i = 0; i < attend_json_count(x); i++) {
-      const attend_json *one = attend_json_at(x, i);
-      if (!list) attend_json_member(w, attend_json_name(one, NULL));
-      put_tree(w, one);
-    }
-    attend_json_close(w, list ? ']' : '}');
-  } else if (kind == ATTEND_JSON_STRING) {
-    attend_json_put_bytes(w, text, length);
-  } else if (kind == ATTEND_JSON_NUMBER) {
-    attend_json_put_number(w, attend_json_number(x, 0));
-  } else if (kind == ATTEND_JSON_BOOL) {
-    attend_json_put_boolean(w, attend_json_boolean(x, false));
-  } else {
-    attend_json_put_null(w);
-  }
-}
-
 static void put_kept(recording *r, const char *key, const fetched *f) {
   attend_json_member(&r->w, key);
   attend_json_open(&r->w, '{');
@@ -95,7 +71,7 @@ static void put_kept(recording *r, const char *key, const fetched *f) {
   if (f->data)
     put_base64(&r->w, f->reply.bytes, f->reply.length);
   else
-    put_tree(&r->w, f->root);
+    json_tree(&r->w, f->root);
   attend_json_close(&r->w, '}');
   r->spent += f->reply.length;
 }
@@ -268,7 +244,7 @@ static void put_runs(recording *r) {
     attend_json_member(
         &r->w,
         attend_json_string(attend_json_get(r->runs[i].root, "run"), NULL));
-    put_tree(&r->w, r->runs[i].root);
+    json_tree(&r->w, r->runs[i].root);
   }
   attend_json_close(&r->w, '}');
 }
@@ -292,7 +268,7 @@ static void record(recording *r) {
   attend_json_open(&r->w, '{');
   attend_json_member(&r->w, "hello");
   if (fetch(r->v, "hello", &q, &hello))
-    put_tree(&r->w, hello.root);
+    json_tree(&r->w, hello.root);
   else
     attend_json_put_null(&r->w);
   fetched_free(&hello);

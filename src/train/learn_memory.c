@@ -102,7 +102,6 @@ static size_t cut_work(attend_learner *l, void *block) {
   sizes z = sizes_of(l);
   l->h = cut(&a, z.rows, z.width);
   l->middle = cut(&a, z.rows, z.width);
-  l->dx = cut(&a, z.rows, z.width);
   l->dh = cut(&a, z.rows, z.width);
   l->wide = cut(&a, z.rows, z.mix);
   l->d_mix = cut(&a, z.rows, z.mix);

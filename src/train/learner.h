@@ -96,7 +96,7 @@ struct attend_learner {
   void *trail_block, *work_block;
   size_t trail_bytes, work_bytes;
   float *h, *middle;   /* [rows][ldx] what a branch reads; between branches */
-  float *dx, *dh;      /* [rows][ldx] */
+  float *dh;           /* [rows][ldx] */
   float *wide, *d_mix; /* [rows][widest of q, heads' outputs, mlp] */
   float *d_wide;       /* [rows][widest of qkv, gate and up] */
   float *head_rows;    /* [HEAD][..] x, y, dx, dy */
