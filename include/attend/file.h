@@ -93,6 +93,11 @@ ATTEND_API attend_status attend_tensor_file_make(
     const attend_tensor *tensors,
     attend_status (*fill)(size_t i, void *to, void *user), void *user);
 
+/* Any file, as safely: beside the place first, then to the disk, then renamed. */
+ATTEND_API attend_status attend_file_write(attend_context *ctx,
+                                           const char *path, const void *bytes,
+                                           size_t length);
+
 /* Bytes of one element, and the format's name of the kind: "F32". */
 ATTEND_API size_t attend_stored_size(attend_stored stored);
 ATTEND_API const char *attend_stored_name(attend_stored stored);

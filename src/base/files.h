@@ -1,4 +1,4 @@
-/* Files that are read whole: configurations, vocabularies.
+/* Files that are read whole (configurations, vocabularies), and writing safely.
  *
  * Place: base/ - checkpoints are mapped instead (attend/file.h).
  */
@@ -17,5 +17,14 @@ attend_status file_read(attend_context *ctx, const char *path, char **bytes,
 bool file_beside(const char *folder, const char *name, char *path, size_t size);
 attend_status json_read(attend_context *ctx, const char *path,
                         attend_json **root);
+
+/* A file that takes its name when all of it is on the disk: until then it lies
+ * beside the place as path.part. `put` writes it. */
+attend_status draft_write(attend_context *ctx, const char *path,
+                          attend_status (*put)(FILE *file, void *user),
+                          void *user);
+/* The names in a folder must reach the disk, too; a file system that cannot do
+ * that for a folder says so, and that is no failure. */
+void folder_sync(const char *folder);
 
 #endif

@@ -4,14 +4,11 @@
  * tensor_file.c reads them again.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "attend/file.h"
-#include "attend/json.h"
-#include "base/base.h"
+#include "base/files.h"
 
 typedef struct {
   attend_context *ctx;
@@ -110,31 +107,6 @@ static attend_status put_tensors(const writing *w, FILE *file, void *made) {
   return ATTEND_OK;
 }
 
-static attend_status put_all(const writing *w, FILE *file) {
-  void *made;
-  ATTEND_TRY(put_header(w, file));
-  ATTEND_TRY(take(w->ctx, largest_made(w), "a tensor to be written", &made));
-  attend_status status = put_tensors(w, file, made);
-  give(w->ctx, made);
-  if (!status && (fflush(file) || fsync(fileno(file))))
-    status = failed(w, "writing to");
-  return status;
-}
-
-/* The name itself must reach the disk, too; a file system that cannot do that
- * for a folder says so, and that is no failure. */
-static void sync_folder(const char *path) {
-  char folder[4096];
-  const char *slash = strrchr(path, '/');
-  size_t n = slash ? (size_t)(slash - path) : 0;
-  if (n >= sizeof folder) return;
-  snprintf(folder, sizeof folder, "%.*s", (int)n, path);
-  int at = open(slash ? (n ? folder : "/") : ".", O_RDONLY | O_DIRECTORY);
-  if (at < 0) return;
-  fsync(at);
-  close(at);
-}
-
 static attend_status check(const writing *w) {
   for (size_t i = 0; i < w->count; i++) {
     const attend_tensor *t = &w->tensors[i];
@@ -150,22 +122,19 @@ static attend_status check(const writing *w) {
   return ATTEND_OK;
 }
 
-static attend_status write_file(const writing *w) {
-  char *draft;
-  size_t length = strlen(w->path) + sizeof ".part";
-  ATTEND_TRY(check(w));
-  ATTEND_TRY(take(w->ctx, length, "a file's name", &draft));
-  snprintf(draft, length, "%s.part", w->path);
-  errno = 0;
-  FILE *file = fopen(draft, "wb");
-  attend_status status =
-      file ? put_all(w, file) : failed(w, "creating a file beside");
-  if (file && fclose(file) && !status) status = failed(w, "writing to");
-  if (!status && rename(draft, w->path)) status = failed(w, "renaming to");
-  if (status && file) remove(draft);
-  if (!status) sync_folder(w->path);
-  give(w->ctx, draft);
+static attend_status put_all(FILE *file, void *user) {
+  const writing *w = user;
+  void *made;
+  ATTEND_TRY(put_header(w, file));
+  ATTEND_TRY(take(w->ctx, largest_made(w), "a tensor to be written", &made));
+  attend_status status = put_tensors(w, file, made);
+  give(w->ctx, made);
   return status;
+}
+
+static attend_status write_file(const writing *w) {
+  ATTEND_TRY(check(w));
+  return draft_write(w->ctx, w->path, put_all, (void *)w);
 }
 
 attend_status attend_tensor_file_write(attend_context *ctx, const char *path,

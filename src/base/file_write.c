@@ -1,0 +1,83 @@
+/* Writing files so that a failure leaves what was there before.
+ *
+ * Place: base/ - everything that is kept goes out through here: tensors, settings,
+ * pictures, checkpoints.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "attend/file.h"
+#include "base/files.h"
+
+static attend_status failed(attend_context *ctx, const char *doing,
+                            const char *path) {
+  return fail(ctx, ATTEND_IO, "%s \"%.300s\" failed: %s", doing, path,
+              errno ? strerror(errno) : "the disk may be full");
+}
+
+void folder_sync(const char *folder) {
+  int at = open(folder, O_RDONLY | O_DIRECTORY);
+  if (at < 0) return;
+  fsync(at);
+  close(at);
+}
+
+static void sync_place(const char *path) {
+  char folder[LONGEST_PATH];
+  const char *slash = strrchr(path, '/');
+  size_t n = slash ? (size_t)(slash - path) : 0;
+  if (n >= sizeof folder) return;
+  snprintf(folder, sizeof folder, "%.*s", (int)n, path);
+  folder_sync(slash ? (n ? folder : "/") : ".");
+}
+
+static attend_status put_draft(attend_context *ctx, const char *path,
+                               const char *draft,
+                               attend_status (*put)(FILE *file, void *user),
+                               void *user) {
+  errno = 0;
+  FILE *file = fopen(draft, "wb");
+  if (!file) return failed(ctx, "creating a file beside", path);
+  attend_status status = put(file, user);
+  if (!status && (fflush(file) || fsync(fileno(file))))
+    status = failed(ctx, "writing to", path);
+  if (fclose(file) && !status) status = failed(ctx, "writing to", path);
+  if (!status && rename(draft, path)) status = failed(ctx, "renaming to", path);
+  if (status) remove(draft);
+  return status;
+}
+
+attend_status draft_write(attend_context *ctx, const char *path,
+                          attend_status (*put)(FILE *file, void *user),
+                          void *user) {
+  char *draft;
+  size_t length = strlen(path) + sizeof ".part";
+  ATTEND_TRY(take(ctx, length, "a file's name", &draft));
+  snprintf(draft, length, "%s.part", path);
+  attend_status status = put_draft(ctx, path, draft, put, user);
+  if (!status) sync_place(path);
+  give(ctx, draft);
+  return status;
+}
+
+typedef struct {
+  attend_context *ctx;
+  const char *path;
+  const void *bytes;
+  size_t length;
+} whole;
+
+static attend_status put_whole(FILE *file, void *user) {
+  const whole *w = user;
+  if (fwrite(w->bytes, 1, w->length, file) == w->length) return ATTEND_OK;
+  return failed(w->ctx, "writing to", w->path);
+}
+
+attend_status attend_file_write(attend_context *ctx, const char *path,
+                                const void *bytes, size_t length) {
+  whole w = {ctx, path, bytes, length};
+  return draft_write(ctx, path, put_whole, &w);
+}
