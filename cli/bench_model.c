@@ -262,8 +262,8 @@ static attend_status bench_kinds(attend_context *ctx, attend_checkpoint *files,
     const char *asked = o->model.weights_given;
     if (asked && strcmp(asked, names[i])) continue;
     progress_step((size_t)i, names[i]);
-    status =
-        bench_weights(ctx, files, o, (attend_weights)i, names[i], &form, t);
+    status = bench_weights(ctx, files, o, (attend_weights)i, names[i],
+                           o->model.attention ? &form : NULL, t);
   }
   progress_end();
   return status;

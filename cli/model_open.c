@@ -16,7 +16,8 @@ enum { KEY_ATTENTION = 1200, KEY_WEIGHTS, KEY_DEVICE };
 static const struct argp_option list[] = {
     {"attention", KEY_ATTENTION, "FORM", 0,
      "Run every attention of the model in this form, such as favor(m=256) "
-     "(default: softmax)",
+     "(default: what the model learnt with: softmax unless its config.json "
+     "says otherwise)",
      1},
     {"weights", KEY_WEIGHTS, "KIND", 0,
      "Keep the weights as f32, bf16 or int8 (default: f32)", 1},
@@ -92,7 +93,7 @@ static attend_status load(const model_options *o, model_opened *m) {
   if (!status) status = attend_checkpoint_open(m->ctx, m->path, &m->files);
   if (status) return status;
   attend_model_options wanted = {.weights = o->weights,
-                                 .form = &m->form,
+                                 .form = o->attention ? &m->form : NULL,
                                  .no_head = o->no_head,
                                  .progress = say_progress};
   progress_start("loading", attend_checkpoint_bytes(m->files));
@@ -100,6 +101,7 @@ static attend_status load(const model_options *o, model_opened *m) {
   status = attend_model_create(m->files, &wanted, &m->model);
   m->seconds = seconds_now() - start;
   progress_end();
+  if (!status) m->form = *attend_model_form(m->model);
   if (!status && o->text)
     status = attend_tokenizer_load(m->ctx, m->path, &m->tokenizer);
   return status;

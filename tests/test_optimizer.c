@@ -118,10 +118,10 @@ TEST(sgd_with_momentum) {
   attend_optimizer *steps;
   attend_learnt x;
   attend_optimizer_options o = {
-      .kind = ATTEND_SGD, .momentum = 0.5f, .decay = 0.25f};
+      .kind = ATTEND_SGD, .momentum = 0.5f, .decay = {0.25f, 0.25f, 0}};
   attend_learner *l = open_learner(ctx, "gpt2", NULL, &files);
   OK(ctx, attend_optimizer_create(l, &o, &steps));
-  CHECK(attend_learner_get(l, 0, &x) && x.decays);
+  CHECK(attend_learner_get(l, 0, &x) && x.group == ATTEND_TABLES);
   double w = x.value[3], v = 0;
   for (int i = 0; i < 3; i++) {
     x.gradient[3] = (float)(i + 1);

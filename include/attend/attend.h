@@ -19,5 +19,7 @@
 #include "attend/lens.h"
 #include "attend/decode.h"
 #include "attend/train.h"
+#include "attend/data.h"
+#include "attend/training.h"
 
 #endif

@@ -77,6 +77,9 @@ typedef struct {
   float score_factor; /* of q.k; 0: 1/sqrt(dim)                              */
   int window;         /* a token sees itself and window - 1 before; 0: all    */
   int score_by_layer; /* and divided by the number of the layer              */
+  attend_form form;   /* of its attention: config.json's attend_attention,
+                         which training writes; else softmax                  */
+  char attention[64]; /* the same as it is written there; "": softmax         */
   attend_activation activation;
   int gated; /* activation(gate x) (up x) instead of activation(up x) */
   int attention_biases, mlp_biases; /* llama's switches: q, k, v, o; mlp     */
@@ -91,6 +94,25 @@ typedef struct {
 ATTEND_API attend_status attend_config_read(attend_context *ctx,
                                             const char *path,
                                             attend_config *config);
+
+/* The config.json of a new model, as that family's readers want it. */
+typedef struct {         /* zero means default */
+  const char *family;    /* gpt2, llama, bert, bart or t5                     */
+  int layers;            /* 4; of an encoder-decoder, the encoder's           */
+  int decoder_layers;    /* 0: as many                                        */
+  int width, heads;      /* 256, 4                                            */
+  int kv_heads;          /* llama; 0: heads                                   */
+  int mlp;               /* 0: 4 width; llama: 8/3 width in steps of 32       */
+  int positions;         /* 512                                               */
+  int vocab;             /* needed                                            */
+  const char *attention; /* a form; NULL: softmax                             */
+  int untied;            /* a head of its own                                 */
+  int bos, eos, pad;     /* negative: none                                    */
+} attend_architecture;
+
+ATTEND_API attend_status
+attend_config_write(attend_context *ctx, const char *path,
+                    const attend_architecture *architecture);
 
 /* ---- checkpoints -------------------------------------------------------------- */
 
@@ -124,6 +146,12 @@ ATTEND_API attend_status attend_checkpoint_open(attend_context *ctx,
 ATTEND_API attend_status
 attend_checkpoint_fresh(attend_context *ctx, const char *path, uint64_t seed,
                         attend_checkpoint **checkpoint);
+/* The same as training begins: normal with a deviation of 0.02, what adds to the
+ * stream divided by sqrt(2 layers) where norms come first, biases 0; T5 by the
+ * widths. */
+ATTEND_API attend_status
+attend_checkpoint_start(attend_context *ctx, const char *path, uint64_t seed,
+                        attend_checkpoint **checkpoint);
 ATTEND_API void attend_checkpoint_close(attend_checkpoint *checkpoint);
 ATTEND_API const attend_config *attend_checkpoint_config(
     const attend_checkpoint *checkpoint);
@@ -142,7 +170,7 @@ ATTEND_API int attend_checkpoint_has_head(const attend_checkpoint *checkpoint);
 
 typedef struct { /* zero means default */
   attend_weights weights;
-  const attend_form *form; /* of all attention; NULL: softmax                 */
+  const attend_form *form; /* of all attention; NULL: the configuration's     */
   int no_head;             /* hidden states only: saves its memory            */
   /* Called between tensors; other than 0 stops the load.                     */
   int (*progress)(size_t done, size_t total, void *user);

@@ -26,7 +26,7 @@ extern "C" {
 
 typedef struct { /* zero means default */
   const attend_form
-      *form;              /* of all attention; NULL: softmax                  */
+      *form;              /* of all attention; NULL: the configuration's      */
   attend_weights weights; /* of products: f32, or bf16 (values and sums stay
                               f32)                                            */
   int recompute; /* keep each layer's input alone and compute the rest again */
@@ -46,14 +46,21 @@ ATTEND_API const attend_config *attend_learner_config(
 
 /* ---- what is learnt -------------------------------------------------------------- */
 
+typedef enum {
+  ATTEND_MATRICES = 0, /* what multiplies                                     */
+  ATTEND_TABLES,       /* what is looked up in: tokens, positions, types      */
+  ATTEND_VECTORS,      /* biases and norms                                    */
+  ATTEND_GROUPS
+} attend_group;
+
 typedef struct {
   const char *name; /* as the checkpoint has it                               */
   int rank;
   int64_t shape[2]; /* [outputs, inputs], or [n]; not turned                  */
   int64_t count;
   int turned; /* the checkpoint stores it [inputs, outputs]                  */
-  int decays; /* a matrix or a table: weight decay is for these              */
-  int fixed;  /* part of the model, but not learnt */
+  attend_group group;
+  int fixed; /* part of the model, but not learnt */
   float *value, *gradient;
 } attend_learnt;
 
@@ -118,12 +125,11 @@ typedef struct {
   attend_optimizer_kind kind;
   float beta1, beta2, eps; /* AdamW                                           */
   float momentum;          /* SGD                                             */
-  float decay;             /* of matrices and tables; biases and norms have
-                              none                                            */
+  float decay[ATTEND_GROUPS]; /* by group */
   float clip; /* longest gradient, all parameters together; 0: any */
 } attend_optimizer_options;
 
-/* AdamW, 0.9, 0.999, 1e-8, decay 0.01, clip 1. */
+/* AdamW, 0.9, 0.999, 1e-8, decay 0.01 of matrices and tables, clip 1. */
 ATTEND_API attend_optimizer_options attend_optimizer_defaults(void);
 
 typedef struct attend_optimizer attend_optimizer;

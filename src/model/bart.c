@@ -70,4 +70,4 @@ static const line lines[] = {
     {HEAD, 0, "final_logits_bias", "V", BARE_BIAS | OUTSIDE | MAY_LACK | FIXED},
     {.name = NULL}};
 
-const family family_bart = {{"bart"}, configure, lines};
+const family family_bart = {{"bart"}, "model.", configure, lines};

@@ -93,6 +93,8 @@ static const line roberta_lines[] = {
      BARE_BIAS | OUTSIDE | MAY_LACK},
     {.name = NULL}};
 
-const family family_bert = {{"bert"}, configure_bert, bert_lines};
-const family family_roberta = {
-    {"roberta", "xlm-roberta", "camembert"}, configure_roberta, roberta_lines};
+const family family_bert = {{"bert"}, "bert.", configure_bert, bert_lines};
+const family family_roberta = {{"roberta", "xlm-roberta", "camembert"},
+                               "roberta.",
+                               configure_roberta,
+                               roberta_lines};

@@ -160,8 +160,9 @@ static bool write_name(const parameter *p, const char *prefix, int which,
   return true;
 }
 
-void parameter_name(const parameter *p, char name[LONGEST_NAME]) {
-  write_name(p, "", 0, name);
+void parameter_name(const parameter *p, const char *prefix,
+                    char name[LONGEST_NAME]) {
+  write_name(p, p->outside ? "" : prefix, 0, name);
 }
 
 static bool ends_with(const char *text, const char *end) {

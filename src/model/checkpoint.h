@@ -34,8 +34,9 @@ typedef struct {
 attend_status table_make(attend_context *ctx, const attend_config *config,
                          parameter_table *table);
 
-/* The family's own name of it, without a prefix. */
-void parameter_name(const parameter *p, char name[LONGEST_NAME]);
+/* The family's own name of it, with the prefix where it is not outside. */
+void parameter_name(const parameter *p, const char *prefix,
+                    char name[LONGEST_NAME]);
 
 struct attend_checkpoint {
   attend_context *ctx;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "attend/problem.h"
 #include "base/files.h"
 #include "model/family.h"
 
@@ -148,6 +149,19 @@ static void read_ids(const config_reader *r, attend_config *c) {
   read_eos(r, c);
 }
 
+/* Not Hugging Face's, whose readers pass it over: a model that learnt with
+ * another form is nothing with softmax. */
+static void read_form(config_reader *r, attend_config *c) {
+  const attend_json *value = attend_json_get(r->json, "attend_attention");
+  const char *text = attend_json_string(value, NULL);
+  if (is_missing(value)) return;
+  if (!text)
+    REFUSE(r, ATTEND_IO, "%s: attend_attention must be a string", r->path);
+  else if (!r->status)
+    r->status = attend_form_parse(r->ctx, text, &c->form);
+  if (text) snprintf(c->attention, sizeof c->attention, "%s", text);
+}
+
 /* ---- the whole -------------------------------------------------------------------- */
 
 static attend_status read_config(attend_context *ctx, const char *path,
@@ -166,6 +180,7 @@ static attend_status read_config(attend_context *ctx, const char *path,
   c->embed_factor = c->head_factor = 1;
   ATTEND_TRY(f->configure(ctx, json, path, c));
   read_ids(&r, c);
+  read_form(&r, c);
   return r.status;
 }
 

@@ -43,4 +43,5 @@ static const line lines[] = {
     {HEAD, 0, "vocab_projector.bias", "V", BARE_BIAS | OUTSIDE | MAY_LACK},
     {.name = NULL}};
 
-const family family_distilbert = {{"distilbert"}, configure, lines};
+const family family_distilbert = {
+    {"distilbert"}, "distilbert.", configure, lines};

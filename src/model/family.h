@@ -66,6 +66,7 @@ typedef struct {
 
 typedef struct family {
   const char *types[4]; /* config.json's model_type; ends with NULL */
+  const char *prefix;   /* before the base model's names in new checkpoints */
   attend_status (*configure)(attend_context *ctx, const attend_json *json,
                              const char *path, attend_config *config);
   const line *lines; /* ends with a name of NULL */

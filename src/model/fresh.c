@@ -1,11 +1,12 @@
 /* Untrained weights: every parameter of a configuration, drawn from a seed.
  *
- * Place: model/ - a checkpoint without files, to compare trained models with
- * and to measure shapes that nobody has trained.
+ * Place: model/ - a checkpoint without files, to compare trained models with,
+ * to measure shapes that nobody has trained, and to begin training from.
  *
- * As PyTorch resets its layers: linear weights and biases uniform within
- * 1/sqrt(inputs), embeddings normal, norms 1 and 0. A tensor's values depend on
- * the seed and its place in the table alone.
+ * Reset as PyTorch resets its layers: linear weights and biases uniform within
+ * 1/sqrt(inputs), embeddings normal, norms 1 and 0. To begin with, as the models
+ * of a family were begun: see start_spread. A tensor's values depend on the seed
+ * and its place in the table alone.
  */
 #include <math.h>
 #include <string.h>
@@ -32,15 +33,9 @@ static int64_t inputs_of(const attend_checkpoint *c, const parameter *p) {
   return 1;
 }
 
-static void draw(const attend_checkpoint *c, size_t i, uint64_t seed,
-                 float *to) {
-  const parameter *p = &c->table.entry[i];
-  size_t n = (size_t)p->tensor->count;
-  attend_random r = {seed, i};
-  if (is_norm(p->slot)) {
-    for (size_t j = 0; j < n; j++) to[j] = p->is_bias ? 0 : 1;
-    return;
-  }
+/* Uniform within 1/sqrt(inputs); tables normal. */
+static void draw_reset(const attend_checkpoint *c, const parameter *p,
+                       attend_random r, size_t n, float *to) {
   if (is_table(p->slot)) {
     attend_random_normal(r, 0, n, to);
     return;
@@ -48,6 +43,51 @@ static void draw(const attend_checkpoint *c, size_t i, uint64_t seed,
   float within = 1 / sqrtf((float)inputs_of(c, p));
   attend_random_uniform(r, 0, n, to);
   for (size_t j = 0; j < n; j++) to[j] = (2 * to[j] - 1) * within;
+}
+
+/* T5 has no 1/sqrt(dim) in its scores, and a tied head that shrinks what it
+ * reads. */
+static double bucket_spread(const attend_checkpoint *c, const parameter *p) {
+  const attend_stack *s =
+      p->of == ATTEND_DECODER ? &c->config.decoder : &c->config.encoder;
+  if (p->slot == TOKENS) return 1;
+  double inputs = (double)inputs_of(c, p);
+  if (p->slot == SELF_Q || p->slot == CROSS_Q) inputs *= s->dim;
+  if (p->slot == RELATIVE) inputs = s->width;
+  return 1 / sqrt(inputs);
+}
+
+/* The standard deviation that training begins with: 0.02, and where norms come
+ * first, what adds to the stream less the more layers add to it. */
+static double start_spread(const attend_checkpoint *c, const parameter *p) {
+  bool adds = p->slot == SELF_O || p->slot == CROSS_O || p->slot == MLP_DOWN;
+  int layers = p->of == ATTEND_ENCODER ? c->config.encoder.layers
+                                       : c->config.decoder.layers;
+  if (c->config.position == ATTEND_POSITIONS_BUCKETS)
+    return bucket_spread(c, p);
+  if (!adds || c->config.post_norm) return 0.02;
+  return 0.02 / sqrt(2.0 * layers);
+}
+
+static void draw_start(const attend_checkpoint *c, const parameter *p,
+                       attend_random r, size_t n, float *to) {
+  float spread = p->is_bias ? 0 : (float)start_spread(c, p);
+  attend_random_normal(r, 0, n, to);
+  for (size_t j = 0; j < n; j++) to[j] *= spread;
+}
+
+typedef void (*drawing)(const attend_checkpoint *c, const parameter *p,
+                        attend_random r, size_t n, float *to);
+
+static void draw(const attend_checkpoint *c, size_t i, uint64_t seed,
+                 drawing how, float *to) {
+  const parameter *p = &c->table.entry[i];
+  size_t n = (size_t)p->tensor->count;
+  if (!is_norm(p->slot)) {
+    how(c, p, (attend_random){seed, i}, n, to);
+    return;
+  }
+  for (size_t j = 0; j < n; j++) to[j] = p->is_bias ? 0 : 1;
 }
 
 static void describe(parameter *p, attend_tensor *t) {
@@ -69,10 +109,12 @@ static bool is_drawn(const attend_checkpoint *c, const parameter *p) {
   return !(p->slot == HEAD && !p->is_bias && c->config.tied);
 }
 
-static attend_status draw_all(attend_checkpoint *c, uint64_t seed) {
+static attend_status draw_all(attend_checkpoint *c, uint64_t seed,
+                              drawing how) {
+  const char *prefix = family_of(c->config.family)->prefix;
   for (size_t i = 0; i < c->table.count; i++) {
     parameter *p = &c->table.entry[i];
-    parameter_name(p, p->name);
+    parameter_name(p, prefix, p->name);
     if (is_drawn(c, p)) describe(p, &c->drawn[i]);
   }
   for (size_t i = 0; i < c->table.count; i++) {
@@ -82,14 +124,13 @@ static attend_status draw_all(attend_checkpoint *c, uint64_t seed) {
     ATTEND_TRY(take(c->ctx, t->bytes, "untrained weights", &floats));
     t->data = floats;
     c->bytes += t->bytes;
-    draw(c, i, seed, floats);
+    draw(c, i, seed, how, floats);
   }
   return ATTEND_OK;
 }
 
-attend_status attend_checkpoint_fresh(attend_context *ctx, const char *path,
-                                      uint64_t seed,
-                                      attend_checkpoint **checkpoint) {
+static attend_status make(attend_context *ctx, const char *path, uint64_t seed,
+                          drawing how, attend_checkpoint **checkpoint) {
   attend_checkpoint *c;
   *checkpoint = NULL;
   ATTEND_TRY(take_zeroed(ctx, sizeof *c, "a checkpoint", &c));
@@ -99,10 +140,22 @@ attend_status attend_checkpoint_fresh(attend_context *ctx, const char *path,
   if (!status)
     status = take_zeroed(ctx, c->table.count * sizeof *c->drawn,
                          "untrained weights", &c->drawn);
-  if (!status) status = draw_all(c, seed);
+  if (!status) status = draw_all(c, seed, how);
   if (status)
     attend_checkpoint_close(c);
   else
     *checkpoint = c;
   return status;
+}
+
+attend_status attend_checkpoint_fresh(attend_context *ctx, const char *path,
+                                      uint64_t seed,
+                                      attend_checkpoint **checkpoint) {
+  return make(ctx, path, seed, draw_reset, checkpoint);
+}
+
+attend_status attend_checkpoint_start(attend_context *ctx, const char *path,
+                                      uint64_t seed,
+                                      attend_checkpoint **checkpoint) {
+  return make(ctx, path, seed, draw_start, checkpoint);
 }

@@ -39,4 +39,4 @@ static const line lines[] = {
     {HEAD, 0, "lm_head", "VF", OUTSIDE},
     {.name = NULL}};
 
-const family family_gpt2 = {{"gpt2"}, configure, lines};
+const family family_gpt2 = {{"gpt2"}, "transformer.", configure, lines};

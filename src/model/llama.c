@@ -107,4 +107,4 @@ static const line lines[] = {
     {HEAD, 0, "lm_head", "VF", OUTSIDE},
     {.name = NULL}};
 
-const family family_llama = {{"llama", "mistral"}, configure, lines};
+const family family_llama = {{"llama", "mistral"}, "model.", configure, lines};

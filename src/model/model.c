@@ -241,7 +241,7 @@ attend_status attend_model_create(attend_checkpoint *checkpoint,
   m->files = checkpoint;
   m->config = checkpoint->config;
   m->weights = options->weights;
-  if (options->form) m->form = *options->form;
+  m->form = options->form ? *options->form : m->config.form;
   loading l = {m, options, 0, 0};
   attend_status status = read_all(&l);
   if (status)

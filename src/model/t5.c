@@ -96,4 +96,4 @@ static const line lines[] = {
     {HEAD, 0, "lm_head", "VF", OUTSIDE},
     {.name = NULL}};
 
-const family family_t5 = {{"t5", "mt5"}, configure, lines};
+const family family_t5 = {{"t5", "mt5"}, "", configure, lines};

@@ -17,6 +17,14 @@ static bool is_tied_head(const attend_learner *l, const parameter *p) {
   return p->slot == HEAD && !p->is_bias && l->config.tied;
 }
 
+static attend_group group_of(const parameter *p) {
+  bool table = p->slot == TOKENS || p->slot == POSITIONS || p->slot == TYPES ||
+               p->slot == RELATIVE;
+  return p->rank != 2 ? ATTEND_VECTORS
+         : table      ? ATTEND_TABLES
+                      : ATTEND_MATRICES;
+}
+
 static attend_status add_entry(attend_learner *l, enum slot slot,
                                attend_parts of, int layer, bool is_bias) {
   const parameter *p = checkpoint_find(l->files, slot, of, layer, is_bias);
@@ -24,7 +32,7 @@ static attend_status add_entry(attend_learner *l, enum slot slot,
   learn_entry *e = &l->entries[l->n_entries++];
   e->parameter = (size_t)(p - l->files->table.entry);
   e->at = l->count;
-  e->decays = p->rank == 2;
+  e->group = group_of(p);
   e->fixed = p->fixed;
   l->count += (size_t)p->tensor->count;
   return ATTEND_OK;
@@ -274,7 +282,7 @@ attend_status attend_learner_create(attend_checkpoint *files,
   l->files = files;
   l->config = files->config;
   if (options) l->options = *options;
-  if (l->options.form) l->form = *l->options.form;
+  l->form = l->options.form ? *l->options.form : l->config.form;
   attend_status status = open_learner(l);
   if (status)
     attend_learner_free(l);
@@ -349,7 +357,7 @@ int attend_learner_get(const attend_learner *l, size_t i, attend_learnt *x) {
                        .shape = {p->shape[0], p->rank == 2 ? p->shape[1] : 1},
                        .count = p->tensor->count,
                        .turned = p->turned,
-                       .decays = e->decays,
+                       .group = e->group,
                        .fixed = e->fixed,
                        .value = l->values + e->at,
                        .gradient = l->gradients + e->at};

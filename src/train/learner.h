@@ -72,7 +72,8 @@ typedef struct {
 typedef struct {
   size_t parameter; /* of the checkpoint's table */
   size_t at;        /* in values and gradients */
-  bool decays, fixed;
+  attend_group group;
+  bool fixed;
 } learn_entry;
 
 struct attend_learner {

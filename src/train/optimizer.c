@@ -29,11 +29,13 @@ static attend_status check(attend_context *ctx,
                            const attend_optimizer_options *o) {
   ATTEND_CHECK(ctx,
                o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 &&
-                   o->decay >= 0 && o->clip >= 0,
-               "an optimizer of beta1 %g, beta2 %g, decay %g, clip %g: betas "
-               "are from 0 to below 1, the others not negative",
-               (double)o->beta1, (double)o->beta2, (double)o->decay,
-               (double)o->clip);
+                   o->clip >= 0,
+               "an optimizer of beta1 %g, beta2 %g, clip %g: betas are from 0 "
+               "to below 1, the others not negative",
+               (double)o->beta1, (double)o->beta2, (double)o->clip);
+  for (int i = 0; i < ATTEND_GROUPS; i++)
+    ATTEND_CHECK(ctx, o->decay[i] >= 0 && o->decay[i] < INFINITY,
+                 "a weight decay of %g: choose 0 or more", (double)o->decay[i]);
   return ATTEND_OK;
 }
 
@@ -50,7 +52,7 @@ attend_optimizer_options attend_optimizer_defaults(void) {
                                     .beta1 = 0.9f,
                                     .beta2 = 0.999f,
                                     .eps = 1e-8f,
-                                    .decay = 0.01f,
+                                    .decay = {0.01f, 0.01f, 0},
                                     .clip = 1};
 }
 
@@ -138,7 +140,7 @@ static void step_entry(attend_optimizer *o, const stride *s,
   size_t at = (size_t)(x->value - o->learner->values);
   size_t count = (size_t)x->count;
   long n = (long)((count + STRETCH - 1) / STRETCH);
-  float decay = x->decays ? o->options.decay : 0;
+  float decay = o->options.decay[x->group];
 #pragma omp parallel for num_threads(o->ctx->threads) if (n > 4)
   for (long i = 0; i < n; i++) {
     size_t from = at + (size_t)i * STRETCH;

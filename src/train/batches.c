@@ -1,0 +1,422 @@
+/* Lessons: a corpus cut into batches, in an order that a seed draws.
+ *
+ * Place: train/ - between a corpus and a learner.
+ *
+ * Documents without an answer are one stream, joined end to end and into a ring;
+ * an epoch cuts it into windows from a point that it draws, and takes these in an
+ * order that it draws. Pairs are taken in such an order too; of a pool of batches
+ * those of like length go together, so that little is padded.
+ *
+ * An order is a permutation that can be asked anywhere: four rounds of a Feistel
+ * network over Philox, walked until it is back in range. So a lesson is found from
+ * its number, and there is no state to be saved.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "train/corpus.h"
+#include "train/training.h"
+
+enum { POOL = 64 }; /* batches whose pairs are sorted together */
+
+enum { STREAM_ORDER = 1, STREAM_OFFSET, STREAM_MASK, STREAM_POOL };
+
+typedef struct {
+  uint32_t pair, length;
+} pooled;
+
+struct attend_batches {
+  attend_context *ctx;
+  const attend_corpus *c;
+  attend_batch_options o;
+  int content;    /* tokens of a window that come from the corpus */
+  uint64_t units; /* windows, or pairs, of an epoch */
+  size_t longest; /* of ids in a row; of answers */
+  size_t answered;
+  int32_t *ids, *targets, *said, *lengths, *said_lengths;
+  pooled *pool; /* [POOL batch] of pairs: what is in it */
+  uint64_t pool_number, pool_count;
+};
+
+/* ---- an order --------------------------------------------------------------------- */
+
+static uint64_t mix(uint64_t seed, uint64_t stream, uint64_t key,
+                    uint64_t half) {
+  uint32_t out[4];
+  attend_random_block((attend_random){seed, stream << 56 ^ key}, half, out);
+  return (uint64_t)out[0] << 32 | out[1];
+}
+
+/* Where `place` of [0, n) goes in the permutation that seed and key draw. */
+static uint64_t shuffled(uint64_t seed, uint64_t stream, uint64_t key,
+                         uint64_t n, uint64_t place) {
+  int half = 1;
+  while (half < 31 && (UINT64_C(1) << (2 * half)) < n) half++;
+  uint64_t low = (UINT64_C(1) << half) - 1, x = place;
+  do {
+    uint64_t left = x >> half, right = x & low;
+    for (uint64_t round = 0; round < 4; round++) {
+      uint64_t next =
+          left ^ (mix(seed, stream, key, right | round << 40) & low);
+      left = right;
+      right = next;
+    }
+    x = left << half | right;
+  } while (x >= n);
+  return x;
+}
+
+static uint64_t order_of(const attend_batches *b, uint64_t epoch,
+                         uint64_t place) {
+  if (b->o.in_order) return place;
+  return shuffled(b->o.seed, STREAM_ORDER, epoch, b->units, place);
+}
+
+/* ---- windows of a stream ------------------------------------------------------------- */
+
+static uint64_t window_start(const attend_batches *b, uint64_t unit,
+                             uint64_t *number) {
+  uint64_t epoch = unit / b->units;
+  uint64_t window = order_of(b, epoch, unit % b->units);
+  *number = b->o.in_order ? window : unit;
+  uint64_t from = window * (uint64_t)b->content;
+  if (!b->o.in_order)
+    from += mix(b->o.seed, STREAM_OFFSET, epoch, 0) % b->c->count;
+  return from;
+}
+
+static void fill_causal(const attend_batches *b, uint64_t from, int32_t *ids,
+                        int32_t *targets) {
+  const attend_corpus *c = b->c;
+  for (int t = 0; t < b->o.length; t++) {
+    uint64_t at = from + (uint64_t)t;
+    bool past = b->o.in_order && at + 1 >= c->count;
+    ids[t] = past ? 0 : c->ids[at % c->count];
+    targets[t] = past ? -1 : c->ids[(at + 1) % c->count];
+  }
+}
+
+static bool is_content(const attend_batches *b, int32_t id) {
+  return id != b->o.cls && id != b->o.sep && id != b->o.pad;
+}
+
+/* Draws two numbers a place: whether it is asked for, and what stands there. */
+static void hide(const attend_batches *b, uint64_t number, int t, int32_t *id,
+                 int32_t *target) {
+  attend_random r = {b->o.seed, (uint64_t)STREAM_MASK << 56 ^ number};
+  float draw[3];
+  attend_random_uniform(r, 4 * (uint64_t)t, 3, draw);
+  if (!is_content(b, *id) || draw[0] >= b->o.mask_share) return;
+  *target = *id;
+  if (draw[1] < 0.8f)
+    *id = b->o.mask;
+  else if (draw[1] < 0.9f)
+    *id = (int32_t)(draw[2] * (float)b->o.vocab);
+}
+
+static int fill_masked(const attend_batches *b, uint64_t from, uint64_t number,
+                       int32_t *ids, int32_t *targets) {
+  const attend_corpus *c = b->c;
+  int n = 0;
+  for (int t = 0; t < b->o.length; t++) targets[t] = -1;
+  for (int t = 0; t < b->o.length; t++) ids[t] = b->o.pad;
+  if (b->o.cls >= 0) ids[n++] = b->o.cls;
+  for (int t = 0; t < b->content; t++) {
+    uint64_t at = from + (uint64_t)t;
+    if (b->o.in_order && at >= c->count) break;
+    ids[n] = c->ids[at % c->count];
+    hide(b, number, t, &ids[n], &targets[n]);
+    n++;
+  }
+  if (b->o.sep >= 0) ids[n++] = b->o.sep;
+  return n;
+}
+
+static void get_windows(attend_batches *b, uint64_t number,
+                        attend_lesson *lesson) {
+  uint64_t first = number * (uint64_t)b->o.batch, left = b->units - first;
+  int rows = b->o.batch, length = b->o.length;
+  bool masked = b->o.task == ATTEND_LEARN_MASKED;
+  if (b->o.in_order && left < (uint64_t)rows) rows = (int)left;
+  for (int i = 0; i < rows; i++) {
+    uint64_t mark, from = window_start(b, first + (uint64_t)i, &mark);
+    int32_t *ids = b->ids + (size_t)i * (size_t)length;
+    int32_t *targets = b->targets + (size_t)i * (size_t)length;
+    if (masked)
+      b->lengths[i] = fill_masked(b, from, mark, ids, targets);
+    else
+      fill_causal(b, from, ids, targets);
+  }
+  lesson->batch = rows;
+  lesson->length = length;
+  lesson->ids = b->ids;
+  lesson->targets = b->targets;
+  lesson->lengths = masked ? b->lengths : NULL;
+}
+
+/* ---- pairs ------------------------------------------------------------------------------ */
+
+static int by_length(const void *a, const void *b) {
+  const pooled *x = a, *y = b;
+  if (x->length != y->length) return x->length < y->length ? -1 : 1;
+  return (x->pair > y->pair) - (x->pair < y->pair);
+}
+
+/* The pool that a place of an epoch is in, numbered over all epochs. */
+static void fill_pool(attend_batches *b, uint64_t epoch, uint64_t pool) {
+  uint64_t size = (uint64_t)POOL * (uint64_t)b->o.batch;
+  uint64_t pools = (b->units + size - 1) / size, from = pool * size;
+  uint64_t mark = epoch * pools + pool + 1;
+  if (b->pool_number == mark) return;
+  b->pool_number = mark;
+  b->pool_count = b->units - from < size ? b->units - from : size;
+  for (uint64_t i = 0; i < b->pool_count; i++) {
+    uint64_t pair = order_of(b, epoch, from + i);
+    b->pool[i] =
+        (pooled){(uint32_t)pair, (uint32_t)(part_length(b->c, 2 * pair) +
+                                            part_length(b->c, 2 * pair + 1))};
+  }
+  qsort(b->pool, b->pool_count, sizeof *b->pool, by_length);
+}
+
+/* The pairs of a lesson: *rows of them in the pool. */
+static const pooled *choose(attend_batches *b, uint64_t number, int *rows) {
+  uint64_t batch = (uint64_t)b->o.batch, each = (b->units + batch - 1) / batch;
+  uint64_t epoch = number / each, place = number % each;
+  uint64_t pool = place / POOL, within = place % POOL;
+  fill_pool(b, epoch, pool);
+  uint64_t batches = (b->pool_count + batch - 1) / batch;
+  if (!b->o.in_order)
+    within = shuffled(b->o.seed, STREAM_POOL, b->pool_number, batches, within);
+  uint64_t from = within * batch, left = b->pool_count - from;
+  *rows = (int)(left < batch ? left : batch);
+  return b->pool + from;
+}
+
+static void copy_part(const attend_corpus *c, size_t part, int32_t *to,
+                      int width, int32_t filler, int32_t *length) {
+  size_t n = part_length(c, part);
+  memcpy(to, c->ids + part_start(c, part), n * sizeof *to);
+  for (int t = (int)n; t < width; t++) to[t] = filler;
+  *length = (int32_t)n;
+}
+
+static int longest_of(const attend_corpus *c, const pooled *p, int rows,
+                      size_t side) {
+  size_t most = 0;
+  for (int i = 0; i < rows; i++) {
+    size_t n = part_length(c, 2 * (size_t)p[i].pair + side);
+    if (n > most) most = n;
+  }
+  return (int)most;
+}
+
+/* The decoder is given the start and the answer without its last token. */
+static void fill_two(attend_batches *b, const pooled *p, int rows,
+                     attend_lesson *lesson) {
+  int n = longest_of(b->c, p, rows, 0), m = longest_of(b->c, p, rows, 1);
+  int pad = b->o.pad < 0 ? 0 : b->o.pad;
+  for (int i = 0; i < rows; i++) {
+    size_t at = 2 * (size_t)p[i].pair;
+    int32_t *targets = b->targets + (ptrdiff_t)i * m;
+    int32_t *said = b->said + (ptrdiff_t)i * m;
+    copy_part(b->c, at, b->ids + (ptrdiff_t)i * n, n, pad, &b->lengths[i]);
+    copy_part(b->c, at + 1, targets, m, -1, &b->said_lengths[i]);
+    said[0] = b->o.start;
+    for (int t = 1; t < m; t++)
+      said[t] = targets[t - 1] < 0 ? pad : targets[t - 1];
+  }
+  lesson->length = n;
+  lesson->said = m;
+  lesson->said_ids = b->said;
+  lesson->said_lengths = b->said_lengths;
+}
+
+static void fill_joined(attend_batches *b, const pooled *p, int rows,
+                        attend_lesson *lesson) {
+  int n = 0, pad = b->o.pad < 0 ? 0 : b->o.pad;
+  for (int i = 0; i < rows; i++)
+    if ((int)p[i].length - 1 > n) n = (int)p[i].length - 1;
+  for (int i = 0; i < rows; i++) {
+    size_t at = 2 * (size_t)p[i].pair;
+    int before = (int)part_length(b->c, at), all = (int)p[i].length;
+    const int32_t *from = b->c->ids + part_start(b->c, at);
+    for (int t = 0; t < n; t++) {
+      bool real = t + 1 < all;
+      b->ids[(ptrdiff_t)i * n + t] = real ? from[t] : pad;
+      b->targets[(ptrdiff_t)i * n + t] =
+          real && t + 1 >= before ? from[t + 1] : -1;
+    }
+    b->lengths[i] = all - 1;
+  }
+  lesson->length = n;
+}
+
+static void get_pairs(attend_batches *b, uint64_t number,
+                      attend_lesson *lesson) {
+  int rows;
+  const pooled *p = choose(b, number, &rows);
+  lesson->batch = rows;
+  lesson->ids = b->ids;
+  lesson->targets = b->targets;
+  lesson->lengths = b->lengths;
+  if (b->o.parts == ATTEND_DECODER)
+    fill_joined(b, p, rows, lesson);
+  else
+    fill_two(b, p, rows, lesson);
+}
+
+/* ---- asking ------------------------------------------------------------------------------- */
+
+uint64_t attend_batches_epoch(const attend_batches *b) {
+  return (b->units + (uint64_t)b->o.batch - 1) / (uint64_t)b->o.batch;
+}
+
+attend_status attend_batches_get(attend_batches *b, uint64_t number,
+                                 attend_lesson *lesson) {
+  if (b->o.in_order && number >= attend_batches_epoch(b))
+    lesson->batch = 0;
+  else if (b->o.task == ATTEND_LEARN_PAIRS)
+    get_pairs(b, number, lesson);
+  else
+    get_windows(b, number, lesson);
+  return ATTEND_OK;
+}
+
+int attend_lesson_scored(const attend_lesson *l) {
+  int64_t places = (int64_t)l->batch * (l->said ? l->said : l->length);
+  int scored = 0;
+  for (int64_t i = 0; i < places; i++) scored += l->targets[i] >= 0;
+  return scored;
+}
+
+static int64_t real_tokens(int batch, int length, const int32_t *lengths) {
+  int64_t sum = 0;
+  for (int i = 0; i < batch; i++) sum += lengths ? lengths[i] : length;
+  return sum;
+}
+
+int64_t attend_lesson_tokens(const attend_lesson *l) {
+  return real_tokens(l->batch, l->length, l->lengths) +
+         real_tokens(l->batch, l->said, l->said_lengths);
+}
+
+/* ---- what decides the lessons ----------------------------------------------------- */
+
+static uint64_t stir(uint64_t sum, uint64_t word) {
+  return (sum ^ word) * UINT64_C(1099511628211);
+}
+
+uint64_t batches_digest(const attend_batches *b) {
+  const attend_batch_options *o = &b->o;
+  uint32_t share;
+  memcpy(&share, &o->mask_share, sizeof share);
+  uint64_t words[] = {o->seed,
+                      (uint64_t)o->task,
+                      (uint64_t)o->parts,
+                      (uint64_t)o->batch,
+                      (uint64_t)o->length,
+                      share};
+  uint64_t sum = attend_corpus_digest(b->c);
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    sum = stir(sum, words[i]);
+  return sum ^ sum >> 31;
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+static attend_status measure_pairs(attend_batches *b) {
+  const attend_corpus *c = b->c;
+  ATTEND_CHECK(b->ctx, c->pairs && c->parts,
+               "pairs of texts are needed, and the corpus holds none");
+  ATTEND_CHECK(b->ctx, c->parts / 2 < UINT32_MAX,
+               "a corpus of %zu pairs is too large", c->parts / 2);
+  for (size_t i = 0; i < c->parts; i += 2) {
+    size_t n = part_length(c, i), m = part_length(c, i + 1);
+    bool joined = b->o.parts == ATTEND_DECODER;
+    size_t row = joined ? n + m - 1 : n;
+    ATTEND_CHECK(b->ctx, row <= (size_t)b->o.length && m <= (size_t)b->o.length,
+                 "pair %zu has %zu and %zu tokens: more than the length of %d",
+                 i / 2 + 1, n, m, b->o.length);
+    if (row > b->longest) b->longest = row;
+    if (m > b->answered) b->answered = m;
+  }
+  b->units = c->parts / 2;
+  return ATTEND_OK;
+}
+
+static attend_status measure_stream(attend_batches *b) {
+  const attend_batch_options *o = &b->o;
+  bool masked = o->task == ATTEND_LEARN_MASKED;
+  uint64_t count = b->c->count;
+  ATTEND_CHECK(b->ctx, !b->c->pairs,
+               "the corpus holds pairs of texts: learn "
+               "them as pairs");
+  ATTEND_CHECK(b->ctx, count >= 2, "the corpus holds %zu tokens: too few",
+               b->c->count);
+  b->content = o->length - (masked && o->cls >= 0) - (masked && o->sep >= 0);
+  ATTEND_CHECK(b->ctx, b->content > 0,
+               "a length of %d leaves no place for text", o->length);
+  ATTEND_CHECK(b->ctx, !masked || (o->mask >= 0 && o->vocab > 0),
+               "masked learning needs a tokenizer with a mask token");
+  uint64_t width = (uint64_t)b->content;
+  uint64_t whole =
+      o->in_order ? (count - !masked + width - 1) / width : count / width;
+  b->units = whole ? whole : 1;
+  b->longest = b->answered = (size_t)o->length;
+  return ATTEND_OK;
+}
+
+static attend_status take_rows(attend_batches *b) {
+  size_t batch = (size_t)b->o.batch;
+  size_t row = b->longest * batch * sizeof(int32_t);
+  size_t said = b->answered * batch * sizeof(int32_t);
+  const char *what = "a lesson";
+  ATTEND_TRY(take(b->ctx, row, what, &b->ids));
+  ATTEND_TRY(take(b->ctx, row > said ? row : said, what, &b->targets));
+  ATTEND_TRY(take(b->ctx, said, what, &b->said));
+  ATTEND_TRY(take(b->ctx, batch * sizeof(int32_t), what, &b->lengths));
+  ATTEND_TRY(take(b->ctx, batch * sizeof(int32_t), what, &b->said_lengths));
+  if (b->o.task != ATTEND_LEARN_PAIRS) return ATTEND_OK;
+  return take(b->ctx, POOL * batch * sizeof *b->pool, what, &b->pool);
+}
+
+static attend_status open_batches(attend_batches *b) {
+  attend_batch_options *o = &b->o;
+  if (!o->batch) o->batch = 8;
+  if (!o->length) o->length = 256;
+  if (o->mask_share == 0) o->mask_share = 0.15f;
+  ATTEND_CHECK(b->ctx, o->batch > 0 && o->batch <= 1 << 20 && o->length > 0,
+               "a batch of %d texts of %d tokens cannot be made", o->batch,
+               o->length);
+  if (o->task == ATTEND_LEARN_PAIRS)
+    ATTEND_TRY(measure_pairs(b));
+  else
+    ATTEND_TRY(measure_stream(b));
+  return take_rows(b);
+}
+
+attend_status attend_batches_create(const attend_corpus *corpus,
+                                    const attend_batch_options *options,
+                                    attend_batches **batches) {
+  attend_batches *b;
+  *batches = NULL;
+  ATTEND_TRY(take_zeroed(corpus->ctx, sizeof *b, "the lessons", &b));
+  b->ctx = corpus->ctx;
+  b->c = corpus;
+  if (options) b->o = *options;
+  attend_status status = open_batches(b);
+  if (status)
+    attend_batches_free(b);
+  else
+    *batches = b;
+  return status;
+}
+
+void attend_batches_free(attend_batches *b) {
+  if (!b) return;
+  void *all[] = {b->ids,     b->targets,      b->said,
+                 b->lengths, b->said_lengths, b->pool};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) give(b->ctx, all[i]);
+  give(b->ctx, b);
+}

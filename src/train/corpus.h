@@ -1,0 +1,32 @@
+/* A corpus, taken apart.
+ *
+ * Place: train/ - corpus.c keeps it, corpus_read.c fills it, batches.c cuts it.
+ */
+#ifndef TRAIN_CORPUS_H
+#define TRAIN_CORPUS_H
+
+#include "attend/data.h"
+#include "base/base.h"
+
+struct attend_corpus {
+  attend_context *ctx;
+  int32_t *ids; /* [count] of all documents, one after the other */
+  size_t count, capacity;
+  size_t *end; /* [parts] where each part ends; a pair has two parts */
+  size_t parts, parts_capacity;
+  bool pairs;
+  size_t bytes, dropped;
+};
+
+static inline size_t part_start(const attend_corpus *c, size_t i) {
+  return i ? c->end[i - 1] : 0;
+}
+static inline size_t part_length(const attend_corpus *c, size_t i) {
+  return c->end[i] - part_start(c, i);
+}
+
+/* More ids of the part that is open, and its end. */
+attend_status corpus_append(attend_corpus *c, size_t n, const int32_t *ids);
+attend_status corpus_close(attend_corpus *c);
+
+#endif

@@ -1,0 +1,22 @@
+/* A course, taken apart.
+ *
+ * Place: train/ - training.c steps, training_save.c keeps.
+ */
+#ifndef TRAIN_TRAINING_H
+#define TRAIN_TRAINING_H
+
+#include "attend/training.h"
+#include "base/base.h"
+
+struct attend_training {
+  attend_context *ctx;
+  attend_learner *learner;
+  attend_optimizer *optimizer;
+  attend_batches *batches;
+  attend_training_options o;
+};
+
+/* What decides the lessons: equal where lessons are. */
+uint64_t batches_digest(const attend_batches *b);
+
+#endif

@@ -1,0 +1,274 @@
+/* Saved steps: written whole or not at all, and gone on from.
+ *
+ * Place: train/ - a folder in Hugging Face layout, with the moments beside.
+ *
+ * The folder is made as .NAME.part; every file in it is brought to the disk, then
+ * the folder's own list, then it is renamed. A process that is killed leaves a
+ * .part that the next save of that step clears away.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "attend/file.h"
+#include "base/files.h"
+#include "train/learner.h"
+#include "train/training.h"
+
+typedef struct {
+  attend_training *t;
+  const attend_keep *keep;
+  char folder[LONGEST_PATH]; /* as it will be called */
+  char draft[LONGEST_PATH];  /* as it is until then */
+  char above[LONGEST_PATH];
+} saving;
+
+static attend_status failed(const saving *s, const char *doing,
+                            const char *what) {
+  return fail(s->t->ctx, ATTEND_IO, "%s \"%.300s\" failed: %s", doing, what,
+              strerror(errno));
+}
+
+static attend_status inside(const saving *s, const char *folder,
+                            const char *name, char path[LONGEST_PATH]) {
+  int n = snprintf(path, LONGEST_PATH, "%s/%s", folder, name);
+  ATTEND_CHECK(s->t->ctx, n > 0 && n < LONGEST_PATH,
+               "the name of a file in \"%.300s\" is too long", folder);
+  return ATTEND_OK;
+}
+
+static attend_status name_all(saving *s, const char *folder) {
+  size_t n = strlen(folder);
+  while (n > 1 && folder[n - 1] == '/') n--;
+  ATTEND_CHECK(s->t->ctx, n && n + 8 < LONGEST_PATH,
+               "\"%.300s\" cannot be the name of a folder", folder);
+  snprintf(s->folder, sizeof s->folder, "%.*s", (int)n, folder);
+  const char *slash = strrchr(s->folder, '/');
+  size_t up = slash ? (size_t)(slash - s->folder) : 0;
+  snprintf(s->above, sizeof s->above, "%.*s", slash ? (int)(up ? up : 1) : 1,
+           slash ? s->folder : ".");
+  char name[LONGEST_PATH];
+  snprintf(name, sizeof name, ".%.*s.part", 255, slash ? slash + 1 : s->folder);
+  return inside(s, s->above, name, s->draft);
+}
+
+/* ---- clearing away --------------------------------------------------------------- */
+
+/* A folder of files alone, as all of these are. */
+static void remove_folder(const saving *s, const char *folder) {
+  char path[LONGEST_PATH];
+  DIR *dir = opendir(folder);
+  if (!dir) return;
+  for (struct dirent *e; (e = readdir(dir));)
+    if (strcmp(e->d_name, ".") && strcmp(e->d_name, "..") &&
+        !inside(s, folder, e->d_name, path))
+      unlink(path);
+  closedir(dir);
+  rmdir(folder);
+}
+
+/* ---- the files ---------------------------------------------------------------------- */
+
+static attend_status copy_file(const saving *s, const char *name) {
+  char from[LONGEST_PATH], to[LONGEST_PATH], *bytes;
+  size_t length;
+  struct stat info;
+  ATTEND_TRY(inside(s, s->keep->beside, name, from));
+  ATTEND_TRY(inside(s, s->draft, name, to));
+  if (stat(from, &info) || !S_ISREG(info.st_mode)) return ATTEND_OK;
+  ATTEND_TRY(file_read(s->t->ctx, from, &bytes, &length));
+  attend_status status = attend_file_write(s->t->ctx, to, bytes, length);
+  give(s->t->ctx, bytes);
+  return status;
+}
+
+static attend_status copy_beside(const saving *s) {
+  attend_status status = ATTEND_OK;
+  if (!s->keep->beside) return ATTEND_OK;
+  DIR *dir = opendir(s->keep->beside);
+  if (!dir) return failed(s, "opening", s->keep->beside);
+  for (struct dirent *e; !status && (e = readdir(dir));)
+    if (e->d_name[0] != '.') status = copy_file(s, e->d_name);
+  closedir(dir);
+  return status;
+}
+
+static bool is_exact(const attend_keep *keep) {
+  return keep->stored != ATTEND_STORED_BF16;
+}
+
+static attend_tensor flat(const char *name, const float *data, size_t count) {
+  return (attend_tensor){.name = name,
+                         .stored = ATTEND_STORED_F32,
+                         .rank = 1,
+                         .shape = {(int64_t)count},
+                         .data = data};
+}
+
+/* Moments, and the values where the weights were rounded. */
+static attend_status write_state(const saving *s) {
+  attend_training *t = s->t;
+  attend_tensor list[3];
+  size_t n = 0, count;
+  char path[LONGEST_PATH];
+  const float *values = attend_learner_values(t->learner, &count);
+  static const char *const names[] = {"moments.0", "moments.1"};
+  for (int i = 0; i < 2; i++) {
+    const float *m = attend_optimizer_moments(t->optimizer, i);
+    if (m) list[n++] = flat(names[i], m, count);
+  }
+  if (!is_exact(s->keep)) list[n++] = flat("values", values, count);
+  ATTEND_TRY(inside(s, s->draft, "training.safetensors", path));
+  return attend_tensor_file_write(t->ctx, path, n, list);
+}
+
+static void put_hex(attend_json_writer *w, const char *name, uint64_t x) {
+  char text[32];
+  snprintf(text, sizeof text, "%016llx", (unsigned long long)x);
+  attend_json_member(w, name);
+  attend_json_put_string(w, text);
+}
+
+static attend_status write_notes(const saving *s) {
+  attend_training *t = s->t;
+  uint64_t step = attend_training_steps(t);
+  char path[LONGEST_PATH];
+  attend_json_writer w = attend_json_writer_text(t->ctx);
+  attend_json_indent(&w, true);
+  attend_json_open(&w, '{');
+  attend_json_member(&w, "step");
+  attend_json_put_integer(&w, (int64_t)step);
+  attend_json_member(&w, "lesson");
+  attend_json_put_integer(&w, (int64_t)(step * (uint64_t)t->o.accumulate));
+  put_hex(&w, "lessons", batches_digest(t->batches));
+  if (s->keep->write) s->keep->write(&w, s->keep->user);
+  attend_json_close(&w, '}');
+  attend_status status = attend_json_finish(&w);
+  if (!status) status = inside(s, s->draft, "training.json", path);
+  if (!status) status = attend_file_write(t->ctx, path, w.text, w.length);
+  attend_json_writer_free(&w);
+  return status;
+}
+
+static attend_status write_draft(const saving *s) {
+  char path[LONGEST_PATH];
+  remove_folder(s, s->draft);
+  if (mkdir(s->draft, 0777)) return failed(s, "making the folder", s->draft);
+  ATTEND_TRY(copy_beside(s));
+  ATTEND_TRY(inside(s, s->draft, "model.safetensors", path));
+  ATTEND_TRY(attend_learner_save(
+      s->t->learner, path,
+      is_exact(s->keep) ? ATTEND_STORED_F32 : ATTEND_STORED_BF16));
+  ATTEND_TRY(write_state(s));
+  ATTEND_TRY(write_notes(s));
+  folder_sync(s->draft);
+  return ATTEND_OK;
+}
+
+/* A folder of that name from an earlier course steps aside first. */
+static attend_status put_in_place(const saving *s) {
+  char old[LONGEST_PATH];
+  struct stat info;
+  bool replace = !stat(s->folder, &info);
+  snprintf(old, sizeof old, "%.*s.old", LONGEST_PATH - 8, s->draft);
+  if (replace) remove_folder(s, old);
+  if (replace && rename(s->folder, old))
+    return failed(s, "moving away", s->folder);
+  if (rename(s->draft, s->folder)) return failed(s, "renaming to", s->folder);
+  folder_sync(s->above);
+  if (replace) remove_folder(s, old);
+  return ATTEND_OK;
+}
+
+attend_status attend_training_save(attend_training *t, const char *folder,
+                                   const attend_keep *keep) {
+  static const attend_keep none = {0};
+  saving s = {.t = t, .keep = keep ? keep : &none};
+  ATTEND_TRY(name_all(&s, folder));
+  attend_status status = write_draft(&s);
+  if (!status) status = put_in_place(&s);
+  if (status) remove_folder(&s, s.draft);
+  return status;
+}
+
+/* ---- going on ------------------------------------------------------------------------- */
+
+static attend_status read_flat(attend_training *t, const char *path,
+                               const attend_tensor_file *file, const char *name,
+                               float *to, size_t count) {
+  const attend_tensor *x = attend_tensor_file_find(file, name);
+  if (!x || x->stored != ATTEND_STORED_F32 || (size_t)x->count != count)
+    return fail(t->ctx, ATTEND_IO,
+                "%.300s has no %s of %zu numbers: it belongs to another model "
+                "or optimizer",
+                path, name, count);
+  memcpy(to, x->data, count * sizeof *to);
+  return ATTEND_OK;
+}
+
+static attend_status read_tensors(attend_training *t, const char *path,
+                                  const attend_tensor_file *file) {
+  size_t count;
+  float *values = attend_learner_values(t->learner, &count);
+  static const char *const names[] = {"moments.0", "moments.1"};
+  for (int i = 0; i < 2; i++) {
+    float *m = attend_optimizer_moments(t->optimizer, i);
+    if (m) ATTEND_TRY(read_flat(t, path, file, names[i], m, count));
+  }
+  if (!attend_tensor_file_find(file, "values")) return ATTEND_OK;
+  ATTEND_TRY(read_flat(t, path, file, "values", values, count));
+  return attend_learner_refresh(t->learner);
+}
+
+static attend_status read_state(attend_training *t, const char *folder) {
+  char path[LONGEST_PATH];
+  attend_tensor_file *file;
+  snprintf(path, sizeof path, "%.*s/training.safetensors", LONGEST_PATH - 64,
+           folder);
+  ATTEND_TRY(attend_tensor_file_open(t->ctx, path, &file));
+  attend_status status = read_tensors(t, path, file);
+  attend_tensor_file_close(file);
+  return status;
+}
+
+static attend_status check_notes(attend_training *t, const char *path,
+                                 const attend_json *notes, int64_t *step) {
+  const char *lessons =
+      attend_json_string(attend_json_get(notes, "lessons"), NULL);
+  char mine[32];
+  int64_t lesson;
+  if (!attend_json_integer(attend_json_get(notes, "step"), step) || *step < 0 ||
+      !attend_json_integer(attend_json_get(notes, "lesson"), &lesson))
+    return fail(t->ctx, ATTEND_IO, "%.300s does not say its step", path);
+  snprintf(mine, sizeof mine, "%016llx",
+           (unsigned long long)batches_digest(t->batches));
+  ATTEND_CHECK(
+      t->ctx,
+      lessons && !strcmp(lessons, mine) && lesson == *step * t->o.accumulate,
+      "%.300s was made with other texts or other lessons (batch, "
+      "length, seed, accumulation): give the same ones, or begin a new "
+      "training from its weights",
+      path);
+  return ATTEND_OK;
+}
+
+attend_status attend_training_resume(attend_training *t, const char *folder,
+                                     attend_json **notes) {
+  char path[LONGEST_PATH];
+  attend_json *json;
+  int64_t step = 0;
+  if (notes) *notes = NULL;
+  snprintf(path, sizeof path, "%.*s/training.json", LONGEST_PATH - 64, folder);
+  ATTEND_TRY(json_read(t->ctx, path, &json));
+  attend_status status = check_notes(t, path, json, &step);
+  if (!status) status = read_state(t, folder);
+  if (!status) attend_optimizer_set_steps(t->optimizer, (uint64_t)step);
+  if (status || !notes)
+    attend_json_free(json);
+  else
+    *notes = json;
+  return status;
+}
