@@ -21,5 +21,6 @@
 #include "attend/train.h"
 #include "attend/data.h"
 #include "attend/training.h"
+#include "attend/plot.h"
 
 #endif

@@ -1,0 +1,149 @@
+/* What the files of a plot share: the text that grows, scales, places, colours.
+ *
+ * Place: plot/ - knows base alone. plot.c lays a page out and walks its panels;
+ * plot_lines.c, plot_bars.c and plot_heat.c draw what is inside their axes.
+ *
+ * Lengths are px, x to the right, y down.
+ */
+#ifndef PLOT_PLOT_H
+#define PLOT_PLOT_H
+
+#include "attend/plot.h"
+#include "base/base.h"
+
+enum {
+  LETTERS = 12,      /* font sizes, px: axes, names, notes */
+  TITLE_LETTERS = 16 /* of the page */
+};
+
+/* ---- text that grows (plot_sheet.c) -------------------------------------------- */
+
+typedef struct {
+  attend_context *ctx;
+  char *text;
+  size_t length, capacity;
+  attend_status status; /* the first failure; later calls do nothing */
+} sheet;
+
+void sheet_put(sheet *s, const char *bytes, size_t n);
+/* The format with, in place of: # a double, with two digits behind the point;
+ * @ a text, escaped; $ a text as it is; % an int. */
+void sheet_add(sheet *s, const char *format, ...);
+/* Digits behind the point, of which zeros at the end are left out; whatever the
+ * locale is. */
+void number_text(double x, int decimals, char text[40]);
+
+typedef enum { AT_START, AT_MIDDLE, AT_END } anchor;
+/* (x, y): on the line that letters stand on; cut to `most` px with an ellipsis.
+ * look: a class (style.c), turn: degrees. */
+void sheet_text(sheet *s, const char *look, anchor a, double x, double y,
+                int turn, double most, const char *text);
+/* An estimate, rather too much, for sans-serif letters. */
+double text_width(const char *text, double size);
+/* How many bytes of the text fit, whole characters. */
+size_t text_fits(const char *text, double size, double most);
+
+/* ---- scales (plot_scale.c) ----------------------------------------------------- */
+
+enum { MOST_TICKS = 10, MOST_MINOR = 54 };
+
+typedef struct {
+  bool log;
+  double low, high; /* the ends, low < high; positive on a log scale */
+  int count, minors;
+  double at[MOST_TICKS], minor[MOST_MINOR]; /* rising, from low to high */
+  char label[MOST_TICKS][40];
+} scale;
+
+/* The least and the most of what was seen; low > high: nothing yet. */
+typedef struct {
+  bool log;
+  double low, high;
+} extent;
+
+extent extent_start(bool log);
+void extent_see(extent *e, double x); /* what has no place is not seen */
+
+typedef enum {
+  ROUND_ENDS, /* the axis ends at ticks */
+  TIGHT_ENDS  /* the axis ends where the data does */
+} axis_ends;
+
+/* most: ticks, at least 3 and at most MOST_TICKS. */
+void scale_make(scale *s, const attend_plot_axis *axis, extent seen,
+                axis_ends ends, int most);
+/* 0 at low, 1 at high, NaN for what has no place; beyond the ends it goes on. */
+double scale_place(const scale *s, double x);
+/* A number for reading: 1.5k, 20M, 3e-5; digits: significant ones. */
+void short_number(double x, int digits, char text[40]);
+
+/* ---- colours (plot_style.c) -------------------------------------------------------- */
+
+enum { COLOURS = 12, LEVELS = 32, SHAPES = 8, STRIPES = 6 };
+
+void style_put(sheet *s, bool heat);
+/* The mark of a series at (x, y). */
+void style_mark(sheet *s, int number, double x, double y, double radius);
+/* The stripes, in <defs>; and a <rect that is filled with them, left open: 1 ..
+ * lie over the colour of a series, 0 stands for nothing there. */
+void style_stripes(sheet *s);
+void style_striped(sheet *s, int stripes);
+
+/* ---- panels ------------------------------------------------------------------------- */
+
+typedef struct {
+  double x, y, w, h;
+} box;
+
+typedef struct {
+  const attend_plot_panel *is;
+  box outer; /* with its title, key, axes */
+  box area;  /* inside the axes */
+  double left, right, top, bottom;
+  scale x, y, z;
+  attend_plot_key key; /* as it was chosen */
+  int turn;            /* of the names below: 0 or -40 */
+} panel;
+
+double panel_x(const panel *p, double x);
+double panel_y(const panel *p, double y);
+/* The number of a series' colour and mark. */
+int series_number(const panel *p, size_t i);
+bool series_named(const panel *p, size_t i);
+
+/* plot_axes.c: scales, and the room that is needed around the area. */
+void panel_measure(panel *p, double width);
+void axes_put(sheet *s, const panel *p);
+/* Names of columns, below. */
+void names_put(sheet *s, const panel *p);
+
+/* plot_key.c */
+double key_height(const panel *p, double width);
+double key_ends_width(const panel *p);
+void key_put(sheet *s, const panel *p);
+void key_ends_put(sheet *s, const panel *p);
+
+void lines_put(sheet *s, const panel *p);
+void bars_put(sheet *s, const panel *p);
+void heat_put(sheet *s, const panel *p);
+double heat_bar_width(const panel *p);
+
+/* ---- long series (plot_thin.c) ---------------------------------------------------- */
+
+typedef struct {
+  double x, y;
+  bool gap; /* nothing joins it with the one before */
+} spot;
+
+typedef struct {
+  const panel *on;
+  const double *x, *y; /* x may be NULL */
+  size_t count;
+} curve;
+
+/* The curve in px. At most `count` of them, if x rises or falls about four a px
+ * of the area's width; to be given back with give. */
+attend_status curve_spots(attend_context *ctx, const curve *c, spot **spots,
+                          size_t *count);
+
+#endif

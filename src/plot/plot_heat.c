@@ -1,0 +1,175 @@
+/* Heat maps, and the bar that says what their colours mean.
+ *
+ * Place: plot/ - inside the names of plot_axes.c.
+ *
+ * A colour is one of 33 levels of the scale. Neighbours in a row that have the
+ * same one become one box; more cells than there is room to see are drawn as
+ * means of some of them, and a line below says so.
+ */
+#include <math.h>
+#include <stdio.h>
+
+#include "plot/plot.h"
+
+enum {
+  MOST_CELLS = 160, /* a side */
+  BAR = 12,         /* px, the bar's width */
+  BAR_GAP = 16,
+  STRIPED = -1 /* in place of a level */
+};
+
+typedef struct {
+  const panel *on;
+  size_t rows, columns; /* as drawn */
+  size_t tall, wide;    /* cells of the caller in one of them */
+  double w, h;          /* px of one */
+  const char *box, *letters;
+} grid;
+
+static size_t pooled(size_t n) { return (n + MOST_CELLS - 1) / MOST_CELLS; }
+
+static grid grid_of(const panel *p) {
+  const attend_plot_panel *is = p->is;
+  bool two = is->diverging;
+  grid g = {.on = p, .box = two ? "d" : "w", .letters = two ? "e" : "v"};
+  g.tall = pooled(is->rows);
+  g.wide = pooled(is->columns);
+  g.rows = (is->rows + g.tall - 1) / g.tall;
+  g.columns = (is->columns + g.wide - 1) / g.wide;
+  g.w = p->area.w * (double)g.wide / (double)is->columns;
+  g.h = p->area.h * (double)g.tall / (double)is->rows;
+  return g;
+}
+
+static double value(const grid *g, size_t row, size_t column) {
+  const attend_plot_panel *is = g->on->is;
+  double sum = 0, n = 0;
+  for (size_t i = row * g->tall; i < (row + 1) * g->tall && i < is->rows; i++)
+    for (size_t j = column * g->wide;
+         j < (column + 1) * g->wide && j < is->columns; j++) {
+      double x = is->cells[i * is->columns + j];
+      if (isfinite(x)) sum += x, n++;
+    }
+  return n > 0 ? sum / n : NAN;
+}
+
+static int level(const grid *g, double x) {
+  double at = scale_place(&g->on->z, x);
+  if (isnan(at)) return STRIPED;
+  return (int)lround(LEVELS * fmax(0, fmin(at, 1)));
+}
+
+/* ---- cells ------------------------------------------------------------------------- */
+
+static void put_run(sheet *s, const grid *g, size_t row, size_t from, size_t to,
+                    int at) {
+  box a = g->on->area;
+  /* whole pixels: neighbours leave no seam between them */
+  double x = round(a.x + g->w * (double)from);
+  double y = round(a.y + g->h * (double)row);
+  double right = round(fmin(a.x + g->w * (double)to, a.x + a.w));
+  double bottom = round(fmin(a.y + g->h * (double)(row + 1), a.y + a.h));
+  if (at == STRIPED)
+    style_striped(s, 0);
+  else
+    sheet_add(s, "<rect class=\"$%\"", g->box, at);
+  sheet_add(s, " x=\"#\" y=\"#\" width=\"#\" height=\"#\"/>\n", x, y, right - x,
+            bottom - y);
+}
+
+static void put_row(sheet *s, const grid *g, size_t row) {
+  size_t from = 0;
+  int now = level(g, value(g, row, 0));
+  for (size_t j = 1; j <= g->columns; j++) {
+    int next = j < g->columns ? level(g, value(g, row, j)) : STRIPED - 1;
+    if (next == now) continue;
+    put_run(s, g, row, from, j, now);
+    from = j;
+    now = next;
+  }
+}
+
+/* Values, where all of them fit into their cells. */
+static bool numbers_fit(const grid *g) {
+  if (g->h < LETTERS + 3 || g->tall > 1 || g->wide > 1) return false;
+  for (size_t i = 0; i < g->rows * g->columns; i++) {
+    char text[40];
+    short_number(g->on->is->cells[i], 2, text);
+    if (text_width(text, LETTERS) > g->w - 2) return false;
+  }
+  return true;
+}
+
+static void put_numbers(sheet *s, const grid *g, size_t row) {
+  box a = g->on->area;
+  for (size_t j = 0; j < g->columns; j++) {
+    double x = value(g, row, j);
+    char text[40], look[16];
+    if (level(g, x) == STRIPED) continue;
+    short_number(x, 2, text);
+    snprintf(look, sizeof look, "%s%d", g->letters, level(g, x));
+    sheet_text(s, look, AT_MIDDLE, a.x + g->w * ((double)j + 0.5),
+               a.y + g->h * ((double)row + 0.5) + 4, 0, 200, text);
+  }
+}
+
+/* ---- beside ------------------------------------------------------------------------ */
+
+static void row_names(sheet *s, const panel *p) {
+  double step = p->area.h / (double)p->is->rows, free = -1e9;
+  for (size_t i = 0; i < p->is->rows; i++) {
+    double y = p->area.y + step * ((double)i + 0.5);
+    if (y < free) continue;
+    free = y + LETTERS + 2;
+    sheet_text(s, "faint", AT_END, p->area.x - 6, y + 4, 0,
+               p->left - 6 - (p->is->y.label ? 17 : 0), p->is->row_names[i]);
+  }
+}
+
+double heat_bar_width(const panel *p) {
+  double most = 0;
+  for (int i = 0; i < p->z.count; i++)
+    most = fmax(most, text_width(p->z.label[i], LETTERS));
+  return BAR_GAP + BAR + 6 + most + (p->is->z.label ? 18 : 0);
+}
+
+static void colour_bar(sheet *s, const panel *p, const char *look) {
+  double h = fmax(fmin(p->area.h, 240), 60),
+         x = p->area.x + p->area.w + BAR_GAP;
+  double y = p->area.y + h, step = h / (LEVELS + 1), most = 0;
+  for (int i = 0; i <= LEVELS; i++)
+    sheet_add(s,
+              "<rect class=\"$%\" x=\"#\" y=\"#\" width=\"%\" height=\"#\"/>\n",
+              look, i, x, y - step * (i + 1), BAR, step + 0.3);
+  for (int i = 0; i < p->z.count; i++) {
+    double at = y - h * scale_place(&p->z, p->z.at[i]);
+    sheet_text(s, "faint", AT_START, x + BAR + 5, at + 4, 0, 200,
+               p->z.label[i]);
+    most = fmax(most, text_width(p->z.label[i], LETTERS));
+  }
+  if (p->is->z.label)
+    sheet_text(s, "ink", AT_MIDDLE, x + BAR + most + 18, y - h / 2, -90, h + 60,
+               p->is->z.label);
+}
+
+static void say_pooled(sheet *s, const grid *g) {
+  char text[80];
+  if (g->tall == 1 && g->wide == 1) return;
+  snprintf(text, sizeof text, "a cell is the mean of %zu x %zu", g->tall,
+           g->wide);
+  sheet_text(s, "faint", AT_END, g->on->area.x + g->on->area.w,
+             g->on->area.y - 4, 0, 300, text);
+}
+
+void heat_put(sheet *s, const panel *p) {
+  if (!p->is->rows || !p->is->columns) return;
+  grid g = grid_of(p);
+  bool numbers = numbers_fit(&g);
+  sheet_add(s, "<g shape-rendering=\"crispEdges\">\n");
+  for (size_t i = 0; i < g.rows; i++) put_row(s, &g, i);
+  sheet_add(s, "</g>\n");
+  for (size_t i = 0; i < g.rows && numbers; i++) put_numbers(s, &g, i);
+  if (p->is->row_names) row_names(s, p);
+  colour_bar(s, p, g.box);
+  say_pooled(s, &g);
+}
