@@ -22,6 +22,8 @@ static const verb verbs[] = {
     {"compare", "one model and text under several forms of attention",
      cmd_compare},
     {"generate", "a model continues texts, or answers them", cmd_generate},
+    {"train", "a model learns from texts, with any form of attention",
+     cmd_train},
     {"eval", "how well a model predicts a text: perplexity", cmd_eval},
     {"show", "what a model is, what it takes, what a token costs", cmd_show},
     {"tokenize", "text to token ids, and back", cmd_tokenize},

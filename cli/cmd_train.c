@@ -1,0 +1,16 @@
+/* attend train: a model learns from texts.
+ *
+ * Place: cli/ - a verb; see train.h for its parts.
+ */
+#include "train.h"
+
+int cmd_train(int argc, char **argv) {
+  train_settings settings;
+  train_run run;
+  int code = train_parse(argc, argv, &settings);
+  if (code) return code;
+  code = train_open(&settings, argc, argv, &run);
+  if (!code) code = train_loop(&run);
+  train_close(&run);
+  return code;
+}

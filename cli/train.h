@@ -1,0 +1,152 @@
+/* attend train: what was asked for, and a run of it.
+ *
+ * Place: cli/ - train_options.c and train_words.c read it, train_run.c makes the run ready,
+ * train_loop.c runs it, train_log.c writes what happened, train_folder.c keeps
+ * the saved steps.
+ *
+ * A run's folder:
+ *   run.json         how it was asked for
+ *   base/            config.json and the tokenizer, which go with every step
+ *   step-00000500/   saved steps: whole models, the last with what goes on from it
+ *   best, last       links to two of them
+ *   log.jsonl        a line of numbers now and then
+ *   loss.svg         the same as a picture
+ */
+#ifndef CLI_TRAIN_H
+#define CLI_TRAIN_H
+
+#include <stdio.h>
+
+#include "attend/training.h"
+#include "options.h"
+
+typedef struct {
+  const char **text;
+  size_t count;
+  int round; /* of parsing: a later one begins the list anew */
+} word_list;
+
+typedef struct {
+  options common;
+  int round;
+  bool resume;
+  const char *out, *model, *tokenizer;
+  word_list data, valid;
+  double valid_share;
+  const char *field, *answer_field;
+  const char *task;         /* causal, masked, pairs; NULL: by the model */
+  attend_architecture made; /* from nothing */
+  bool is_made;             /* some of it was given */
+  attend_weights weights;
+  bool recompute;
+  double dropout;
+  int batch, length, target_length, accumulate;
+  long long steps;
+  double epochs;
+  attend_schedule_kind schedule;
+  double rate, least; /* negative: by default */
+  long long warmup;   /* negative: by default */
+  attend_optimizer_options optimizer;
+  double smoothing, mask_share;
+  long long save_every, valid_every, log_every;
+  long long valid_lessons; /* 0: all */
+  long long keep;          /* 0: all */
+  int patience;            /* 0: none */
+  bool save_bf16;
+} train_settings;
+
+train_settings train_defaults(void);
+extern const struct argp train_argp; /* its input is a train_settings */
+
+/* Both rounds of parsing: what the run was begun with, if it goes on, and what is
+ * given now. An exit code. */
+int train_parse(int argc, char **argv, train_settings *s);
+/* run.json: what train_parse finds again. */
+attend_status train_keep_words(attend_context *ctx, const train_settings *s,
+                               int argc, char **argv);
+
+/* ---- saved steps (train_folder.c) ------------------------------------------------ */
+
+enum { STEP_NAME = 32 };
+void step_name(uint64_t step, char name[STEP_NAME]); /* "step-00000500" */
+/* The steps saved in a run's folder, in order; those alone that can be gone on
+ * from, or all. The caller frees it. */
+size_t steps_saved(const char *out, bool resumable, uint64_t **steps);
+/* out/name leads to a step's folder: one link or the other, never none. */
+bool link_step(const char *out, const char *name, uint64_t step);
+/* The step that a link leads to; false: there is none. */
+bool linked_step(const char *out, const char *name, uint64_t *step);
+/* What is not needed any more once `newest` is saved: the moments of older steps,
+ * and whole steps beyond `keep` (0: none) but the first, the best and the last. */
+void thin_steps(const char *out, uint64_t newest, long long keep);
+
+/* ---- what happened (train_log.c) --------------------------------------------------- */
+
+typedef struct {
+  double *x, *y;
+  size_t count, capacity;
+} curve;
+
+typedef struct {
+  attend_context *ctx;
+  char *path, *picture;
+  FILE *file;
+  curve train, valid;
+  double drawn; /* when the picture was last made */
+} train_log;
+
+/* Opens out/log.jsonl; what it says of steps after `step` is forgotten. */
+attend_status log_open(attend_context *ctx, const char *out, uint64_t step,
+                       train_log *log);
+typedef struct {
+  uint64_t step;
+  double loss, rate, norm;
+  double tokens, seconds, speed;
+} log_line;
+attend_status log_step(train_log *log, const log_line *line);
+attend_status log_valid(train_log *log, uint64_t step, double loss, bool best);
+/* Makes loss.svg, unless one was made in the last two seconds; at the end always. */
+attend_status log_draw(train_log *log, bool now);
+void log_close(train_log *log);
+
+/* ---- a run (train_run.c) -------------------------------------------------------------- */
+
+typedef struct { /* goes with every saved step */
+  double best;   /* validation loss; INFINITY: none yet */
+  uint64_t best_step;
+  int worse;         /* validations since */
+  double loss, seen; /* summed since the last line of the log */
+  double tokens;     /* learnt from so far */
+  double seconds;    /* that all of it took */
+  bool ended;        /* early */
+} train_tally;
+
+typedef struct {
+  const train_settings *s;
+  attend_context *ctx;
+  char *base;
+  attend_tokenizer *tokenizer;
+  attend_checkpoint *files;
+  attend_learner *learner;
+  attend_optimizer *optimizer;
+  attend_corpus *texts, *held;
+  attend_batches *batches, *measured; /* measured NULL: nothing was held back */
+  attend_training *training;
+  attend_task task;
+  uint64_t steps; /* to be taken in all */
+  uint64_t save_every, valid_every, log_every;
+  uint64_t begun; /* the step that this process started from */
+  train_tally tally;
+  train_log log;
+  double started;
+  int lock;
+} train_run;
+
+int train_open(const train_settings *s, int argc, char **argv, train_run *run);
+void train_close(train_run *run);
+
+/* ---- the loop (train_loop.c) ------------------------------------------------------------ */
+
+int train_loop(train_run *run);
+
+#endif

@@ -1,0 +1,464 @@
+/* A run of attend train, made ready: folder, tokenizer, model, texts, lessons.
+ *
+ * Place: cli/ - see train.h.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "attend/file.h"
+#include "attend/problem.h"
+#include "folders.h"
+#include "input.h"
+#include "interrupt.h"
+#include "model_path.h"
+#include "progress.h"
+#include "train.h"
+
+#define TRY(run, call)                                                \
+  do {                                                                \
+    attend_status try_status_ = (call);                               \
+    if (try_status_) return complain_status((run)->ctx, try_status_); \
+  } while (0)
+#define GO(call)             \
+  do {                       \
+    int code_ = (call);      \
+    if (code_) return code_; \
+  } while (0)
+
+/* ---- the folder -------------------------------------------------------------------- */
+
+static int lock_folder(train_run *run) {
+  const char *out = run->s->out;
+  if (!make_folder(out)) return EXIT_FAILED;
+  char *path = path_of("%s/.lock", out);
+  run->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (run->lock < 0)
+    complain("%s cannot be written: %s", path, strerror(errno));
+  bool busy = run->lock >= 0 && flock(run->lock, LOCK_EX | LOCK_NB);
+  if (busy)
+    complain(
+        "%s is in use by another training: wait for it, or choose another "
+        "--out",
+        out);
+  free(path);
+  return run->lock < 0 || busy ? EXIT_FAILED : EXIT_OK;
+}
+
+/* What goes with the weights of a model. */
+static const char *const companions[] = {"config.json",
+                                         "generation_config.json",
+                                         "tokenizer.json",
+                                         "vocab.json",
+                                         "tokenizer_config.json",
+                                         "special_tokens_map.json",
+                                         "added_tokens.json",
+                                         "merges.txt",
+                                         "vocab.txt",
+                                         "tokenizer.model",
+                                         "spiece.model",
+                                         "sentencepiece.bpe.model",
+                                         "tokenizer.bin",
+                                         "tok512.bin",
+                                         NULL};
+
+static int copy_one(train_run *run, const char *from, const char *to,
+                    const char *name) {
+  char *a = path_of("%s/%s", from, name), *b = path_of("%s/%s", to, name);
+  FILE *in = file_bytes(a) >= 0 ? fopen(a, "rb") : NULL;
+  int code = EXIT_OK;
+  size_t length;
+  char *text = in ? input_all(in, a, &length, &code) : NULL;
+  if (in) fclose(in);
+  if (text && !code && attend_file_write(run->ctx, b, text, length))
+    code = complain_status(run->ctx, ATTEND_IO);
+  free(text);
+  free(a);
+  free(b);
+  return code;
+}
+
+static int copy_companions(train_run *run, const char *from, const char *to,
+                           bool config) {
+  int code = EXIT_OK;
+  for (int i = config ? 0 : 2; !code && companions[i]; i++)
+    code = copy_one(run, from, to, companions[i]);
+  return code;
+}
+
+/* ---- a new model's base --------------------------------------------------------------- */
+
+static int special(const train_run *run, attend_special which,
+                   attend_special otherwise) {
+  int id = attend_tokenizer_special(run->tokenizer, which);
+  return id >= 0 ? id : attend_tokenizer_special(run->tokenizer, otherwise);
+}
+
+static int write_config(train_run *run, const char *folder) {
+  attend_architecture a = run->s->made;
+  a.vocab = attend_tokenizer_count(run->tokenizer);
+  a.bos = special(run, ATTEND_SPECIAL_BOS, ATTEND_SPECIAL_CLS);
+  a.eos = special(run, ATTEND_SPECIAL_EOS, ATTEND_SPECIAL_SEP);
+  a.pad = special(run, ATTEND_SPECIAL_PAD, ATTEND_SPECIAL_PAD);
+  if (a.pad < 0) a.pad = a.eos;
+  if (!a.positions) a.positions = run->s->length > 512 ? run->s->length : 512;
+  char *path = path_of("%s/config.json", folder);
+  attend_status status = attend_config_write(run->ctx, path, &a);
+  free(path);
+  return status ? complain_status(run->ctx, status) : EXIT_OK;
+}
+
+static int fill_base(train_run *run, const char *folder) {
+  const train_settings *s = run->s;
+  int code = EXIT_OK;
+  if (s->model) {
+    char *path = model_path(s->model, &code);
+    if (!code) code = copy_companions(run, path, folder, true);
+    free(path);
+    return code;
+  }
+  if (!s->tokenizer) {
+    complain("say --tokenizer PATH: attend tokenize --train makes one");
+    return EXIT_USAGE;
+  }
+  char *path = model_path(s->tokenizer, &code);
+  if (!code && !is_folder(path)) {
+    complain("%s is no folder: a tokenizer's files lie in one", path);
+    code = EXIT_USAGE;
+  }
+  if (!code) code = copy_companions(run, path, folder, false);
+  if (!code) TRY(run, attend_tokenizer_load(run->ctx, folder, &run->tokenizer));
+  if (!code) code = write_config(run, folder);
+  free(path);
+  return code;
+}
+
+/* base/ is there as a whole or not. */
+static int make_base(train_run *run) {
+  const char *out = run->s->out;
+  run->base = path_of("%s/base", out);
+  if (!is_folder(run->base)) {
+    char *draft = path_of("%s/.base.part", out);
+    remove_folder(draft);
+    int code = make_folder(draft) ? fill_base(run, draft) : EXIT_FAILED;
+    if (!code && rename(draft, run->base)) {
+      complain("%s cannot be made: %s", run->base, strerror(errno));
+      code = EXIT_FAILED;
+    }
+    if (code) remove_folder(draft);
+    free(draft);
+    GO(code);
+  }
+  if (!run->tokenizer)
+    TRY(run, attend_tokenizer_load(run->ctx, run->base, &run->tokenizer));
+  return EXIT_OK;
+}
+
+/* ---- the weights ------------------------------------------------------------------------- */
+
+/* The step to go on from; false: the run is new. */
+static bool find_step(const train_run *run, uint64_t *step) {
+  uint64_t *steps;
+  size_t n = steps_saved(run->s->out, true, &steps);
+  if (n) *step = steps[n - 1];
+  free(steps);
+  return n > 0;
+}
+
+static int check_new(const train_run *run) {
+  uint64_t *steps;
+  size_t n = steps_saved(run->s->out, false, &steps);
+  free(steps);
+  if (!n || run->s->resume) return EXIT_OK;
+  complain(
+      "%s holds a training already: --resume goes on with it, or choose "
+      "another --out",
+      run->s->out);
+  return EXIT_USAGE;
+}
+
+static int open_weights(train_run *run, bool on, uint64_t step) {
+  const train_settings *s = run->s;
+  char name[STEP_NAME];
+  int code = EXIT_OK;
+  step_name(step, name);
+  char *path = on         ? path_of("%s/%s", s->out, name)
+               : s->model ? model_path(s->model, &code)
+                          : need_copy(run->base);
+  if (code) return code;
+  attend_status status =
+      on || s->model ? attend_checkpoint_open(run->ctx, path, &run->files)
+                     : attend_checkpoint_start(run->ctx, path, s->common.seed,
+                                               &run->files);
+  free(path);
+  return status ? complain_status(run->ctx, status) : EXIT_OK;
+}
+
+static int make_learner(train_run *run) {
+  const train_settings *s = run->s;
+  attend_form form = {0};
+  const char *attention = s->made.attention;
+  if (attention) TRY(run, attend_form_parse(run->ctx, attention, &form));
+  attend_learner_options how = {.form = attention ? &form : NULL,
+                                .weights = s->weights,
+                                .recompute = s->recompute,
+                                .dropout = (float)s->dropout,
+                                .seed = s->common.seed};
+  TRY(run, attend_learner_create(run->files, &how, &run->learner));
+  TRY(run,
+      attend_optimizer_create(run->learner, &s->optimizer, &run->optimizer));
+  return EXIT_OK;
+}
+
+/* ---- the texts ------------------------------------------------------------------------------- */
+
+static bool ends_in(const char *text, const char *end) {
+  size_t n = strlen(text), m = strlen(end);
+  return n >= m && !strcmp(text + n - m, end);
+}
+
+static attend_task task_of(const train_run *run) {
+  static const char *const tasks[] = {"causal", "masked", "pairs"};
+  attend_parts parts = attend_learner_config(run->learner)->parts;
+  for (int i = 0; run->s->task && i < 3; i++)
+    if (!strcmp(tasks[i], run->s->task)) return (attend_task)i;
+  if (parts == ATTEND_BOTH) return ATTEND_LEARN_PAIRS;
+  if (parts == ATTEND_ENCODER) return ATTEND_LEARN_MASKED;
+  return ends_in(run->s->data.text[0], ".tsv") ? ATTEND_LEARN_PAIRS
+                                               : ATTEND_LEARN_CAUSAL;
+}
+
+static int check_task(const train_run *run) {
+  attend_parts parts = attend_learner_config(run->learner)->parts;
+  static const char *const sides[] = {"", "an encoder", "a decoder",
+                                      "an encoder-decoder"};
+  bool fits = run->task == ATTEND_LEARN_PAIRS    ? parts != ATTEND_ENCODER
+              : run->task == ATTEND_LEARN_MASKED ? parts == ATTEND_ENCODER
+                                                 : parts == ATTEND_DECODER;
+  if (fits) return EXIT_OK;
+  complain("%s cannot learn the task %s", sides[parts],
+           run->s->task ? run->s->task : "asked for");
+  return EXIT_USAGE;
+}
+
+static int longest(const train_run *run) {
+  int positions = attend_learner_config(run->learner)->positions;
+  if (run->s->length) return run->s->length;
+  return positions && positions < 256 ? positions : 256;
+}
+
+static int check_length(const train_run *run) {
+  int positions = attend_learner_config(run->learner)->positions;
+  if (!positions || longest(run) <= positions) return EXIT_OK;
+  complain(
+      "texts of %d tokens are longer than the %d that the model can take: "
+      "choose a smaller --length",
+      longest(run), positions);
+  return EXIT_USAGE;
+}
+
+static int say_read(size_t done, size_t total, void *user) {
+  (void)total;
+  (void)user;
+  progress_bytes(done, 0);
+  return is_interrupted();
+}
+
+static int read_files(train_run *run, const word_list *files,
+                      attend_corpus *to) {
+  const train_settings *s = run->s;
+  bool masked = run->task == ATTEND_LEARN_MASKED;
+  size_t length = (size_t)longest(run);
+  size_t target = s->target_length ? (size_t)s->target_length : length;
+  attend_parts parts = attend_learner_config(run->learner)->parts;
+  bool joined = parts == ATTEND_DECODER;
+  if (joined && !s->target_length) target = length / 2;
+  attend_corpus_options how = {
+      .tokenizer = run->tokenizer,
+      .task = run->task,
+      .parts = parts,
+      .end = masked ? special(run, ATTEND_SPECIAL_SEP, ATTEND_SPECIAL_EOS)
+                    : special(run, ATTEND_SPECIAL_EOS, ATTEND_SPECIAL_SEP),
+      .field = s->field,
+      .answer_field = s->answer_field,
+      .source_length =
+          joined ? (length > target ? length - target : 1) : length,
+      .target_length = target,
+      .progress = say_read};
+  for (size_t i = 0; i < files->count; i++) {
+    int64_t bytes = file_bytes(files->text[i]);
+    progress_start("reading", bytes > 0 ? (size_t)bytes : 0);
+    attend_status status = attend_corpus_read(to, files->text[i], &how);
+    progress_end();
+    TRY(run, status);
+  }
+  return EXIT_OK;
+}
+
+static int read_texts(train_run *run) {
+  const train_settings *s = run->s;
+  double share = s->valid_share >= 0 ? s->valid_share : 0.02;
+  TRY(run, attend_corpus_create(run->ctx, &run->texts));
+  GO(read_files(run, &s->data, run->texts));
+  if (s->valid.count) {
+    TRY(run, attend_corpus_create(run->ctx, &run->held));
+    return read_files(run, &s->valid, run->held);
+  }
+  if (share > 0)
+    TRY(run,
+        attend_corpus_split(run->texts, share, s->common.seed, &run->held));
+  return EXIT_OK;
+}
+
+/* ---- the lessons -------------------------------------------------------------------------------- */
+
+static int make_batches(train_run *run) {
+  const train_settings *s = run->s;
+  const attend_config *c = attend_learner_config(run->learner);
+  attend_batch_options how = {
+      .task = run->task,
+      .parts = c->parts,
+      .batch = s->batch,
+      .length = longest(run),
+      .seed = s->common.seed,
+      .start = c->decoder_start >= 0 ? c->decoder_start : c->bos,
+      .pad = c->pad,
+      .mask = attend_tokenizer_special(run->tokenizer, ATTEND_SPECIAL_MASK),
+      .cls = attend_tokenizer_special(run->tokenizer, ATTEND_SPECIAL_CLS),
+      .sep = attend_tokenizer_special(run->tokenizer, ATTEND_SPECIAL_SEP),
+      .vocab = c->vocab,
+      .mask_share = (float)s->mask_share};
+  TRY(run, attend_batches_create(run->texts, &how, &run->batches));
+  if (!run->held) return EXIT_OK;
+  how.in_order = 1;
+  TRY(run, attend_batches_create(run->held, &how, &run->measured));
+  return EXIT_OK;
+}
+
+/* An id past the vocabulary would be refused in the middle of a step. */
+static int check_vocabulary(const train_run *run) {
+  int vocab = attend_learner_config(run->learner)->vocab;
+  int tokens = attend_tokenizer_count(run->tokenizer);
+  if (tokens <= vocab) return EXIT_OK;
+  complain(
+      "the tokenizer has %d tokens and the model takes %d: they do not "
+      "belong together",
+      tokens, vocab);
+  return EXIT_FAILED;
+}
+
+/* ---- the course ----------------------------------------------------------------------------------- */
+
+static uint64_t every(long long given, uint64_t steps, uint64_t part) {
+  if (given > 0) return (uint64_t)given;
+  return steps / part ? steps / part : 1;
+}
+
+static int make_training(train_run *run) {
+  const train_settings *s = run->s;
+  uint64_t accumulate = s->accumulate ? (uint64_t)s->accumulate : 1;
+  double epoch =
+      (double)attend_batches_epoch(run->batches) / (double)accumulate;
+  run->steps =
+      s->epochs > 0 ? (uint64_t)ceil(s->epochs * epoch) : (uint64_t)s->steps;
+  run->save_every = every(s->save_every, run->steps, 10);
+  run->valid_every =
+      every(s->valid_every ? s->valid_every : (long long)run->save_every, 1, 1);
+  run->log_every = every(s->log_every, run->steps, 100);
+  double rate = s->rate >= 0 ? s->rate : s->model ? 1e-4 : 1e-3;
+  bool linear = s->schedule == ATTEND_LINEAR_RATE;
+  uint64_t warmup = run->steps / 10 < 100 ? run->steps / 10 : 100;
+  attend_training_options how = {
+      .schedule = {.kind = s->schedule,
+                   .rate = rate,
+                   .least = s->least >= 0 ? s->least
+                            : linear      ? 0
+                                          : rate / 10,
+                   .warmup = s->warmup >= 0 ? (uint64_t)s->warmup : warmup,
+                   .steps = run->steps},
+      .accumulate = (int)accumulate,
+      .smoothing = (float)s->smoothing};
+  TRY(run, attend_training_create(run->learner, run->optimizer, run->batches,
+                                  &how, &run->training));
+  return EXIT_OK;
+}
+
+static double noted(const attend_json *notes, const char *name,
+                    double otherwise) {
+  return attend_json_number(attend_json_get(notes, name), otherwise);
+}
+
+static int go_on(train_run *run, uint64_t step) {
+  char name[STEP_NAME];
+  attend_json *notes;
+  step_name(step, name);
+  char *path = path_of("%s/%s", run->s->out, name);
+  attend_status status = attend_training_resume(run->training, path, &notes);
+  free(path);
+  TRY(run, status);
+  run->tally = (train_tally){
+      .best = noted(notes, "best", INFINITY),
+      .best_step = (uint64_t)noted(notes, "best_step", 0),
+      .worse = (int)noted(notes, "worse", 0),
+      .loss = noted(notes, "loss_sum", 0),
+      .seen = noted(notes, "loss_seen", 0),
+      .tokens = noted(notes, "tokens", 0),
+      .seconds = noted(notes, "seconds", 0),
+      .ended = attend_json_boolean(attend_json_get(notes, "ended"), false)};
+  attend_json_free(notes);
+  return EXIT_OK;
+}
+
+/* ---- all of it ---------------------------------------------------------------------------------------- */
+
+static int open_all(train_run *run, int argc, char **argv) {
+  uint64_t step = 0;
+  GO(check_new(run));
+  bool on = run->s->resume && find_step(run, &step);
+  if (!on) TRY(run, train_keep_words(run->ctx, run->s, argc, argv));
+  GO(make_base(run));
+  GO(open_weights(run, on, step));
+  GO(make_learner(run));
+  run->task = task_of(run);
+  GO(check_task(run));
+  GO(check_length(run));
+  GO(check_vocabulary(run));
+  GO(read_texts(run));
+  GO(make_batches(run));
+  GO(make_training(run));
+  run->tally.best = INFINITY;
+  if (on) GO(go_on(run, step));
+  run->begun = step;
+  attend_status status = log_open(run->ctx, run->s->out, step, &run->log);
+  return status ? EXIT_FAILED : EXIT_OK;
+}
+
+int train_open(const train_settings *s, int argc, char **argv, train_run *run) {
+  int code;
+  *run = (train_run){.s = s, .lock = -1};
+  run->ctx = options_context(&s->common, NULL, &code);
+  if (code) return code;
+  code = lock_folder(run);
+  return code ? code : open_all(run, argc, argv);
+}
+
+void train_close(train_run *run) {
+  log_close(&run->log);
+  attend_training_free(run->training);
+  attend_batches_free(run->batches);
+  attend_batches_free(run->measured);
+  attend_corpus_free(run->texts);
+  attend_corpus_free(run->held);
+  attend_optimizer_free(run->optimizer);
+  attend_learner_free(run->learner);
+  attend_checkpoint_close(run->files);
+  attend_tokenizer_free(run->tokenizer);
+  attend_context_free(run->ctx);
+  free(run->base);
+  if (run->lock >= 0) close(run->lock);
+}
