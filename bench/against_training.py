@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """attend beside PyTorch, training the same model on the same CPU.
 
-    cc -O2 -I include bench/train_speed.c -o build/train_speed build/libattend.a -fopenmp -lm
-    python3 bench/against_training.py build/train_speed [THREADS...]
+    python3 bench/against_training.py build/attend [THREADS...]
 
 GPT-2 of 6 layers, width 384, 6 heads, 8192 tokens; 512 tokens a text, 8 texts a step
-(one thread: 2); forward, backward, clipping and AdamW in f32, PyTorch eager. Each in a
-process of its own, in turns, ROUNDS times (3): tokens a second and peak memory. Then
-one text a step by form and length, with the largest number of threads. The library
-must be built with -DATTEND_TEXT=OFF for this line to link it.
+(one thread: 2); forward, backward, clipping and AdamW in f32, PyTorch eager; then both in
+bf16 (autocast). Each in a process of its own, in turns, ROUNDS times (3): tokens a second
+and peak memory. Then one text a step by form and length, with the largest number of
+threads.
 """
 import json
 import os
@@ -24,7 +23,7 @@ CONFIG = {"model_type": "gpt2", "n_layer": 6, "n_head": 6, "n_embd": 384,
 STEPS = 7
 
 
-def torch_step(threads, batch, length):
+def torch_step(threads, batch, length, kind):
     import torch
     import transformers
     torch.set_num_threads(threads)
@@ -39,11 +38,18 @@ def torch_step(threads, batch, length):
     for _ in range(STEPS):
         start = time.time()
         steps.zero_grad()
-        model(input_ids=ids, labels=ids).loss.backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=kind == "bf16"):
+            loss = model(input_ids=ids, labels=ids).loss
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         steps.step()
         seconds.append(time.time() - start)
-    print(json.dumps({"tokens_per_second": batch * length / statistics.median(seconds)}))
+    print(json.dumps([{"tokens_per_second": batch * length / statistics.median(seconds)}]))
+
+
+def ours(binary, folder, batch, length, threads, *more):
+    return [binary, "bench", "train", folder, "--json", "--batch", str(batch), "--tokens",
+            str(length), "--threads", str(threads), *more]
 
 
 def measure(command):
@@ -52,7 +58,7 @@ def measure(command):
     said = child.stdout.read()
     _, status, usage = os.wait4(child.pid, 0)
     assert status == 0, command
-    return json.loads(said)["tokens_per_second"], usage.ru_maxrss / 1024
+    return json.loads(said)[0]["tokens_per_second"], usage.ru_maxrss / 1024
 
 
 def main():
@@ -62,25 +68,26 @@ def main():
         with open(folder + "/config.json", "w") as f:
             json.dump(CONFIG, f)
         for t in threads:
-            batch = 8 if t > 1 else 2
-            shape = [str(batch), "512", str(t)]
-            ours, theirs = [], []
-            for _ in range(ROUNDS):
-                ours.append(measure([binary, folder, *shape]))
-                theirs.append(measure([sys.executable, __file__, "--torch", *shape]))
-            a, b = (statistics.median(x[0] for x in y) for y in (ours, theirs))
-            print(f"{t:2} threads, {batch} x 512: attend {a:7.0f} tokens/s, PyTorch {b:7.0f}, "
-                  f"ratio {a / b:.2f}; memory {max(x[1] for x in ours):.0f} and "
-                  f"{max(x[1] for x in theirs):.0f} MB", flush=True)
+            for kind in ("f32", "bf16"):
+                batch = 8 if t > 1 else 2
+                mine, theirs = [], []
+                for _ in range(ROUNDS):
+                    mine.append(measure(ours(binary, folder, batch, 512, t, "--weights", kind)))
+                    theirs.append(measure([sys.executable, __file__, "--torch", str(t),
+                                           str(batch), "512", kind]))
+                a, b = (statistics.median(x[0] for x in y) for y in (mine, theirs))
+                print(f"{t:2} threads, {batch} x 512, {kind}: attend {a:7.0f} tokens/s, "
+                      f"PyTorch {b:7.0f}, ratio {a / b:.2f}; memory "
+                      f"{max(x[1] for x in mine):.0f} and {max(x[1] for x in theirs):.0f} MB",
+                      flush=True)
         for form in ("softmax", "elu", "favor(m=64)"):
-            rates = [measure([binary, folder, "1", n, str(max(threads)), form])[0]
-                     for n in ("1024", "4096", "16384")]
+            rates = [measure(ours(binary, folder, 1, n, max(threads), "--weights", "f32",
+                                  "--attention", form))[0] for n in (1024, 4096, 16384)]
             print(f"{form:12} 1,024 / 4,096 / 16,384 tokens: " +
                   " / ".join(f"{r:.0f}" for r in rates) + " tokens/s", flush=True)
 
 
 if sys.argv[1] == "--torch":
-    batch, length, threads = map(int, sys.argv[2:5])
-    torch_step(threads, batch, length)
+    torch_step(*map(int, sys.argv[2:5]), sys.argv[5])
 else:
     main()

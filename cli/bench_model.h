@@ -1,4 +1,4 @@
-/* attend bench model: how fast a model reads and writes.
+/* attend bench model, train: how fast a model reads and writes, and learns.
  *
  * Place: cli/ - a way to bench; cmd_bench.c calls it.
  */
@@ -14,6 +14,9 @@ typedef struct {
 } bench_model_options;
 
 int bench_model(attend_context *ctx, const options *common,
+                const bench_model_options *o);
+/* tokens: of a text; 0: 512. batch: texts of a step; 0: 2. bench_train.c. */
+int bench_train(attend_context *ctx, const options *common,
                 const bench_model_options *o);
 
 #endif

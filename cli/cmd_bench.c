@@ -96,9 +96,11 @@ static void check_options(struct argp_state *state, bench_options *o) {
   if (crossover && o->common.engine)
     argp_error(state, "crossover compares engines: leave out --engine");
   if (crossover) o->crossover.form = o->problems[1];
-  if (asks_for(o, "model") && o->count != 2)
-    argp_error(state, "model takes a folder, which may hold config.json alone");
-  if (asks_for(o, "model")) o->model.model.path = o->problems[1];
+  bool model = asks_for(o, "model") || asks_for(o, "train");
+  if (model && o->count != 2)
+    argp_error(state, "%s takes a folder, which may hold config.json alone",
+               o->problems[0]);
+  if (model) o->model.model.path = o->problems[1];
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
@@ -150,7 +152,8 @@ static const struct argp argp = {
     .options = list,
     .parser = parse,
     .args_doc =
-        "PROBLEM...\nmachine\nmodel MODEL\ncrossover FORM[:SHAPE]\n--table",
+        "PROBLEM...\nmachine\nmodel MODEL\ntrain MODEL\ncrossover "
+        "FORM[:SHAPE]\n--table",
     .doc =
         "Verifies each problem at a small size, then times it: medians. "
         "Several problems take turns, and are compared with the first."
@@ -389,6 +392,8 @@ int cmd_bench(int argc, char **argv) {
     code = bench_crossover(ctx, &o.common, &o.crossover);
   else if (asks_for(&o, "model"))
     code = bench_model(ctx, &o.common, &o.model);
+  else if (asks_for(&o, "train"))
+    code = bench_train(ctx, &o.common, &o.model);
   else
     code = bench(ctx, &o);
   attend_context_free(ctx);

@@ -1,0 +1,227 @@
+/* attend bench train: how fast a model learns.
+ *
+ * Place: cli/ - a way to bench.
+ *
+ * A step is forward, backward and AdamW on texts of drawn tokens, every place
+ * scored. Its arithmetic is told as a share of sgemm's, measured in turns with it:
+ * three times the products of the way forward, whatever is computed again.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attend/problem.h"
+#include "attend/train.h"
+#include "bench_model.h"
+#include "blas.h"
+#include "model_path.h"
+#include "progress.h"
+#include "table.h"
+
+enum { TEXTS = 2, TEXT_TOKENS = 512, ROUNDS = 7 };
+enum { GEMM = 1024 };
+
+typedef struct {
+  attend_context *ctx;
+  attend_learner *learner;
+  attend_optimizer *optimizer;
+  attend_lesson lesson;
+  int32_t *ids, *targets;
+  float *a, *b, *c; /* of sgemm */
+} train_bench;
+
+/* ---- what it costs ---------------------------------------------------------------- */
+
+static double stack_flops(const attend_stack *s, bool gated, bool cross) {
+  double q = (double)s->heads * s->dim, k = (double)s->kv_heads * s->dim;
+  double v = (double)s->kv_heads * s->dim_v, o = (double)s->heads * s->dim_v;
+  double once = q + k + v + o;
+  return 2.0 * s->width * s->layers *
+         ((cross ? 2 : 1) * once + (2.0 + gated) * s->mlp);
+}
+
+static double pair_flops(const attend_stack *s, double pairs) {
+  return 2.0 * pairs * s->heads * (s->dim + s->dim_v) * s->layers;
+}
+
+/* One text forward. An encoder-decoder is given the same on both sides. */
+static double text_flops(const attend_config *c, double tokens) {
+  bool both = c->parts == ATTEND_BOTH;
+  double flops = 0, square = tokens * tokens;
+  const attend_stack *last =
+      c->parts & ATTEND_DECODER ? &c->decoder : &c->encoder;
+  if (c->parts & ATTEND_ENCODER)
+    flops += tokens * stack_flops(&c->encoder, c->gated, false) +
+             pair_flops(&c->encoder, square);
+  if (c->parts & ATTEND_DECODER)
+    flops += tokens * stack_flops(&c->decoder, c->gated, both) +
+             pair_flops(&c->decoder, square / 2 + (both ? square : 0));
+  return flops + 2.0 * tokens * c->vocab * last->width;
+}
+
+/* ---- measuring ---------------------------------------------------------------------- */
+
+static int by_size(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+static double product_seconds(const train_bench *t) {
+  if (!blas_name()) return NAN;
+  double start = seconds_now();
+  blas_sgemm(attend_context_threads(t->ctx), GEMM, GEMM, GEMM, t->a, t->b,
+             t->c);
+  return seconds_now() - start;
+}
+
+static attend_status step(train_bench *t, double *seconds) {
+  attend_outcome outcome;
+  double start = seconds_now();
+  attend_learner_forget(t->learner);
+  attend_status status = attend_learner_study(t->learner, &t->lesson, &outcome);
+  if (!status) status = attend_optimizer_step(t->optimizer, 1e-4f, NULL);
+  *seconds = seconds_now() - start;
+  return status;
+}
+
+static attend_status rounds(train_bench *t, double *seconds, double *product) {
+  double steps[ROUNDS], products[ROUNDS], warm;
+  attend_status status = step(t, &warm);
+  product_seconds(t);
+  for (int i = 0; i < ROUNDS && !status; i++) {
+    status = step(t, &steps[i]);
+    products[i] = product_seconds(t);
+    progress_step((size_t)i, "steps");
+  }
+  if (status) return status;
+  qsort(steps, ROUNDS, sizeof *steps, by_size);
+  qsort(products, ROUNDS, sizeof *products, by_size);
+  *seconds = steps[ROUNDS / 2];
+  *product = products[ROUNDS / 2];
+  return ATTEND_OK;
+}
+
+/* ---- rows ------------------------------------------------------------------------------ */
+
+static const column columns[] = {{"weights", "weights", CELL_TEXT},
+                                 {"what", "what", CELL_TEXT},
+                                 {"seconds", "a step", CELL_SECONDS},
+                                 {"tokens_per_second", "tokens/s", CELL_NUMBER},
+                                 {"gflops", "GFLOP/s", CELL_RATE},
+                                 {"of_sgemm", "of sgemm", CELL_RATIO},
+                                 {"held_bytes", "parameters", CELL_BYTES},
+                                 {"work_bytes", "activations", CELL_BYTES},
+                                 {NULL, NULL, CELL_TEXT}};
+
+static attend_status measure(train_bench *t, const char *weights, table *to) {
+  double seconds, product;
+  char what[64];
+  const attend_lesson *l = &t->lesson;
+  double tokens = (double)l->batch * l->length;
+  attend_status status = rounds(t, &seconds, &product);
+  if (status) return status;
+  double gflops = 3 * l->batch *
+                  text_flops(attend_learner_config(t->learner), l->length) /
+                  seconds * 1e-9;
+  double peak = 2.0 * GEMM * GEMM * GEMM / product * 1e-9;
+  snprintf(what, sizeof what, "learn %d x %d", l->batch, l->length);
+  cell row[] = {cell_text(weights),
+                cell_text(what),
+                cell_number(seconds),
+                cell_number(tokens / seconds),
+                cell_number(gflops),
+                cell_number(gflops / peak),
+                cell_number((double)attend_learner_bytes(t->learner)),
+                cell_number((double)attend_learner_work_bytes(t->learner))};
+  table_add(to, row);
+  return status;
+}
+
+/* ---- the model ---------------------------------------------------------------------------- */
+
+static void prepare(train_bench *t, const bench_model_options *o) {
+  const attend_config *c = attend_learner_config(t->learner);
+  int batch = o->batch ? o->batch : TEXTS;
+  int length = o->tokens ? o->tokens : TEXT_TOKENS;
+  if (c->positions && length > c->positions) length = c->positions;
+  size_t n = (size_t)batch * (size_t)length;
+  t->ids = need(n, sizeof *t->ids);
+  t->targets = need(n, sizeof *t->targets);
+  for (size_t i = 0; i < n; i++) {
+    uint32_t words[4];
+    attend_random_block((attend_random){7, 0}, i, words);
+    t->ids[i] = (int32_t)(words[0] % (uint32_t)c->vocab);
+    t->targets[i] = (int32_t)(words[1] % (uint32_t)c->vocab);
+  }
+  t->lesson = (attend_lesson){
+      .batch = batch, .length = length, .ids = t->ids, .targets = t->targets};
+  if (c->parts == ATTEND_BOTH) {
+    t->lesson.said = length;
+    t->lesson.said_ids = t->ids;
+  }
+  t->a = need((size_t)GEMM * GEMM, sizeof *t->a);
+  t->b = need((size_t)GEMM * GEMM, sizeof *t->b);
+  t->c = need((size_t)GEMM * GEMM, sizeof *t->c);
+}
+
+static void finish(train_bench *t) {
+  attend_optimizer_free(t->optimizer);
+  attend_learner_free(t->learner);
+  free(t->ids);
+  free(t->targets);
+  free(t->a);
+  free(t->b);
+  free(t->c);
+}
+
+static attend_status bench_weights(attend_context *ctx,
+                                   attend_checkpoint *files,
+                                   const bench_model_options *o,
+                                   attend_weights kind, const char *name,
+                                   const attend_form *form, table *to) {
+  train_bench t = {.ctx = ctx};
+  attend_learner_options wanted = {.form = form, .weights = kind};
+  attend_status status = attend_learner_create(files, &wanted, &t.learner);
+  if (!status) status = attend_optimizer_create(t.learner, NULL, &t.optimizer);
+  if (!status) prepare(&t, o);
+  if (!status) status = measure(&t, name, to);
+  finish(&t);
+  return status;
+}
+
+static attend_status bench_kinds(attend_context *ctx, attend_checkpoint *files,
+                                 const bench_model_options *o, table *to) {
+  static const char *const names[] = {"f32", "bf16"};
+  attend_form form = {0};
+  attend_status status = ATTEND_OK;
+  if (o->model.attention)
+    status = attend_form_parse(ctx, o->model.attention, &form);
+  progress_start("measuring", ROUNDS);
+  for (int i = 0; i < 2 && !status; i++) {
+    const char *asked = o->model.weights_given;
+    if (asked && strcmp(asked, names[i])) continue;
+    status = bench_weights(ctx, files, o, (attend_weights)i, names[i],
+                           o->model.attention ? &form : NULL, to);
+  }
+  progress_end();
+  return status;
+}
+
+int bench_train(attend_context *ctx, const options *common,
+                const bench_model_options *o) {
+  int code;
+  attend_checkpoint *files = NULL;
+  char *path = model_path(o->model.path, &code);
+  if (!path) return code;
+  table t = table_start(columns);
+  attend_status status = attend_checkpoint_start(ctx, path, 1, &files);
+  if (!status) status = bench_kinds(ctx, files, o, &t);
+  code = status         ? complain_status(ctx, status)
+         : common->json ? table_print_json(&t, ctx, stdout)
+                        : table_print(&t, stdout);
+  table_free(&t);
+  attend_checkpoint_close(files);
+  free(path);
+  return code;
+}
