@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "attend/plot.h"
 #include "attend/problem.h"
 #include "attend/train.h"
 #include "bench_model.h"
@@ -29,6 +30,8 @@ typedef struct {
   attend_lesson lesson;
   int32_t *ids, *targets;
   float *a, *b, *c; /* of sgemm */
+  const char *name; /* of the row */
+  double seconds;   /* the median step, once measured */
 } train_bench;
 
 /* ---- what it costs ---------------------------------------------------------------- */
@@ -125,7 +128,8 @@ static attend_status measure(train_bench *t, const char *weights, table *to) {
                   text_flops(attend_learner_config(t->learner), l->length) /
                   seconds * 1e-9;
   double peak = 2.0 * GEMM * GEMM * GEMM / product * 1e-9;
-  snprintf(what, sizeof what, "learn %d x %d", l->batch, l->length);
+  snprintf(what, sizeof what, "%s %d x %d", t->name, l->batch, l->length);
+  t->seconds = seconds;
   cell row[] = {cell_text(weights),
                 cell_text(what),
                 cell_number(seconds),
@@ -175,53 +179,117 @@ static void finish(train_bench *t) {
   free(t->c);
 }
 
-static attend_status bench_weights(attend_context *ctx,
-                                   attend_checkpoint *files,
-                                   const bench_model_options *o,
-                                   attend_weights kind, const char *name,
-                                   const attend_form *form, table *to) {
-  train_bench t = {.ctx = ctx};
-  attend_learner_options wanted = {.form = form, .weights = kind};
-  attend_status status = attend_learner_create(files, &wanted, &t.learner);
+typedef struct {
+  attend_context *ctx;
+  attend_checkpoint *files;
+  const bench_model_options *o;
+  table *to;
+} train_benches;
+
+static attend_status bench_one(const train_benches *all,
+                               const bench_model_options *o,
+                               attend_weights kind, const char *weights,
+                               const char *attention, double *seconds) {
+  train_bench t = {.ctx = all->ctx, .name = attention ? attention : "learn"};
+  attend_form form = {0};
+  attend_learner_options wanted = {.weights = kind, .recompute = o->recompute};
+  attend_status status = ATTEND_OK;
+  if (attention) {
+    status = attend_form_parse(t.ctx, attention, &form);
+    wanted.form = &form;
+  }
+  if (!status) status = attend_learner_create(all->files, &wanted, &t.learner);
   if (!status) status = attend_optimizer_create(t.learner, NULL, &t.optimizer);
   if (!status) prepare(&t, o);
-  if (!status) status = measure(&t, name, to);
+  if (!status) status = measure(&t, weights, all->to);
+  if (seconds) *seconds = t.seconds;
   finish(&t);
   return status;
 }
 
-static attend_status bench_kinds(attend_context *ctx, attend_checkpoint *files,
-                                 const bench_model_options *o, table *to) {
-  static const char *const names[] = {"f32", "bf16"};
-  attend_form form = {0};
+static attend_status bench_kinds(const train_benches *all) {
+  static const char *const kinds[] = {"f32", "bf16"};
+  const char *asked = all->o->model.weights_given;
   attend_status status = ATTEND_OK;
-  if (o->model.attention)
-    status = attend_form_parse(ctx, o->model.attention, &form);
   progress_start("measuring", ROUNDS);
-  for (int i = 0; i < 2 && !status; i++) {
-    const char *asked = o->model.weights_given;
-    if (asked && strcmp(asked, names[i])) continue;
-    status = bench_weights(ctx, files, o, (attend_weights)i, names[i],
-                           o->model.attention ? &form : NULL, to);
-  }
+  for (int i = 0; i < 2 && !status; i++)
+    if (!asked || !strcmp(asked, kinds[i]))
+      status = bench_one(all, all->o, (attend_weights)i, kinds[i],
+                         all->o->model.attention, NULL);
   progress_end();
   return status;
+}
+
+/* ---- by length --------------------------------------------------------------------------- */
+
+enum { LENGTHS = 12, FORMS = 3 };
+
+typedef struct {
+  double length[LENGTHS], seconds[FORMS][LENGTHS];
+  int count;
+} curves;
+
+static attend_status draw_curves(const train_benches *all, const curves *c,
+                                 const char *const *forms) {
+  attend_plot_series series[FORMS];
+  char notes[160];
+  for (int i = 0; i < FORMS; i++)
+    series[i] = (attend_plot_series){.name = forms[i],
+                                     .count = (size_t)c->count,
+                                     .x = c->length,
+                                     .y = c->seconds[i],
+                                     .points = 1};
+  attend_plot_panel panel = {.title = "A step of training, by length",
+                             .x = {.label = "tokens of the text", .log = 1},
+                             .y = {.label = "seconds", .log = 1},
+                             .count = FORMS,
+                             .series = series};
+  snprintf(notes, sizeof notes,
+           "One text a step: forward, backward, AdamW; %d threads, %s.",
+           attend_context_threads(all->ctx), attend_context_isa(all->ctx));
+  attend_plot plot = {.count = 1, .panels = &panel, .notes = notes};
+  return attend_plot_save(all->ctx, &plot, all->o->curve);
+}
+
+static attend_status bench_curve(const train_benches *all) {
+  static const char *const forms[FORMS] = {"softmax", "elu", "favor(m=64)"};
+  bench_model_options o = *all->o;
+  curves c = {0};
+  int most = o.tokens ? o.tokens : 16384;
+  int positions = attend_checkpoint_config(all->files)->positions;
+  if (positions && positions < most) most = positions;
+  bool narrow = o.model.weights == ATTEND_WEIGHTS_BF16;
+  attend_status status = ATTEND_OK;
+  o.batch = 1;
+  progress_start("measuring", ROUNDS);
+  for (int n = most < 512 ? most : 512;
+       n <= most && c.count < LENGTHS && !status; n *= 2) {
+    o.tokens = n;
+    c.length[c.count] = n;
+    for (int i = 0; i < FORMS && !status; i++)
+      status =
+          bench_one(all, &o, narrow ? ATTEND_WEIGHTS_BF16 : 0,
+                    narrow ? "bf16" : "f32", forms[i], &c.seconds[i][c.count]);
+    c.count++;
+  }
+  progress_end();
+  return status ? status : draw_curves(all, &c, forms);
 }
 
 int bench_train(attend_context *ctx, const options *common,
                 const bench_model_options *o) {
   int code;
-  attend_checkpoint *files = NULL;
   char *path = model_path(o->model.path, &code);
   if (!path) return code;
   table t = table_start(columns);
-  attend_status status = attend_checkpoint_start(ctx, path, 1, &files);
-  if (!status) status = bench_kinds(ctx, files, o, &t);
+  train_benches all = {.ctx = ctx, .o = o, .to = &t};
+  attend_status status = attend_checkpoint_start(ctx, path, 1, &all.files);
+  if (!status) status = o->curve ? bench_curve(&all) : bench_kinds(&all);
   code = status         ? complain_status(ctx, status)
          : common->json ? table_print_json(&t, ctx, stdout)
                         : table_print(&t, stdout);
   table_free(&t);
-  attend_checkpoint_close(files);
+  attend_checkpoint_close(all.files);
   free(path);
   return code;
 }

@@ -63,7 +63,16 @@ typedef struct {
 
 /* ---- options ------------------------------------------------------------------- */
 
-enum { KEY_TABLE = 256, KEY_OUT, KEY_DIM, KEY_LIMIT, KEY_TOKENS, KEY_BATCH };
+enum {
+  KEY_TABLE = 256,
+  KEY_OUT,
+  KEY_DIM,
+  KEY_LIMIT,
+  KEY_TOKENS,
+  KEY_BATCH,
+  KEY_RECOMPUTE,
+  KEY_CURVE
+};
 
 static const struct argp_option list[] = {
     {"table", KEY_TABLE, 0, 0,
@@ -78,6 +87,12 @@ static const struct argp_option list[] = {
      "Tokens that model reads at once (default: 512; encoders 128)", 0},
     {"batch", KEY_BATCH, "N", 0,
      "Sequences that model takes side by side (default: 1; encoders 32)", 0},
+    {"recompute", KEY_RECOMPUTE, 0, 0,
+     "Of train: keep each layer's input alone and compute the rest again", 0},
+    {"curve", KEY_CURVE, "FILE.svg", 0,
+     "Of train: softmax, elu and favor at one text of 512 tokens, 1024, up to "
+     "--tokens (default: 16384), and a plot of the time of a step",
+     0},
     {0}};
 
 static bool asks_for(const bench_options *o, const char *what) {
@@ -101,6 +116,8 @@ static void check_options(struct argp_state *state, bench_options *o) {
     argp_error(state, "%s takes a folder, which may hold config.json alone",
                o->problems[0]);
   if (model) o->model.model.path = o->problems[1];
+  if (!asks_for(o, "train") && (o->model.recompute || o->model.curve))
+    argp_error(state, "--recompute and --curve go with train");
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
@@ -124,6 +141,12 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       return 0;
     case KEY_BATCH:
       o->model.batch = (int)options_number(state, "--batch", arg, 1, 1 << 16);
+      return 0;
+    case KEY_RECOMPUTE:
+      o->model.recompute = true;
+      return 0;
+    case KEY_CURVE:
+      o->model.curve = arg;
       return 0;
     case ARGP_KEY_INIT:
       options_share(state, 5);
