@@ -9,8 +9,8 @@
 
 typedef struct {
   model_options model;
-  int tokens; /* of a prompt; 0: 512 */
-  int batch;  /* of texts for encoders; 0: 32 of 128 tokens */
+  int tokens;        /* of a prompt; 0: 512 */
+  int batch;         /* of texts for encoders; 0: 32 of 128 tokens */
   bool recompute;    /* train: activations are computed again */
   const char *curve; /* train: lengths and forms, and a picture of them */
 } bench_model_options;
