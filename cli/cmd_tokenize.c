@@ -103,7 +103,8 @@ static const struct argp argp = {
         "The ids, pieces and places of a text's tokens. MODEL is a folder "
         "with a tokenizer, one of its files (tokenizer.json, vocab.json, "
         "vocab.txt, tokenizer.model, a llama2.c tok*.bin), or what was pulled: "
-        "hf:OWNER/NAME, npm:PACKAGE. Without a TEXT it is read from the "
+        "attend:NAME (what ships), hf:OWNER/NAME, npm:PACKAGE. Without a TEXT "
+        "it is read from the "
         "standard input."
         "\vPlaces are bytes of the text, from start to before end.",
     .children = children};

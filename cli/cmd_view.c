@@ -42,7 +42,8 @@ enum {
 static const struct argp_option list[] = {
     {0, 0, 0, 0, "What is looked at:", 1},
     {"model", KEY_MODEL, "MODEL", 0,
-     "A folder, hf:OWNER/NAME or npm:PACKAGE; several may be given, to compare",
+     "A folder, attend:NAME (what ships), hf:OWNER/NAME or npm:PACKAGE; "
+     "several may be given, to compare",
      1},
     {"file", KEY_FILE, "FILE", 0, "The text is in a file; - is the input", 1},
     {"untrained", KEY_UNTRAINED, 0, 0,

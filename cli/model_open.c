@@ -72,7 +72,9 @@ error_t model_parse(int key, struct argp_state *state, model_options *o) {
       o->count = state->argc - state->next - 1;
       return 0;
     case ARGP_KEY_NO_ARGS:
-      argp_error(state, "name a model: a folder, hf:OWNER/NAME or npm:PACKAGE");
+      argp_error(state,
+                 "name a model: a folder, attend:NAME (what ships), "
+                 "hf:OWNER/NAME or npm:PACKAGE");
       return 0;
     default:
       return ARGP_ERR_UNKNOWN;

@@ -10,6 +10,7 @@
 #include "folders.h"
 #include "hub_cache.h"
 #include "npm_cache.h"
+#include "shipped.h"
 
 /* The snapshot's folder if it is there. */
 static char *snapshot_of(const hub_cache *cache, const char *revision) {
@@ -89,11 +90,25 @@ char *model_path_if_pulled(const char *given) {
                                     : hub_if_pulled(given);
 }
 
+static char *among_shipped(const char *given, int *code) {
+  char *folder = shipped_find(given + strlen("attend:")), all[512];
+  if (folder) return folder;
+  shipped_names(all, sizeof all);
+  complain("%s does not come with this program: %s%s", given,
+           *all ? "these do: " : "",
+           *all ? all
+                : "no models were found beside it (ATTEND_MODELS says "
+                  "where they are)");
+  *code = EXIT_FAILED;
+  return NULL;
+}
+
 char *model_path(const char *given, int *code) {
   *code = EXIT_OK;
-  char *path = !strncmp(given, "hf:", 3)    ? in_hub_cache(given, code)
-               : !strncmp(given, "npm:", 4) ? in_npm_cache(given, code)
-                                            : need_copy(given);
+  char *path = !strncmp(given, "hf:", 3)       ? in_hub_cache(given, code)
+               : !strncmp(given, "npm:", 4)    ? in_npm_cache(given, code)
+               : !strncmp(given, "attend:", 7) ? among_shipped(given, code)
+                                               : need_copy(given);
   if (path) *code = EXIT_OK;
   return path;
 }

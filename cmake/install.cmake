@@ -9,6 +9,7 @@ install(TARGETS attend_shared attend_static EXPORT attend
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET attend_cli)
   install(TARGETS attend_cli DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(DIRECTORY models/ DESTINATION ${CMAKE_INSTALL_DATADIR}/attend/models)
 endif()
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/attend)
