@@ -1,12 +1,10 @@
 /* Encoding: text to ids.
  *
- * Place: text/ - the public door on the way in. It walks a text through added
- * tokens, normalizers, pre-tokenizers and the model, and then puts what the
- * template says around it.
+ * Place: text/ - the public door on the way in. segments.c cuts a text into
+ * added tokens and words; here the model turns words into ids, and then what
+ * the template says is put around them.
  */
 #include "text/pattern.h"
-
-enum { LONGEST_TEXT = INT32_MAX / 4 }; /* offsets inside are 32 bits wide */
 
 typedef struct {
   attend_encoding public; /* first: what the caller sees */
@@ -65,8 +63,9 @@ void attend_encoding_free(attend_encoding *result) {
 
 /* ---- a text ---------------------------------------------------------------------------- */
 
-static attend_status put_raw(encoding *e, int32_t id, uint32_t start,
+static attend_status put_raw(void *user, int32_t id, uint32_t start,
                              uint32_t end) {
+  encoding *e = user;
   scratch *s = &e->s;
   ATTEND_TRY(grow(e->t->ctx, &s->raw, &s->raw_capacity, s->raw_count + 1,
                   sizeof *s->raw, "ids"));
@@ -74,7 +73,7 @@ static attend_status put_raw(encoding *e, int32_t id, uint32_t start,
   return ATTEND_OK;
 }
 
-static attend_status encode_span(encoding *e, const view *v, span in) {
+static attend_status encode_word(encoding *e, const view *v, span in) {
   scratch *s = &e->s;
   ATTEND_TRY(model_encode(e->t, s, v->bytes + in.start, in.end - in.start));
   ATTEND_TRY(grow(e->t->ctx, &s->raw, &s->raw_capacity,
@@ -89,65 +88,15 @@ static attend_status encode_span(encoding *e, const view *v, span in) {
   return ATTEND_OK;
 }
 
-static attend_status encode_plain(encoding *e, view v) {
-  span *spans;
-  size_t count;
-  if (!v.length) return ATTEND_OK;
-  ATTEND_TRY(split_text(e->t, &e->s, &v, &spans, &count));
-  for (size_t i = 0; i < count; i++) ATTEND_TRY(encode_span(e, &v, spans[i]));
+static attend_status encode_words(void *user, const view *v, const span *words,
+                                  size_t count) {
+  for (size_t i = 0; i < count; i++) ATTEND_TRY(encode_word(user, v, words[i]));
   return ATTEND_OK;
-}
-
-/* A portion of text between added tokens: normalized, and then between those
- * that are looked for in normalized text. */
-static attend_status encode_portion(encoding *e, view v) {
-  size_t at = 0, start, end;
-  int32_t id;
-  ATTEND_TRY(normalize(e->t, &e->s, v, &v));
-  while (added_find(&e->t->added, true, &v, at, &start, &end, &id)) {
-    ATTEND_TRY(encode_plain(e, view_slice(&v, at, start)));
-    ATTEND_TRY(put_raw(e, id, view_from(&v, start), view_to(&v, end - 1)));
-    e->s.carry = 0;
-    at = end;
-  }
-  return encode_plain(e, view_slice(&v, at, v.length));
-}
-
-static attend_status encode_gap(encoding *e, view v) {
-  e->s.carry = 0;
-  for (size_t at = 0, end; at < v.length; at = end) {
-    end = portion_end(e->t, &v, at);
-    e->s.first = at == 0;
-    e->s.last = end == v.length;
-    ATTEND_TRY(encode_portion(e, view_slice(&v, at, end)));
-  }
-  return ATTEND_OK;
-}
-
-/* Between added tokens that are matched as they stand. */
-static attend_status encode_between(encoding *e, view v) {
-  size_t at = 0, start, end;
-  int32_t id;
-  while (added_find(&e->t->added, false, &v, at, &start, &end, &id)) {
-    ATTEND_TRY(encode_gap(e, view_slice(&v, at, start)));
-    ATTEND_TRY(put_raw(e, id, view_from(&v, start), view_to(&v, end - 1)));
-    at = end;
-  }
-  return encode_gap(e, view_slice(&v, at, v.length));
 }
 
 static attend_status encode_text(encoding *e, const char *text, size_t length) {
-  view v = {text, NULL, NULL, length, 0};
-  if (length > LONGEST_TEXT)
-    return fail(e->t->ctx, ATTEND_INVALID,
-                "the text has %zu bytes: encode at most %d at a time", length,
-                LONGEST_TEXT);
-  if (!utf8_is_valid(text, length)) {
-    e->s.clean.length = 0;
-    ATTEND_TRY(strand_put_lossy(e->t->ctx, &e->s.clean, text, length));
-    v = strand_view(&e->s.clean);
-  }
-  return encode_between(e, v);
+  const segment_sink sink = {encode_words, put_raw, e};
+  return segment_text(e->t, &e->s, text, length, &sink);
 }
 
 /* ---- around it --------------------------------------------------------------------------- */

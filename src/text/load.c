@@ -166,6 +166,20 @@ static attend_status load_folder(attend_tokenizer *t, const char *folder,
 
 /* ---- the door ---------------------------------------------------------------------------- */
 
+/* What is left to do once the main file is read. */
+static attend_status complete(attend_tokenizer *t, const char *what,
+                              const char *folder, bool whole) {
+  ATTEND_TRY(read_settings(t, folder, whole));
+  t->vocab.real = t->vocab.count;
+  if (!t->vocab.real)
+    return fail(t->ctx, ATTEND_IO, "%s: the vocabulary is empty", what);
+  ATTEND_TRY(vocab_index(t)); /* with what the settings added */
+  if (t->model.from_scores) ATTEND_TRY(merges_from_scores(t));
+  ATTEND_TRY(added_finish(t));
+  t->portions = portions_allowed(t);
+  return ATTEND_OK;
+}
+
 static attend_status load(attend_tokenizer *t, const char *path) {
   struct stat info;
   bool whole = false;
@@ -176,14 +190,23 @@ static attend_status load(attend_tokenizer *t, const char *path) {
   const char *folder = is_folder ? path : NULL;
   ATTEND_TRY(is_folder ? load_folder(t, path, &whole)
                        : load_file(t, path, NULL, &whole));
-  ATTEND_TRY(read_settings(t, folder, whole));
-  t->vocab.real = t->vocab.count;
-  if (!t->vocab.real)
-    return fail(t->ctx, ATTEND_IO, "%s: the vocabulary is empty", path);
-  ATTEND_TRY(vocab_index(t)); /* with what the settings added */
-  if (t->model.from_scores) ATTEND_TRY(merges_from_scores(t));
-  ATTEND_TRY(added_finish(t));
-  t->portions = portions_allowed(t);
+  return complete(t, path, folder, whole);
+}
+
+static attend_status parse(attend_tokenizer *t, const char *what,
+                           const char *json, size_t length) {
+  attend_json *root;
+  ATTEND_TRY(attend_json_parse(t->ctx, what, json, length, &root));
+  attend_status status = load_tokenizer_json(t, what, root);
+  attend_json_free(root);
+  return status ? status : complete(t, what, NULL, true);
+}
+
+static attend_status start(attend_context *ctx, attend_tokenizer **t) {
+  ATTEND_TRY(take_zeroed(ctx, sizeof **t, "a tokenizer", t));
+  (*t)->ctx = ctx;
+  (*t)->model.unk = -1;
+  for (int i = 0; i < ATTEND_SPECIALS; i++) (*t)->special[i] = -1;
   return ATTEND_OK;
 }
 
@@ -191,11 +214,22 @@ attend_status attend_tokenizer_load(attend_context *ctx, const char *path,
                                     attend_tokenizer **tokenizer) {
   attend_tokenizer *t;
   *tokenizer = NULL;
-  ATTEND_TRY(take_zeroed(ctx, sizeof *t, "a tokenizer", &t));
-  t->ctx = ctx;
-  t->model.unk = -1;
-  for (int i = 0; i < ATTEND_SPECIALS; i++) t->special[i] = -1;
+  ATTEND_TRY(start(ctx, &t));
   attend_status status = load(t, path);
+  if (status)
+    attend_tokenizer_free(t);
+  else
+    *tokenizer = t;
+  return status;
+}
+
+attend_status tokenizer_parse(attend_context *ctx, const char *what,
+                              const char *json, size_t length,
+                              attend_tokenizer **tokenizer) {
+  attend_tokenizer *t;
+  *tokenizer = NULL;
+  ATTEND_TRY(start(ctx, &t));
+  attend_status status = parse(t, what, json, length);
   if (status)
     attend_tokenizer_free(t);
   else

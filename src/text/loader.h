@@ -9,6 +9,11 @@
 #include "base/files.h"
 #include "text/tokenizer.h"
 
+/* load.c: a tokenizer.json that is in memory. */
+attend_status tokenizer_parse(attend_context *ctx, const char *what,
+                              const char *json, size_t length,
+                              attend_tokenizer **tokenizer);
+
 /* One reader per kind of file. `what` names the file in sentences. */
 attend_status load_tokenizer_json(attend_tokenizer *t, const char *what,
                                   const attend_json *root);
@@ -39,6 +44,8 @@ attend_status load_template(attend_tokenizer *t, const char *what,
 attend_status load_decoder(attend_tokenizer *t, const char *what,
                            const attend_json *j);
 
+/* What tokenizer_config.json calls each: "bos_token" and so on. */
+extern const char *const special_names[ATTEND_SPECIALS];
 /* settings.c: what stands beside the main file. folder may be NULL.
  * whole: the main file was a tokenizer.json, which has the last word. */
 attend_status read_settings(attend_tokenizer *t, const char *folder,

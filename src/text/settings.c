@@ -12,7 +12,7 @@ typedef struct {
   attend_json *config, *map, *added, *model; /* each may be NULL */
 } settings;
 
-static const char *const special_names[ATTEND_SPECIALS] = {
+const char *const special_names[ATTEND_SPECIALS] = {
     "bos_token", "eos_token", "unk_token", "pad_token",
     "cls_token", "sep_token", "mask_token"};
 
@@ -182,22 +182,32 @@ static void surround_sentencepiece(attend_tokenizer *t, const settings *s) {
   template_around(t, before ? bos : -1, after ? eos : -1, -1, 0);
 }
 
-static void surround(attend_tokenizer *t, const settings *s) {
+/* RoBERTa's kind; or, as newer ones ask for, a begin token and no end. */
+static void surround_bytes(attend_tokenizer *t, const settings *s) {
   static const char *const roberta[] = {"Roberta",    "roberta", "Bart", "bart",
                                         "Longformer", "LED",     NULL};
+  int32_t bos = t->special[ATTEND_SPECIAL_BOS];
+  int32_t eos = t->special[ATTEND_SPECIAL_EOS];
+  bool masks = t->special[ATTEND_SPECIAL_MASK] >= 0;
+  bool both = bos >= 0 && eos >= 0 && bos != eos;
+  bool first = bos >= 0 && flag(s->config, "add_bos_token");
+  if (both && (is_one_of(s, roberta) || (masks && !first)))
+    template_around(t, bos, eos, eos, 0);
+  else if (first)
+    template_around(t, bos, -1, bos, 1);
+}
+
+static void surround(attend_tokenizer *t, const settings *s) {
   int32_t cls = t->special[ATTEND_SPECIAL_CLS];
   int32_t sep = t->special[ATTEND_SPECIAL_SEP];
   int32_t bos = t->special[ATTEND_SPECIAL_BOS];
   int32_t eos = t->special[ATTEND_SPECIAL_EOS];
-  bool masks = t->special[ATTEND_SPECIAL_MASK] >= 0;
   if (t->model.single && is_one_of(s, fairseq_models)) {
     template_around(t, bos, eos, eos, 0);
   } else if (t->model.kind == MODEL_WORDPIECE && cls >= 0 && sep >= 0) {
     template_around(t, cls, sep, -1, 1);
   } else if (t->model.byte_level) {
-    bool both = bos >= 0 && eos >= 0 && bos != eos;
-    if (both && (is_one_of(s, roberta) || masks))
-      template_around(t, bos, eos, eos, 0);
+    surround_bytes(t, s);
   } else if (t->model.single && cls >= 0 && sep >= 0) {
     template_around(t, cls, sep, -1, 1);
   } else if (t->model.single) {

@@ -353,6 +353,18 @@ attend_status put_sp_spaces(attend_context *ctx, const scratch *s,
 attend_status split_text(const attend_tokenizer *t, scratch *s, view *v,
                          span **spans, size_t *count);
 
+/* segments.c: words and added tokens of a text, in order. The words are spans of
+ * the view, which is gone when the call returns. */
+typedef struct {
+  attend_status (*words)(void *user, const view *v, const span *words,
+                         size_t count);
+  attend_status (*token)(void *user, int32_t id, uint32_t start, uint32_t end);
+  void *user;
+} segment_sink;
+attend_status segment_text(const attend_tokenizer *t, scratch *s,
+                           const char *text, size_t length,
+                           const segment_sink *sink);
+
 /* added.c: the first added token at or behind `at`; false: none. */
 bool added_find(const added_list *list, bool normalized, const view *v,
                 size_t at, size_t *start, size_t *end, int32_t *id);
