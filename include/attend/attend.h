@@ -6,6 +6,7 @@
 #include "attend/json.h"
 #include "attend/file.h"
 #include "attend/text.h"
+#include "attend/text_train.h"
 #include "attend/attention.h"
 #include "attend/state.h"
 #include "attend/observe.h"

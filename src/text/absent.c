@@ -4,6 +4,7 @@
  * utf8proc and PCRE2).
  */
 #include "attend/text.h"
+#include "attend/text_train.h"
 #include "base/base.h"
 
 attend_status attend_tokenizer_load(attend_context *ctx, const char *path,
@@ -80,4 +81,56 @@ attend_status attend_decode(attend_decoder *decoder, const int32_t *ids,
                             size_t count, const char **text, size_t *length) {
   (void)decoder, (void)ids, (void)count, (void)text, (void)length;
   return ATTEND_UNSUPPORTED;
+}
+
+const char *attend_like_name(attend_like like) {
+  (void)like;
+  return NULL;
+}
+attend_status attend_text_trainer_create(
+    attend_context *ctx, const attend_text_train_options *options,
+    attend_text_trainer **trainer) {
+  (void)options;
+  *trainer = NULL;
+  return fail(ctx, ATTEND_UNSUPPORTED,
+              "no tokenizer can be learnt: this build has no tokenizers "
+              "(configure with -DATTEND_TEXT=ON)");
+}
+void attend_text_trainer_free(attend_text_trainer *trainer) { (void)trainer; }
+attend_status attend_text_trainer_feed(attend_text_trainer *trainer,
+                                       const char *text, size_t length) {
+  (void)trainer, (void)text, (void)length;
+  return ATTEND_UNSUPPORTED;
+}
+attend_status attend_text_trainer_end(attend_text_trainer *trainer) {
+  (void)trainer;
+  return ATTEND_UNSUPPORTED;
+}
+attend_status attend_text_trainer_learn(attend_text_trainer *trainer) {
+  (void)trainer;
+  return ATTEND_UNSUPPORTED;
+}
+const attend_text_trained *attend_text_trainer_report(
+    const attend_text_trainer *trainer) {
+  (void)trainer;
+  return NULL;
+}
+const attend_tokenizer *attend_text_trainer_tokenizer(
+    const attend_text_trainer *trainer) {
+  (void)trainer;
+  return NULL;
+}
+bool attend_text_trainer_merge(const attend_text_trainer *trainer, size_t i,
+                               attend_text_merge *merge) {
+  (void)trainer, (void)i, (void)merge;
+  return false;
+}
+attend_status attend_text_trainer_save(attend_text_trainer *trainer,
+                                       const char *folder) {
+  (void)trainer, (void)folder;
+  return ATTEND_UNSUPPORTED;
+}
+const char *attend_text_trainer_file(int i) {
+  (void)i;
+  return NULL;
 }
