@@ -133,12 +133,14 @@ static void format_left(double seconds, char *text, size_t size) {
 typedef struct {     /* of this process */
   double tokens, at; /* when the last line was written */
   double first;      /* tokens of the whole */
+  double shown;      /* when the line on the terminal was written */
 } pace;
 
-static void show(const train_run *run, const attend_step_report *r,
-                 double since, const pace *p) {
+static void show(const train_run *run, const attend_step_report *r, pace *p) {
   char left[32], text[160];
-  double took = seconds_now() - run->started;
+  double time = seconds_now(), took = time - run->started;
+  if (time - p->shown < 0.1) return;
+  p->shown = time;
   double steps = (double)(now_at(run) - run->begun);
   format_left(took / steps * (double)(run->steps - now_at(run)), left,
               sizeof left);
@@ -147,7 +149,6 @@ static void show(const train_run *run, const attend_step_report *r,
            (unsigned long long)now_at(run), (unsigned long long)run->steps,
            r->scored ? r->loss / (double)r->scored : NAN, r->rate,
            (run->tally.tokens - p->first) / took, left);
-  (void)since;
   progress_note(text);
 }
 
@@ -157,7 +158,7 @@ static int note_step(train_run *run, const attend_step_report *r, pace *p) {
   t->loss += r->loss;
   t->seen += (double)r->scored;
   t->tokens += (double)r->tokens;
-  show(run, r, time - p->at, p);
+  show(run, r, p);
   if (now_at(run) % run->log_every && now_at(run) != run->steps) return EXIT_OK;
   log_line line = {.step = now_at(run),
                    .loss = t->seen > 0 ? t->loss / t->seen : NAN,
@@ -197,7 +198,7 @@ static void describe(const train_run *run) {
 }
 
 static int steps(train_run *run) {
-  pace p = {run->tally.tokens, seconds_now(), run->tally.tokens};
+  pace p = {run->tally.tokens, seconds_now(), run->tally.tokens, 0};
   while (now_at(run) < run->steps && !run->tally.ended && !is_interrupted()) {
     attend_step_report r;
     attend_status status = attend_training_step(run->training, &r);
