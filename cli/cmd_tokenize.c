@@ -1,6 +1,7 @@
 /* attend tokenize: text to token ids, and back.
  *
- * Place: cli/ - a verb. Answers are a table, JSON, or a line for a line.
+ * Place: cli/ - a verb. Answers are a table, JSON, or a line for a line; what
+ * learns tokenizers is in tokenize_train.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include "model_path.h"
 #include "options.h"
 #include "table.h"
+#include "tokenize_train.h"
 
 typedef struct {
   options common;
@@ -41,7 +43,14 @@ typedef struct {
 
 /* ---- options --------------------------------------------------------------------- */
 
-enum { KEY_LINES = 1000, KEY_DECODE, KEY_NO_SPECIAL, KEY_PAIR, KEY_MAX };
+enum {
+  KEY_LINES = 1000,
+  KEY_DECODE,
+  KEY_NO_SPECIAL,
+  KEY_PAIR,
+  KEY_MAX,
+  KEY_TRAIN
+};
 
 static const struct argp_option list[] = {
     {"decode", KEY_DECODE, 0, 0, "Take ids and print their text", 0},
@@ -53,6 +62,8 @@ static const struct argp_option list[] = {
      "Put no special tokens around the text; with --decode, leave them out", 0},
     {"pair", KEY_PAIR, "TEXT", 0, "Encode this as a second text", 0},
     {"max-length", KEY_MAX, "N", 0, "Keep N ids at most, and say so", 0},
+    {"train", KEY_TRAIN, 0, 0,
+     "Learn a tokenizer from text: see attend tokenize --train --help", 0},
     {0}};
 
 static void parse_arguments(tokenize_options *o, struct argp_state *state) {
@@ -411,6 +422,7 @@ int cmd_tokenize(int argc, char **argv) {
   tokenize_options o = {0};
   tokenize_run run = {.o = &o};
   int code;
+  if (is_tokenize_train(argc, argv)) return tokenize_train(argc, argv);
   argp_parse(&argp, argc, argv, 0, NULL, &o);
   run.ctx = options_context(&o.common, NULL, &code);
   if (!run.ctx) return code;

@@ -110,9 +110,9 @@ ATTEND_API bool attend_text_trainer_merge(const attend_text_trainer *trainer,
 
 /* Writes tokenizer.json, tokenizer_config.json, special_tokens_map.json, and
  * vocab.json with merges.txt, or vocab.txt, into a folder, which is made if it
- * is not there. Each is written beside its place and renamed; tokenizer.json,
- * which is read first, comes last. Files of the other kind of tokenizer that
- * lie there are removed. */
+ * is not there. All are written beside their places and brought to the disk
+ * before the first is renamed. Files of the other kind of tokenizer that lie
+ * there are removed. */
 ATTEND_API attend_status attend_text_trainer_save(attend_text_trainer *trainer,
                                                   const char *folder);
 /* The names of the files that a tokenizer may be made of, NULL past the last. */

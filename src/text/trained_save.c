@@ -99,19 +99,48 @@ static bool belongs(const attend_text_trainer *r, int file) {
   return true;
 }
 
-static attend_status save_file(const attend_text_trainer *r, int file,
-                               const char *folder) {
+/* ---- the folder ------------------------------------------------------------------ */
+
+/* folder/name, or with ".new" behind it. */
+static attend_status path_to(const attend_text_trainer *r, const char *folder,
+                             int file, bool fresh, char path[LONGEST_PATH]) {
+  int n = snprintf(path, LONGEST_PATH, "%s/%s%s", folder, names[file],
+                   fresh ? ".new" : "");
+  if (n > 0 && n < LONGEST_PATH) return ATTEND_OK;
+  return fail(r->ctx, ATTEND_INVALID, "the folder's name is too long");
+}
+
+static attend_status save_fresh(const attend_text_trainer *r,
+                                const char *folder) {
   char path[LONGEST_PATH];
-  int n = snprintf(path, sizeof path, "%s/%s", folder, names[file]);
-  if (n < 0 || (size_t)n >= sizeof path)
-    return fail(r->ctx, ATTEND_INVALID, "the folder's name is too long");
-  if (!belongs(r, file)) {
-    remove(path); /* of a tokenizer that was there before, if any */
-    return ATTEND_OK;
+  for (int i = 0; i < FILES; i++) {
+    if (!belongs(r, i)) continue;
+    ATTEND_TRY(path_to(r, folder, i, true, path));
+    ATTEND_TRY(i == FILE_MERGES || i == FILE_VOCAB_TXT ? save_lines(r, i, path)
+                                                       : save_json(r, i, path));
   }
-  return file == FILE_MERGES || file == FILE_VOCAB_TXT
-             ? save_lines(r, file, path)
-             : save_json(r, file, path);
+  return ATTEND_OK;
+}
+
+static attend_status replace(const attend_text_trainer *r, const char *folder) {
+  char path[LONGEST_PATH], fresh[LONGEST_PATH];
+  for (int i = 0; i < FILES; i++) {
+    ATTEND_TRY(path_to(r, folder, i, false, path));
+    ATTEND_TRY(path_to(r, folder, i, true, fresh));
+    if (!belongs(r, i))
+      remove(path); /* of a tokenizer that was there before, if any */
+    else if (rename(fresh, path))
+      return fail(r->ctx, ATTEND_IO, "renaming to \"%.300s\" failed: %s", path,
+                  strerror(errno));
+  }
+  folder_sync(folder);
+  return ATTEND_OK;
+}
+
+static void remove_fresh(const attend_text_trainer *r, const char *folder) {
+  char path[LONGEST_PATH];
+  for (int i = 0; i < FILES; i++)
+    if (!path_to(r, folder, i, true, path)) remove(path);
 }
 
 attend_status attend_text_trainer_save(attend_text_trainer *r,
@@ -122,6 +151,8 @@ attend_status attend_text_trainer_save(attend_text_trainer *r,
   if (mkdir(folder, 0777) && errno != EEXIST)
     return fail(r->ctx, ATTEND_IO, "the folder %.300s cannot be made: %s",
                 folder, strerror(errno));
-  for (int i = 0; i < FILES; i++) ATTEND_TRY(save_file(r, i, folder));
-  return ATTEND_OK;
+  attend_status status = save_fresh(r, folder);
+  if (!status) status = replace(r, folder);
+  if (status) remove_fresh(r, folder);
+  return status;
 }
