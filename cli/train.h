@@ -145,6 +145,9 @@ typedef struct {
 int train_open(const train_settings *s, int argc, char **argv, train_run *run);
 void train_close(train_run *run);
 
+/* Into a folder; train_tokens.c. An exit code. */
+int learn_tokenizer(const train_run *run, const char *folder);
+
 /* ---- the loop (train_loop.c) ------------------------------------------------------------ */
 
 int train_loop(train_run *run);

@@ -113,6 +113,18 @@ static int write_config(train_run *run, const char *folder) {
   return status ? complain_status(run->ctx, status) : EXIT_OK;
 }
 
+static int take_tokenizer(train_run *run, const char *folder) {
+  int code;
+  char *path = model_path(run->s->tokenizer, &code);
+  if (!code && !is_folder(path)) {
+    complain("%s is no folder: a tokenizer's files lie in one", path);
+    code = EXIT_USAGE;
+  }
+  if (!code) code = copy_companions(run, path, folder, false);
+  free(path);
+  return code;
+}
+
 static int fill_base(train_run *run, const char *folder) {
   const train_settings *s = run->s;
   int code = EXIT_OK;
@@ -122,20 +134,11 @@ static int fill_base(train_run *run, const char *folder) {
     free(path);
     return code;
   }
-  if (!s->tokenizer) {
-    complain("say --tokenizer PATH: attend tokenize --train makes one");
-    return EXIT_USAGE;
-  }
-  char *path = model_path(s->tokenizer, &code);
-  if (!code && !is_folder(path)) {
-    complain("%s is no folder: a tokenizer's files lie in one", path);
-    code = EXIT_USAGE;
-  }
-  if (!code) code = copy_companions(run, path, folder, false);
-  if (!code) TRY(run, attend_tokenizer_load(run->ctx, folder, &run->tokenizer));
-  if (!code) code = write_config(run, folder);
-  free(path);
-  return code;
+  code =
+      s->tokenizer ? take_tokenizer(run, folder) : learn_tokenizer(run, folder);
+  if (code) return code;
+  TRY(run, attend_tokenizer_load(run->ctx, folder, &run->tokenizer));
+  return write_config(run, folder);
 }
 
 /* base/ is there as a whole or not. */
