@@ -104,9 +104,10 @@ static void describe(parameter *p, attend_tensor *t) {
   p->tensor = t;
 }
 
-/* The head of a tied model is its embedding table: there is nothing to draw. */
+/* The head of a tied model is its embedding table, and what is not learnt (BART's
+ * bias of logits) is 0: there is nothing to draw. */
 static bool is_drawn(const attend_checkpoint *c, const parameter *p) {
-  return !(p->slot == HEAD && !p->is_bias && c->config.tied);
+  return !(p->slot == HEAD && !p->is_bias && c->config.tied) && !p->fixed;
 }
 
 static attend_status draw_all(attend_checkpoint *c, uint64_t seed,
