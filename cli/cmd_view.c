@@ -6,12 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "course.h"
 #include "input.h"
 #include "model_path.h"
 #include "view.h"
 
 enum {
   KEY_MODEL = 1500,
+  KEY_TRAINING,
+  KEY_STEP,
   KEY_VIEW,
   KEY_ROLE,
   KEY_LAYER,
@@ -45,13 +48,19 @@ static const struct argp_option list[] = {
      "A folder, attend:NAME (what ships), hf:OWNER/NAME or npm:PACKAGE; "
      "several may be given, to compare",
      1},
+    {"run", KEY_TRAINING, "FOLDER", 0,
+     "What attend train --out made: attention at every step that is saved", 1},
+    {"step", KEY_STEP, "N", 0,
+     "Of the run: a number, best or last (default: last; pictures of all heads "
+     "show one head at all steps)",
+     1},
     {"file", KEY_FILE, "FILE", 0, "The text is in a file; - is the input", 1},
     {"untrained", KEY_UNTRAINED, 0, 0,
      "Weights as PyTorch resets them, drawn from --seed", 1},
     {"pad", KEY_PAD, "N", 0,
      "Fill an encoder's text up to N tokens, to see the padding mask", 1},
     {"against", KEY_AGAINST, "WHAT", 0,
-     "Compare with untrained, text=TEXT, second=TEXT, model=NUMBER, or "
+     "Compare with untrained, text=TEXT, second=TEXT, model=NUMBER, step=N or "
      "attention=FORM; may be given several times",
      1},
     {"form", KEY_FORM, "FORM", 0,
@@ -117,7 +126,8 @@ static void read_heads(struct argp_state *state, const char *arg,
 }
 
 static void read_against(struct argp_state *state, const char *arg,
-                         view_state *s) {
+                         view_options *o) {
+  view_state *s = &o->state;
   const char *value = strchr(arg, '=');
   size_t n = value ? (size_t)(value - arg) : strlen(arg);
   s->has_other = true;
@@ -129,13 +139,15 @@ static void read_against(struct argp_state *state, const char *arg,
     s->other.second = need_copy(value + 1);
   else if (value && n == 5 && !memcmp(arg, "model", n))
     s->other.model = need_copy(value + 1);
+  else if (value && n == 4 && !memcmp(arg, "step", n))
+    o->other_step = value + 1;
   else if (value && n == 9 && !memcmp(arg, "attention", n) &&
            strlen(value) <= VIEW_FORM)
     snprintf(s->other.attention, VIEW_FORM, "%s", value + 1);
   else
     argp_error(state,
                "--against takes untrained, text=TEXT, second=TEXT, "
-               "model=NUMBER or attention=FORM, not \"%s\"",
+               "model=NUMBER, step=N or attention=FORM, not \"%s\"",
                arg);
 }
 
@@ -233,6 +245,13 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
         argp_error(state, "at most %d models at once", VIEW_MODELS);
       o->models[o->n_models++] = arg;
       return 0;
+    case KEY_TRAINING:
+      if (o->run) argp_error(state, "one --run at once");
+      o->run = arg;
+      return 0;
+    case KEY_STEP:
+      o->step = arg;
+      return 0;
     case KEY_FILE:
       o->file = arg;
       return 0;
@@ -252,7 +271,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       o->new_tokens = (int)options_number(state, "--new", arg, 1, VIEW_NEW);
       return 0;
     case KEY_AGAINST:
-      read_against(state, arg, &o->state);
+      read_against(state, arg, o);
       return 0;
     case ARGP_KEY_ARG:
       if (o->n_texts == 2)
@@ -262,10 +281,12 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       o->texts[o->n_texts++] = arg;
       return 0;
     case ARGP_KEY_END:
-      if (!o->n_models && !o->gallery)
+      if (!o->n_models && !o->gallery && !o->run)
         argp_error(state,
                    "name a model: --model FOLDER, hf:OWNER/NAME or "
                    "npm:PACKAGE");
+      if ((o->step || o->other_step) && !o->run)
+        argp_error(state, "a step is one of a --run FOLDER");
       if (o->file && o->n_texts == 2)
         argp_error(state, "--file and two texts are one text too many");
       return 0;
@@ -282,7 +303,7 @@ static const struct argp_child children[] = {{&options_json, 0, NULL, 0},
 static const struct argp argp = {
     .options = list,
     .parser = parse,
-    .args_doc = "--model MODEL [TEXT [SECOND]]",
+    .args_doc = "--model MODEL [TEXT [SECOND]]\n--run FOLDER [TEXT [SECOND]]",
     .doc =
         "Shows where a model attends: serves a page on this machine, or writes "
         "a page, a picture or the numbers, or draws in the terminal."
@@ -320,6 +341,19 @@ static const char *example_text(const viewer *v) {
                                              "on the table.";
 }
 
+/* The steps that are meant, and whether they are there. */
+static int complete_steps(const viewer *v, view_options *o) {
+  const course *c = v->models[0].course;
+  view_case *mine = &o->state.c, *other = &o->state.other;
+  if (!c) return EXIT_OK;
+  if (!course_choose(c, o->step ? o->step : "last", &mine->step))
+    return EXIT_FAILED;
+  other->step = !other->model || !strcmp(other->model, "0") ? mine->step : -1;
+  if (o->other_step && !course_choose(c, o->other_step, &other->step))
+    return EXIT_FAILED;
+  return EXIT_OK;
+}
+
 static void complete_other(view_state *s) {
   view_case *c = &s->other;
   if (!s->has_other) return;
@@ -347,6 +381,7 @@ static int complete(viewer *v, view_options *o) {
     c->text = need_copy(o->n_texts ? o->texts[0] : example_text(v));
   const char *second = o->texts[o->file ? 0 : 1];
   if (second) c->second = need_copy(second);
+  if (!code) code = complete_steps(v, o);
   complete_other(&o->state);
   if (!c->untrained) c->seed = 0;
   if (o->state.has_other && !strcmp(o->state.view, "model"))
@@ -380,14 +415,15 @@ static int gallery_models(char **paths, int *n) {
 
 static int find_models(const view_options *o, char **paths, int *n) {
   int code = EXIT_OK;
-  if (!o->n_models) return gallery_models(paths, n);
+  if (!o->n_models && !o->run) return gallery_models(paths, n);
   for (; *n < o->n_models && !code; (*n)++)
     paths[*n] = model_path(o->models[*n], &code);
   return code;
 }
 
 static int with_models(attend_context *ctx, view_options *o) {
-  viewer_options wanted = {.weights = o->model.weights,
+  viewer_options wanted = {.run = o->run,
+                           .weights = o->model.weights,
                            .most_bytes = o->memory,
                            .gallery = o->gallery};
   char *paths[VIEW_MODELS] = {0};

@@ -113,6 +113,32 @@ typedef struct {
 const char *picture_matrix(const picture_matrix_data *d,
                            const picture_look *look, drawing *out);
 
+/* ---- heads over the steps of training ---------------------------------------------- */
+
+typedef struct {
+  double step, loss;
+} picture_point;
+
+typedef struct {
+  picture_about about;
+  picture_tokens rows, keys;
+  int heads;
+  const int *head; /* [heads] their numbers */
+  int frames;
+  const double *step; /* [frames] rising */
+  const double *loss; /* [frames] NaN: not known */
+  bool left_out;      /* there are more steps */
+  int height, width;
+  const float *cells;  /* [heads, frames, height, width] */
+  const uint8_t *mask; /* [height, width] or NULL */
+  bool is_signed;
+  const picture_point *curve, *valid; /* the loss, in training and else */
+  int losses, valids;
+} picture_film_data;
+
+const char *picture_film(const picture_film_data *d, const picture_look *look,
+                         drawing *out);
+
 /* ---- how far a token sees through the layers -------------------------------------- */
 
 typedef struct {

@@ -14,6 +14,8 @@ typedef struct {
   model_options model; /* --attention, --weights */
   const char *models[VIEW_MODELS];
   int n_models;
+  const char *run;               /* what attend train made; NULL: none */
+  const char *step, *other_step; /* as given: a number, best, last; or NULL */
   view_state state;
   const char *texts[2];
   int n_texts;
@@ -34,6 +36,8 @@ int view_write(viewer *v, const view_options *o); /* --out */
 int view_print_json(viewer *v, const view_options *o, const char *path);
 int view_draw_terminal(viewer *v, const view_options *o);
 int view_write_still(viewer *v, const view_options *o);
+/* The page around its answers, which are JSON. */
+int view_write_page(const char *path, const char *answers, size_t length);
 int view_write_picture(viewer *v, const view_options *o, const char *as);
 int view_write_trace(viewer *v, const view_options *o);
 

@@ -20,6 +20,7 @@ enum {
   VIEW_NEW = 512,        /* tokens to generate at most */
   VIEW_OTHERS = 4,       /* forms that a run is looked at through at once */
   VIEW_FRESH = 4,        /* untrained weights of a model at once */
+  VIEW_STEPS = 3,        /* steps of a course at once: two are compared */
   VIEW_SEEN = ATTEND_SEE_HIDDEN | ATTEND_SEE_QUERY | ATTEND_SEE_KEY |
               ATTEND_SEE_VALUE | ATTEND_SEE_MIXED | ATTEND_SEE_DENOMINATOR
 };
@@ -30,15 +31,19 @@ typedef struct {
   attend_checkpoint *files;
   attend_model *model; /* NULL: not opened */
   uint64_t seed;       /* of untrained ones */
+  int step;            /* of those of a course */
+  uint64_t used;       /* when they were last asked for */
+  int held;            /* long requests that work with them: they stay */
 } view_weights;
 
 typedef struct {
   char id[12];
-  const char *name; /* the last part of its path */
-  char *path;
+  const char *name;      /* the last part of its path */
+  char *path;            /* of a course: its last step's, when it was opened */
+  struct course *course; /* NULL: a model by itself */
   attend_config config;
   attend_tokenizer *tokenizer; /* NULL: texts are numbers */
-  view_weights trained, fresh[VIEW_FRESH];
+  view_weights trained, fresh[VIEW_FRESH], steps[VIEW_STEPS];
 } view_model;
 
 /* ---- runs --------------------------------------------------------------------- */
@@ -49,6 +54,7 @@ typedef struct {
   bool untrained;
   uint64_t seed;
   int pad;
+  int step; /* of a course; -1: the model has none */
 } view_case;
 
 typedef struct { /* a side's tokens */
@@ -115,12 +121,16 @@ struct viewer {
   view_run *runs; /* the last asked for first */
   size_t most_bytes;
   const struct view_state *start; /* what a page opens with; NULL: nothing */
+  const int *kept; /* [n_kept] the steps that are told of; 0: all */
+  int n_kept;
+  uint64_t clock; /* counts questions for weights */
   bool gallery;
   struct view_queue *queue; /* NULL: who asks computes */
 };
 
 typedef struct {
-  char **paths; /* [n], as model_path gives them */
+  const char *run; /* a course of training, the first model; NULL: none */
+  char **paths;    /* [n], as model_path gives them */
   int n;
   attend_weights weights;
   size_t most_bytes; /* of recorded runs; 0: 2 GiB */
@@ -226,6 +236,16 @@ bool models_find(asking *a, const char *id, view_model **m);
 /* The weights that a case asks for, loaded, and its form's model. */
 bool models_take(asking *a, const view_case *c, view_run *run);
 void model_write(attend_json_writer *w, const view_model *m);
+/* Opens a checkpoint; and closes it, with the runs that were made with it. */
+bool weights_load(asking *a, const char *path, bool fresh, view_weights *w);
+void weights_drop(viewer *v, view_weights *w);
+
+/* The weights of a step of a model that is a course, loaded. */
+bool steps_take(asking *a, view_model *m, int step, view_weights **w);
+/* The course that a model is, or NULL. */
+struct course *steps_course(const viewer *v, const char *model);
+/* COURSE of viewer/README.md, or null. */
+void steps_write(attend_json_writer *w, const viewer *v);
 
 /* A token as it is shown. */
 void put_token_text(attend_json_writer *w, const view_model *m, int32_t id);
@@ -235,6 +255,7 @@ int candidates_of(const float *logits, int n, int most, view_candidate *to);
 /* ---- the list of requests ------------------------------------------------------------ */
 
 bool answer_hello(asking *a);
+bool answer_course(asking *a);
 bool answer_run(asking *a);
 bool answer_generate(asking *a);
 bool answer_thumbs(asking *a);

@@ -169,6 +169,8 @@ bool answer_hello(asking *a) {
   attend_json_open(&w, '[');
   for (int i = 0; i < v->n_models; i++) model_write(&w, &v->models[i]);
   attend_json_close(&w, ']');
+  attend_json_member(&w, "course");
+  steps_write(&w, v);
   attend_json_member(&w, "start");
   state_write(&w, v->start);
   attend_json_member(&w, "gallery");

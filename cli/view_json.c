@@ -164,6 +164,7 @@ static bool put_embeddings(writing *p) {
   if (!put_answer(p, "embeddings", "embeddings", &q)) return false;
   q = question_open(p->v);
   json_text(&q, "model", p->o->state.c.model);
+  json_number(&q, "step", p->o->state.c.step);
   return put_answer(p, "positions", "positions", &q);
 }
 
@@ -184,6 +185,10 @@ static bool put_all(writing *p) {
   state_write(&p->w, &p->o->state);
   attend_json_member(&p->w, "run");
   json_tree(&p->w, p->run.root);
+  if (steps_course(p->v, p->o->state.c.model)) {
+    attend_json_member(&p->w, "course");
+    steps_write(&p->w, p->v);
+  }
   if (p->other.root) {
     attend_json_member(&p->w, "other");
     json_tree(&p->w, p->other.root);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "attend/problem.h"
+#include "course.h"
 #include "json_members.h"
 #include "view_core.h"
 
@@ -44,14 +45,25 @@ static attend_status open_tokenizer(attend_context *ctx, view_model *m) {
   return status;
 }
 
-static int open_model(viewer *v, const char *path, int i) {
-  view_model *m = &v->models[i];
-  snprintf(m->id, sizeof m->id, "%d", i);
+static int open_model(viewer *v, const char *path, view_model *m) {
+  snprintf(m->id, sizeof m->id, "%d", v->n_models++);
   m->path = need_copy(path);
-  m->name = name_of(path);
+  if (!m->name) m->name = name_of(path);
   attend_status status = attend_config_read(v->ctx, path, &m->config);
   if (!status) status = open_tokenizer(v->ctx, m);
   return status ? complain_status(v->ctx, status) : EXIT_OK;
+}
+
+/* Its steps are alike: the last one says what kind of model it is. */
+static int open_course(viewer *v, const char *path, view_model *m) {
+  int code;
+  m->course = course_open(v->ctx, path, &code);
+  if (!m->course) return code;
+  m->name = name_of(path);
+  char *last = course_folder(m->course, m->course->last);
+  code = open_model(v, last, m);
+  free(last);
+  return code;
 }
 
 int viewer_open(attend_context *ctx, const viewer_options *o, viewer **out) {
@@ -61,9 +73,10 @@ int viewer_open(attend_context *ctx, const viewer_options *o, viewer **out) {
   v->weights = o->weights;
   v->gallery = o->gallery;
   v->most_bytes = o->most_bytes ? o->most_bytes : (size_t)2 << 30;
-  v->models = need((size_t)o->n, sizeof *v->models);
-  for (; v->n_models < o->n && !code; v->n_models++)
-    code = open_model(v, o->paths[v->n_models], v->n_models);
+  v->models = need((size_t)o->n + 1, sizeof *v->models);
+  if (o->run) code = open_course(v, o->run, v->models);
+  for (int i = 0; i < o->n && !code; i++)
+    code = open_model(v, o->paths[i], &v->models[v->n_models]);
   return code;
 }
 
@@ -78,6 +91,8 @@ void models_close(viewer *v) {
     view_model *m = &v->models[i];
     weights_free(&m->trained);
     for (int j = 0; j < VIEW_FRESH; j++) weights_free(&m->fresh[j]);
+    for (int j = 0; j < VIEW_STEPS; j++) weights_free(&m->steps[j]);
+    course_close(m->course);
     attend_tokenizer_free(m->tokenizer);
     free((char *)m->name);
     free(m->path);
@@ -100,13 +115,13 @@ static int load_step(size_t done, size_t total, void *user) {
   return ask_progress(user, (double)done, (double)total, "loading the model");
 }
 
-static bool load(asking *a, view_model *m, bool fresh, view_weights *w) {
+bool weights_load(asking *a, const char *path, bool fresh, view_weights *w) {
   attend_context *ctx = a->v->ctx;
   attend_model_options o = {
       .weights = a->v->weights, .progress = load_step, .user = a};
   attend_status status =
-      fresh ? attend_checkpoint_fresh(ctx, m->path, w->seed, &w->files)
-            : attend_checkpoint_open(ctx, m->path, &w->files);
+      fresh ? attend_checkpoint_fresh(ctx, path, w->seed, &w->files)
+            : attend_checkpoint_open(ctx, path, &w->files);
   if (!status) status = attend_model_create(w->files, &o, &w->model);
   if (!status) return true;
   bool ok = ask_status(a, status);
@@ -128,6 +143,11 @@ static void forget_runs(viewer *v, const view_weights *w) {
   }
 }
 
+void weights_drop(viewer *v, view_weights *w) {
+  if (w->model) forget_runs(v, w);
+  weights_free(w);
+}
+
 static bool fresh_weights(asking *a, view_model *m, uint64_t seed,
                           view_weights **w) {
   for (int i = 0; i < VIEW_FRESH; i++)
@@ -137,11 +157,11 @@ static bool fresh_weights(asking *a, view_model *m, uint64_t seed,
     }
   int at = 0;
   while (at < VIEW_FRESH - 1 && m->fresh[at].model) at++;
+  while (at > 0 && m->fresh[at].held) at--;
   *w = &m->fresh[at];
-  if ((*w)->model) forget_runs(a->v, *w);
-  weights_free(*w);
+  weights_drop(a->v, *w);
   (*w)->seed = seed;
-  return load(a, m, true, *w);
+  return weights_load(a, m->path, true, *w);
 }
 
 bool models_take(asking *a, const view_case *c, view_run *run) {
@@ -151,7 +171,10 @@ bool models_take(asking *a, const view_case *c, view_run *run) {
   run->weights = &m->trained;
   if (c->untrained && !fresh_weights(a, m, c->seed, &run->weights))
     return false;
-  if (!run->weights->model && !load(a, m, false, run->weights)) return false;
+  if (m->course && !c->untrained && !steps_take(a, m, c->step, &run->weights))
+    return false;
+  if (!run->weights->model && !weights_load(a, m->path, false, run->weights))
+    return false;
   run->model = run->weights->model;
   if (!strcmp(c->attention, "softmax")) return true;
   return ask_status(a, attend_form_parse(a->v->ctx, c->attention, &form)) &&

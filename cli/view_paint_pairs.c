@@ -29,6 +29,8 @@ static void name_case(const painting *p, bool other, char name[200]) {
         name, 200, "%s",
         text_at(attend_json_get(other ? p->other.root : p->run.root, "model"),
                 "name"));
+  else if (a->step != b->step)
+    snprintf(name, 200, "step %d", c->step);
   else if (a->untrained != b->untrained)
     snprintf(name, 200, "%s", c->untrained ? "untrained" : "trained");
   else

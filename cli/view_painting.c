@@ -38,6 +38,15 @@ const char *text_at(const attend_json *object, const char *name) {
   return text ? text : "";
 }
 
+/* "gpt2", or "tiny, step 500". */
+static void name_model(painting *p, const attend_json *model,
+                       const attend_json *kase) {
+  double step = attend_json_number(attend_json_get(kase, "step"), -1);
+  int n = snprintf(p->name, sizeof p->name, "%.120s", text_at(model, "name"));
+  if (step >= 0)
+    snprintf(p->name + n, sizeof p->name - (size_t)n, ", step %.0f", step);
+}
+
 static bool run_cases(painting *p) {
   const view_state *s = p->s;
   bool writes = !strcmp(s->view, "generate");
@@ -49,13 +58,13 @@ static bool run_cases(painting *p) {
   if (!subject_read(&p->run, s, &p->at, p->error)) return false;
   const attend_json *kase = attend_json_get(p->run.root, "case");
   const char *notice = text_at(p->run.root, "notice");
-  p->about = (picture_about){
-      .model = text_at(attend_json_get(p->run.root, "model"), "name"),
-      .form = text_at(kase, "attention"),
-      .role = p->at.role_name,
-      .layer = p->at.layer,
-      .head = p->at.head,
-      .notice = *notice ? notice : NULL};
+  name_model(p, attend_json_get(p->run.root, "model"), kase);
+  p->about = (picture_about){.model = p->name,
+                             .form = text_at(kase, "attention"),
+                             .role = p->at.role_name,
+                             .layer = p->at.layer,
+                             .head = p->at.head,
+                             .notice = *notice ? notice : NULL};
   p->rows = tokens_of(subject_side(&p->at, false));
   p->keys = tokens_of(subject_side(&p->at, true));
   return true;
@@ -142,7 +151,8 @@ bool paint(painting *p) {
                {"flow", paint_flow},         {"compare", paint_compare},
                {"generate", paint_generate}, {"embeddings", paint_embeddings}};
   bool ok = run_cases(p);
-  for (size_t i = 0; ok && i < sizeof views / sizeof *views; i++)
+  if (ok && p->film) ok = paint_film(p);
+  for (size_t i = 0; ok && !p->film && i < sizeof views / sizeof *views; i++)
     if (!strcmp(views[i].view, p->s->view)) ok = views[i].paint(p);
   free((void *)p->rows.text);
   free((void *)p->keys.text);

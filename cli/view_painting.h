@@ -19,6 +19,8 @@ typedef struct {
   picture_look look;
   const terminal_look *terminal; /* NULL: into `out` */
   int new_tokens;
+  bool film; /* in place of all heads: one, at the steps of its course */
+  char name[160];
   fetched run, other;
   subject at;
   picture_about about;
@@ -52,6 +54,7 @@ void grid_free(grid *g);
 /* ---- views ------------------------------------------------------------------------ */
 
 bool paint_model(painting *p);
+bool paint_film(painting *p);
 bool paint_head(painting *p);
 bool paint_neuron(painting *p);
 bool paint_matrix(painting *p);

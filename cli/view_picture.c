@@ -72,6 +72,8 @@ int view_draw_terminal(viewer *v, const view_options *o) {
 int view_write_picture(viewer *v, const view_options *o, const char *as) {
   painting p = {.v = v,
                 .s = &o->state,
+                .film = v->models[0].course && !o->step &&
+                        !strcmp(o->state.view, "model"),
                 .new_tokens = o->new_tokens,
                 .look = {o->width, o->dark}};
   void *bytes = NULL;

@@ -23,6 +23,7 @@ typedef struct {
 } request;
 
 static const request requests[] = {{"hello", false, answer_hello},
+                                   {"course", false, answer_course},
                                    {"run", true, answer_run},
                                    {"generate", true, answer_generate},
                                    {"refine", true, answer_refine},

@@ -393,6 +393,7 @@ static bool start_run(asking *a, const attend_json *q, const char *more,
   view_run *found = ok ? runs_find(a->v, id) : NULL;
   *old = found != NULL;
   if (found) {
+    found->weights->used = ++a->v->clock;
     run_free(new);
     *run = found;
     return true;
@@ -401,10 +402,12 @@ static bool start_run(asking *a, const attend_json *q, const char *more,
   memcpy(new->id, id, sizeof new->id);
   if (ok) ok = models_take(a, &new->c, new);
   if (!ok && new->weights && !new->weights->model) new->weights = NULL;
+  if (ok) new->weights->held++;
   return ok;
 }
 
 static bool end_run(asking *a, view_run *run, bool ok) {
+  run->weights->held--;
   if (!ok) {
     run_free(run);
     return false;

@@ -2,10 +2,12 @@
  *
  * Place: cli/ - behind view_answer.h.
  */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "course.h"
 #include "json_members.h"
 #include "view_core.h"
 
@@ -28,6 +30,15 @@ static bool case_seed(asking *a, view_case *c) {
   return true;
 }
 
+/* A course is looked at after some step: the last, unless one is said. */
+static bool case_step(asking *a, view_case *c) {
+  const course *of = steps_course(a->v, c->model);
+  if (!ask_integer(a, "step", -1, INT_MAX, -1, &c->step)) return false;
+  if (!of) c->step = -1;
+  if (of && c->step < 0) c->step = of->last;
+  return true;
+}
+
 bool case_read(asking *a, const attend_json *q, view_case *c) {
   const attend_json *whole = a->q;
   const char *form = NULL;
@@ -40,7 +51,7 @@ bool case_read(asking *a, const attend_json *q, view_case *c) {
             case_text(a, "second", NULL, &c->second) &&
             ask_text(a, "attention", "softmax", &form) &&
             ask_integer(a, "pad", 0, VIEW_LONGEST, 0, &c->pad) &&
-            case_seed(a, c);
+            case_seed(a, c) && case_step(a, c);
   c->untrained = attend_json_boolean(attend_json_get(q, "untrained"), false);
   a->q = whole;
   if (ok && strlen(form) >= VIEW_FORM)
@@ -80,6 +91,8 @@ void case_write(attend_json_writer *w, const view_case *c) {
   attend_json_put_integer(w, (int64_t)c->seed);
   attend_json_member(w, "pad");
   attend_json_put_integer(w, c->pad);
+  attend_json_member(w, "step");
+  attend_json_put_integer(w, c->step);
   attend_json_close(w, '}');
 }
 
@@ -160,11 +173,16 @@ static size_t all_bytes(const viewer *v) {
   return bytes;
 }
 
-static void forget_last(viewer *v) {
-  view_run **at = &v->runs;
-  while ((*at)->next) at = &(*at)->next;
-  run_free(*at);
-  *at = NULL;
+/* The one that was not asked for longest, of those that nobody works with. */
+static bool forget_last(viewer *v) {
+  view_run **last = NULL;
+  for (view_run **at = &v->runs; *at; at = &(*at)->next)
+    if (!(*at)->weights->held) last = at;
+  if (!last) return false;
+  view_run *run = *last;
+  *last = run->next;
+  run_free(run);
+  return true;
 }
 
 bool runs_room(asking *a, size_t bytes) {
@@ -174,7 +192,7 @@ bool runs_room(asking *a, size_t bytes) {
                     "recording this text takes %zu MB, and %zu are allowed: "
                     "take a shorter text, or start with a larger --memory",
                     bytes >> 20, v->most_bytes >> 20);
-  while (v->runs && all_bytes(v) + bytes > v->most_bytes) forget_last(v);
+  while (all_bytes(v) + bytes > v->most_bytes && forget_last(v)) continue;
   return true;
 }
 

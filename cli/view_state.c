@@ -21,7 +21,8 @@ bool state_has_view(const char *name) {
 
 view_state state_defaults(void) {
   return (view_state){.view = "model",
-                      .c = {.attention = "softmax"},
+                      .c = {.attention = "softmax", .step = -1},
+                      .other = {.step = -1},
                       .layer = -1,
                       .head = -1,
                       .token = -1,

@@ -2,10 +2,12 @@
  *
  * Place: cli/ - behind view_answer.h: candidates, embeddings, positions.
  */
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "course.h"
 #include "view_core.h"
 
 /* ---- sides ------------------------------------------------------------------------- */
@@ -181,11 +183,11 @@ static void table_cosines(const float *table, int count, int width,
 }
 
 /* Rows of a model's own table of positions, or NULL. */
-static float *learned(asking *a, const view_model *m, int count, int *width) {
+static float *learned(asking *a, const view_model *m, const char *path,
+                      int count, int *width) {
   attend_parameter p;
   attend_checkpoint *files = m->trained.files, *opened = NULL;
-  if (!files && attend_checkpoint_open(a->v->ctx, m->path, &opened))
-    return NULL;
+  if (!files && attend_checkpoint_open(a->v->ctx, path, &opened)) return NULL;
   float *rows = NULL;
   for (size_t i = 0;
        !rows && attend_checkpoint_get(files ? files : opened, i, &p); i++) {
@@ -212,12 +214,16 @@ static void put_error(attend_json_writer *w, const void *with) {
 static bool learned_cosines(asking *a, int count, float **to) {
   const char *id;
   view_model *m;
-  int width;
-  if (!ask_text(a, "model", NULL, &id)) return false;
+  int width, step;
+  if (!ask_text(a, "model", NULL, &id) ||
+      !ask_integer(a, "step", -1, INT_MAX, -1, &step))
+    return false;
   if (!id) return true;
   if (!models_find(a, id, &m)) return false;
   if (m->config.position != ATTEND_POSITIONS_LEARNED) return true;
-  float *rows = learned(a, m, count, &width);
+  char *path = m->course ? course_folder(m->course, step) : NULL;
+  float *rows = learned(a, m, path ? path : m->path, count, &width);
+  free(path);
   if (!rows) return true;
   *to = need((size_t)count * (size_t)count, sizeof **to);
   table_cosines(rows, count, width, *to);

@@ -5,19 +5,19 @@
  *
  * Whole heads are kept where they fit; what does not fit is left to the live
  * page, which then says so. Forms to compare with are taken in the order of the
- * list for as long as there is room.
+ * list for as long as there is room; of the steps of a course as many as fit into
+ * the rest, evenly.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "course.h"
 #include "progress.h"
 #include "view.h"
 #include "view_fetch.h"
 
 #ifdef ATTEND_HAVE_PAGE
-#include "page_data.h"
-
 enum {
   MOST_BYTES = 24 << 20, /* of answers about heads */
   FORM_BYTES = 8 << 20,  /* of other forms */
@@ -36,9 +36,12 @@ typedef struct {
   viewer *v;
   const view_options *o;
   attend_json_writer w; /* the answers so far */
-  size_t spent, on_forms;
-  fetched runs[3]; /* the case's, the other's, the one with what is written */
+  size_t spent, on_forms, most;
+  fetched *runs; /* the case's, the other's, the one with what is written; then
+                    those of other steps, each with what it writes */
   int n_runs;
+  int *kept, n_kept; /* steps of a course */
+  char first[20];    /* the run of the first of them */
   char error[640];
 } recording;
 
@@ -128,9 +131,8 @@ static bool is_chosen(const recording *r, const subject *s) {
 
 static void keep_heads(recording *r, subject *s) {
   size_t heads = (size_t)(s->layers * s->heads);
-  bool blocks = r->spent + heads * head_bytes(s) < MOST_BYTES;
-  bool vectors =
-      r->spent + heads * (head_bytes(s) + vector_bytes(s)) < MOST_BYTES;
+  bool blocks = r->spent + heads * head_bytes(s) < r->most;
+  bool vectors = r->spent + heads * (head_bytes(s) + vector_bytes(s)) < r->most;
   if (head_bytes(s) > VIEW_CELLS * sizeof(float)) return;
   for (size_t i = 0; i < heads; i++) {
     s->layer = (int)i / s->heads;
@@ -209,15 +211,20 @@ static void keep_comparison(recording *r, subject *s) {
     if (strcmp(forms[i], r->o->state.form)) keep_form(r, s, forms[i]);
 }
 
-static void keep_run(recording *r, const fetched *run, bool first) {
+/* The role i of a run; false past the last. */
+static bool role_of(recording *r, const fetched *run, size_t i, subject *s) {
   const attend_json *roles = attend_json_get(run->root, "roles");
   view_state state = state_defaults();
-  for (size_t i = 0; i < attend_json_count(roles); i++) {
-    subject s;
-    const char *role = attend_json_string(
-        attend_json_get(attend_json_at(roles, i), "role"), NULL);
-    snprintf(state.role, sizeof state.role, "%s", role);
-    if (!subject_read(run, &state, &s, r->error)) continue;
+  if (i >= attend_json_count(roles)) return false;
+  snprintf(state.role, sizeof state.role, "%s",
+           attend_json_string(attend_json_get(attend_json_at(roles, i), "role"),
+                              NULL));
+  return subject_read(run, &state, s, r->error);
+}
+
+static void keep_run(recording *r, const fetched *run, bool first) {
+  subject s;
+  for (size_t i = 0; role_of(r, run, i, &s); i++) {
     keep_role(r, &s);
     keep_heads(r, &s);
     keep_flow(r, &s);
@@ -226,13 +233,126 @@ static void keep_run(recording *r, const fetched *run, bool first) {
   }
 }
 
+/* Learned positions are those of a step. */
 static void keep_positions(recording *r) {
-  char q[128];
+  char q[128], step[32] = "";
   for (int i = 0; i < r->v->n_models; i++) {
-    snprintf(q, sizeof q, "{\"count\":%d,\"model\":\"%s\",\"width\":%d}",
-             POSITIONS, r->v->models[i].id, POSITIONS);
-    keep(r, "positions", q);
+    const view_model *m = &r->v->models[i];
+    bool each = m->course && m->config.position == ATTEND_POSITIONS_LEARNED;
+    for (int k = 0; k < (each ? r->n_kept : 1); k++) {
+      if (each) snprintf(step, sizeof step, "\"step\":%d,", r->kept[k]);
+      snprintf(q, sizeof q, "{\"count\":%d,\"model\":\"%s\",%s\"width\":%d}",
+               POSITIONS, m->id, step, POSITIONS);
+      keep(r, "positions", q);
+    }
   }
+}
+
+/* ---- steps of a course --------------------------------------------------------------- */
+
+/* About what the answers about one step take; more is what it goes on to write. */
+static size_t step_bytes(recording *r, size_t more) {
+  subject s;
+  size_t bytes = 0;
+  for (size_t i = 0; role_of(r, &r->runs[0], i, &s); i++) {
+    size_t heads = (size_t)(s.layers * s.heads), n = (size_t)s.rows;
+    size_t followed = n < FOLLOWED ? n : 2, written = n + more;
+    bytes += heads * (head_bytes(&s) + vector_bytes(&s) + THUMB * THUMB) +
+             (size_t)(s.layers + 1) * n * (followed * 30 + n * sizeof(float));
+    if (more) bytes += heads * written * written * sizeof(float) + 1000 * more;
+  }
+  return bytes;
+}
+
+static int by_number(const void *a, const void *b) {
+  return *(const int *)a - *(const int *)b;
+}
+
+/* As many as there is room for, with the one that was asked for among them. */
+static void choose_steps(recording *r, const course *c, size_t each) {
+  size_t rest = r->most > r->spent ? r->most - r->spent : 0;
+  size_t n = 1 + rest / (each ? each : 1);
+  int *places = need((size_t)c->count, sizeof *places);
+  int at = course_find(c, r->o->state.c.step), nearest = 0;
+  r->n_kept = course_some(c, n < (size_t)c->count ? (int)n : c->count, places);
+  for (int i = 0; i < r->n_kept; i++)
+    if (abs(places[i] - at) < abs(places[nearest] - at)) nearest = i;
+  places[nearest] = at;
+  qsort(places, (size_t)r->n_kept, sizeof *places, by_number);
+  r->kept = need((size_t)r->n_kept, sizeof *r->kept);
+  for (int i = 0; i < r->n_kept; i++) r->kept[i] = c->steps[places[i]].step;
+  free(places);
+}
+
+/* Blocks alone, for the place that is looked at from. */
+static void keep_written(recording *r, const view_case *c) {
+  subject s;
+  fetched *run = &r->runs[r->n_runs];
+  if (!fetch_generated(r->v, c, r->o->new_tokens, run)) return;
+  r->n_runs++;
+  for (size_t i = 0; role_of(r, run, i, &s); i++)
+    for (int k = 0; k < s.layers * s.heads; k++) {
+      s.layer = k / s.heads;
+      s.head = k % s.heads;
+      if (head_bytes(&s) <= VIEW_CELLS * sizeof(float)) keep_head(r, &s, false);
+    }
+}
+
+static void keep_beside_first(recording *r, const fetched *run) {
+  char q[256];
+  subject s;
+  for (size_t i = 0; role_of(r, run, i, &s); i++) {
+    snprintf(q, sizeof q, "{\"other\":\"%s\",\"role\":\"%s\",\"run\":\"%s\"}",
+             r->first, s.role_name, s.id);
+    if (strcmp(r->first, s.id)) keep(r, "compare", q);
+  }
+}
+
+/* A step is run, asked about and let go of before the next. The first stays: the
+ * others are compared with it. */
+static void keep_step(recording *r, int step, bool writes) {
+  view_case c = r->o->state.c;
+  fetched *run = &r->runs[r->n_runs], again;
+  bool mine = step == c.step;
+  c.step = step;
+  if (mine) run = &again;
+  if (!fetch_run(r->v, &c, run)) return;
+  if (!*r->first)
+    snprintf(r->first, sizeof r->first, "%s",
+             attend_json_string(attend_json_get(run->root, "run"), NULL));
+  keep_beside_first(r, run);
+  if (mine) {
+    fetched_free(&again);
+    return;
+  }
+  r->n_runs++;
+  keep_run(r, run, false);
+  if (writes) keep_written(r, &c);
+}
+
+static void keep_course(recording *r) {
+  const view_case *mine = &r->o->state.c;
+  const course *c = steps_course(r->v, mine->model);
+  if (!c) return;
+  r->most = MOST_BYTES + FORM_BYTES;
+  size_t rest = r->most > r->spent ? r->most - r->spent : 0;
+  size_t whole = step_bytes(r, (size_t)r->o->new_tokens);
+  bool writes = r->v->models[0].config.parts & ATTEND_DECODER &&
+                whole * (size_t)c->count < rest;
+  choose_steps(r, c, writes ? whole : step_bytes(r, 0));
+  progress_start("recording steps", (size_t)r->n_kept);
+  for (int i = 0; i < r->n_kept; i++) {
+    progress_step((size_t)i, "steps");
+    keep_step(r, r->kept[i], writes);
+  }
+  progress_end();
+  r->v->kept = r->kept;
+  r->v->n_kept = r->n_kept;
+  if (r->n_kept < c->count)
+    fprintf(stderr,
+            "attend: of %d steps %d are in the page: more would take over "
+            "%d MB\n",
+            c->count, r->n_kept, (MOST_BYTES + FORM_BYTES) >> 20);
 }
 
 /* ---- the file -------------------------------------------------------------------------- */
@@ -252,6 +372,8 @@ static void put_runs(recording *r) {
 static bool run_cases(recording *r) {
   const view_state *s = &r->o->state;
   const view_model *m = &r->v->models[0];
+  int steps = m->course ? m->course->count : 0;
+  r->runs = need(3 + 2 * (size_t)steps, sizeof *r->runs);
   bool ok = fetch_run(r->v, &s->c, &r->runs[r->n_runs++]);
   if (ok && s->has_other)
     ok = fetch_run(r->v, &s->other, &r->runs[r->n_runs++]);
@@ -262,17 +384,20 @@ static bool run_cases(recording *r) {
   return ok;
 }
 
-static void record(recording *r) {
+/* It says which steps are kept, so it comes after them. */
+static void put_hello(recording *r) {
   fetched hello;
   attend_json_writer q = question_open(r->v);
-  attend_json_open(&r->w, '{');
   attend_json_member(&r->w, "hello");
   if (fetch(r->v, "hello", &q, &hello))
     json_tree(&r->w, hello.root);
   else
     attend_json_put_null(&r->w);
   fetched_free(&hello);
-  put_runs(r);
+}
+
+static void record(recording *r) {
+  attend_json_open(&r->w, '{');
   attend_json_member(&r->w, "answers");
   attend_json_open(&r->w, '{');
   progress_start("recording answers", (size_t)r->n_runs);
@@ -281,84 +406,17 @@ static void record(recording *r) {
     keep_run(r, &r->runs[i], i == 0);
   }
   progress_end();
+  keep_course(r);
   keep_positions(r);
   attend_json_close(&r->w, '}');
+  put_hello(r);
+  put_runs(r);
   attend_json_close(&r->w, '}');
-}
-
-typedef struct {
-  char *bytes;
-  size_t length, room;
-} text_buffer;
-
-static void add(text_buffer *t, const void *bytes, size_t n) {
-  if (t->length + n > t->room) {
-    t->room = 2 * (t->length + n) + 1024;
-    char *more = need(t->room, 1);
-    memcpy(more, t->bytes ? t->bytes : "", t->length);
-    free(t->bytes);
-    t->bytes = more;
-  }
-  memcpy(t->bytes + t->length, bytes, n);
-  t->length += n;
-}
-static void add_text(text_buffer *t, const char *text) {
-  add(t, text, strlen(text));
-}
-
-/* JSON between tags: no "<" of a token may end it. */
-static void add_json(text_buffer *t, const char *text, size_t n) {
-  size_t from = 0;
-  for (size_t i = 0; i < n; i++) {
-    if (text[i] != '<') continue;
-    add(t, text + from, i - from);
-    add_text(t, "\\u003c");
-    from = i + 1;
-  }
-  add(t, text + from, n - from);
-}
-
-static void add_file(text_buffer *t, page_part part) {
-  page_file f = page_data(part);
-  add(t, f.bytes, f.length);
-}
-
-static const char policy[] =
-    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src "
-    "'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src "
-    "data: blob:; connect-src 'none'; base-uri 'none'; form-action 'none'\">\n";
-
-/* The page's own links become what they link to. */
-static bool compose(const attend_json_writer *answers, text_buffer *t) {
-  static const char style[] = "<link rel=\"stylesheet\" href=\"page.css\">";
-  static const char script[] = "<script src=\"page.js\"></script>";
-  page_file html = page_data(PAGE_HTML);
-  char *page = need(html.length + 1, 1);
-  memcpy(page, html.bytes, html.length);
-  char *at_style = strstr(page, style), *at_script = strstr(page, script);
-  bool ok = at_style && at_script && at_style < at_script;
-  if (ok) {
-    add(t, page, (size_t)(at_style - page));
-    add_text(t, policy);
-    add_text(t, "<style>");
-    add_file(t, PAGE_STYLE);
-    add_text(t, "</style>");
-    add(t, at_style + sizeof style - 1,
-        (size_t)(at_script - at_style) - (sizeof style - 1));
-    add_text(t, "<script type=\"application/json\" id=\"still\">");
-    add_json(t, answers->text, answers->length);
-    add_text(t, "</script>\n<script>");
-    add_file(t, PAGE_SCRIPT);
-    add_text(t, "</script>");
-    add_text(t, at_script + sizeof script - 1);
-  }
-  free(page);
-  return ok;
 }
 
 int view_write_still(viewer *v, const view_options *o) {
-  recording r = {.v = v, .o = o, .w = attend_json_writer_text(v->ctx)};
-  text_buffer t = {0};
+  recording r = {
+      .v = v, .o = o, .w = attend_json_writer_text(v->ctx), .most = MOST_BYTES};
   int code = EXIT_OK;
   if (!run_cases(&r)) {
     complain("%s", r.error);
@@ -366,20 +424,14 @@ int view_write_still(viewer *v, const view_options *o) {
   } else {
     record(&r);
     attend_status status = attend_json_finish(&r.w);
-    if (status) {
-      code = complain_status(v->ctx, status);
-    } else if (!compose(&r.w, &t)) {
-      complain(
-          "the page in this program has no place for its parts: build it "
-          "again");
-      code = EXIT_FAILED;
-    } else {
-      code = view_write_bytes(o->out, t.bytes, t.length);
-    }
+    code = status ? complain_status(v->ctx, status)
+                  : view_write_page(o->out, r.w.text, r.w.length);
   }
   for (int i = 0; i < r.n_runs; i++) fetched_free(&r.runs[i]);
+  v->n_kept = 0;
+  free(r.runs);
+  free(r.kept);
   attend_json_writer_free(&r.w);
-  free(t.bytes);
   return code;
 }
 #else

@@ -181,7 +181,11 @@ static bool compute_whole(asking *a, tile_job *t) {
 bool answer_refine(asking *a) {
   tile_job t = {0};
   if (!read_tile(a, &t)) return false;
-  if (pairs(&t) > QUICK && !kept(&t) && !compute_whole(a, &t)) return false;
+  view_weights *of = t.run->weights, *less = t.minus ? t.minus->weights : of;
+  of->held++, less->held++;
+  bool ok = pairs(&t) <= QUICK || kept(&t) || compute_whole(a, &t);
+  of->held--, less->held--;
+  if (!ok) return false;
   attend_json_writer w = attend_json_writer_text(a->v->ctx);
   attend_json_open(&w, '{');
   attend_json_close(&w, '}');

@@ -28,10 +28,11 @@ foreach(source ${fuzz_sources})
   target_link_libraries(${name} PRIVATE attend_fuzzed)
   if(name STREQUAL fuzz_view_questions) # the program's answers, without it
     foreach(part ask gallery models numbers queue read relations reply runs
-                 state states tiles)
+                 state states steps tiles)
       target_sources(${name} PRIVATE cli/view_${part}.c)
     endforeach()
-    target_sources(${name} PRIVATE cli/json_members.c)
+    target_sources(${name} PRIVATE cli/json_members.c cli/course.c
+                                   cli/folders.c)
     target_include_directories(${name} PRIVATE cli)
   endif()
   file(STRINGS ${source} whole REGEX "\"attend/model\\.h\"")

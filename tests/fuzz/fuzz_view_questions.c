@@ -7,9 +7,9 @@
 #include "view_core.h"
 
 static const char *const names[] = {
-    "hello",      "run",        "generate",  "refine",  "thumbs", "patterns",
-    "block",      "stats",      "vectors",   "tile",    "flow",   "compare",
-    "candidates", "embeddings", "positions", "picture", "nothing"};
+    "hello",      "run",        "generate",  "refine",  "thumbs",  "patterns",
+    "block",      "stats",      "vectors",   "tile",    "flow",    "compare",
+    "candidates", "embeddings", "positions", "picture", "nothing", "course"};
 enum { NAMES = sizeof names / sizeof *names };
 
 /* What the program has elsewhere. */
@@ -27,6 +27,8 @@ char *need_copy(const char *text) {
   return strcpy(need(strlen(text) + 1, 1), text);
 }
 double seconds_now(void) { return 0; }
+void progress_note(const char *what) { (void)what; }
+void progress_end(void) {}
 bool answer_picture(asking *a) { return ask_fail(a, 501, "no pictures"); }
 
 static viewer *open_viewer(void) {

@@ -161,17 +161,28 @@ function run_of(c: Case): Run | undefined {
   return runs.get(asked_runs.get(canonical(c)) ?? "");
 }
 
-export async function run_case(c: Case, signal: AbortSignal): Promise<Run> {
+export function run_case(c: Case, signal: AbortSignal): Promise<Run> {
+  return run_telling(c, signal, (p) => {
+    if (!signal.aborted) progress.value = p;
+  });
+}
+
+// Beside what the page waits for.
+export function run_quietly(c: Case, signal: AbortSignal): Promise<Run> {
+  return run_telling(c, signal, () => {});
+}
+
+async function run_telling(
+  c: Case,
+  signal: AbortSignal,
+  tell: (p: Progress) => void,
+): Promise<Run> {
   const known = run_of(c);
   if (known) return known;
   const got = await source.stream<Run>(
     "run",
     c as unknown as Request,
-    {
-      progress: (p) => {
-        if (!signal.aborted) progress.value = p;
-      },
-    },
+    { progress: tell },
     signal,
   );
   remember_run(got);

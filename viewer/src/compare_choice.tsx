@@ -1,23 +1,31 @@
 // What is compared with what. All of it is in the state: `form` for another
 // form in one head alone, `other` for another run.
 
+import { signal } from "@preact/signals";
 import { useId } from "preact/hooks";
 import { hello, run, source } from "./asking";
 import { Slider, Switch } from "./controls";
+import { course_here } from "./course";
+import { count_text } from "./numbers";
 import { Case } from "./protocol";
 import { go, state } from "./state";
 
-export type Kind = "form" | "untrained" | "text" | "model";
+export type Kind = "form" | "untrained" | "text" | "model" | "step";
 
 const DEFAULT_FORM = "favor(m=256)";
 const FORMS = ["favor", "fourier", "elu", "poly", "gaussian", "argmax"];
 const WITH_FEATURES = ["favor", "fourier"];
 
+// Two cases that are alike do not tell what is compared: the last choice does.
+const chosen_kind = signal<Kind>("text");
+
 export function kind_of(c: Case, other: Case | null): Kind {
   if (!other || other.attention !== c.attention) return "form";
   if (other.model !== c.model) return "model";
   if (other.untrained !== c.untrained) return "untrained";
-  return "text";
+  if (other.step !== c.step) return "step";
+  const alike = other.text === c.text && other.second === c.second;
+  return alike && chosen_kind.value === "step" ? "step" : "text";
 }
 
 export function compared_form(): string {
@@ -33,13 +41,16 @@ export function settle_other(): void {
     return;
   }
   const kind = kind_of(c, other);
+  if (kind === "step") chosen_kind.value = "step";
   if (kind === "text") return;
   const mine =
     kind === "form"
       ? { attention: other.attention }
       : kind === "model"
-        ? { model: other.model }
-        : { untrained: other.untrained };
+        ? { model: other.model, step: other.step }
+        : kind === "step"
+          ? { step: other.step }
+          : { untrained: other.untrained };
   const settled = { ...c, ...mine };
   if (JSON.stringify(settled) !== JSON.stringify(other))
     go({ other: settled }, "same");
@@ -48,7 +59,9 @@ export function settle_other(): void {
 function choose_kind(kind: Kind): void {
   const c = state.value.case;
   const models = hello.value!.models;
-  if (kind === "form") go({ other: null, form: compared_form() });
+  chosen_kind.value = kind;
+  if (kind === "step") go({ other: { ...c, step: course_here()!.steps[0] } });
+  else if (kind === "form") go({ other: null, form: compared_form() });
   else if (kind === "untrained")
     go({ other: { ...c, untrained: !c.untrained } });
   else if (kind === "text") go({ other: { ...c } });
@@ -57,6 +70,7 @@ function choose_kind(kind: Kind): void {
       other: {
         ...c,
         model: (models.find((m) => m.id !== c.model) ?? models[0]).id,
+        step: -1,
       },
     });
 }
@@ -152,6 +166,30 @@ function OtherText() {
   );
 }
 
+function OtherStep() {
+  const id = useId();
+  const other = state.value.other!;
+  return (
+    <div class="field">
+      <label for={id}>The other step</label>
+      <select
+        id={id}
+        value={other.step}
+        data-test="other-step"
+        onChange={(e) =>
+          go({ other: { ...other, step: Number(e.currentTarget.value) } })
+        }
+      >
+        {course_here()!.steps.map((s) => (
+          <option key={s} value={s}>
+            {count_text(s)}
+          </option>
+        ))}
+      </select>
+    </div>
+  );
+}
+
 export function CompareChoice() {
   const id = useId();
   const { case: c, other } = state.value;
@@ -163,6 +201,7 @@ export function CompareChoice() {
     { value: "text", label: "another text" },
   ];
   if (models.length > 1) kinds.push({ value: "model", label: "another model" });
+  if (course_here()) kinds.push({ value: "step", label: "another step" });
   if (!source.live && !run.value) return null;
   return (
     <>
@@ -175,6 +214,7 @@ export function CompareChoice() {
       />
       {kind === "form" && <FormChoice />}
       {kind === "text" && <OtherText />}
+      {kind === "step" && course_here() && <OtherStep />}
       {kind === "model" && (
         <div class="field">
           <label for={id}>The other model</label>
@@ -183,7 +223,7 @@ export function CompareChoice() {
             value={other!.model}
             data-test="other-model"
             onChange={(e) =>
-              go({ other: { ...c, model: e.currentTarget.value } })
+              go({ other: { ...c, model: e.currentTarget.value, step: -1 } })
             }
           >
             {models

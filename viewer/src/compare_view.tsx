@@ -97,6 +97,10 @@ const WORDS = {
     s.run.case.untrained ? ["untrained", "trained"] : ["trained", "untrained"],
   text: () => ["this text", "the other text"],
   model: (s: CompareScene) => [s.run.model.name, s.other?.model.name ?? ""],
+  step: (s: CompareScene) => [
+    `step ${s.run.case.step}`,
+    `step ${s.other?.case.step}`,
+  ],
 };
 
 // Both weights and their difference at the cell that is pointed at.

@@ -248,7 +248,7 @@ export function EmbeddingsView() {
           {sight.value && <ScaleLegend inks={sight.value.inks} what="cosine" />}
         </aside>
       </div>
-      <PositionsSection model={r.model} />
+      <PositionsSection model={r.model} step={r.case.step} />
     </div>
   );
 }

@@ -25,6 +25,7 @@ export const writing = signal(false);
 export const trouble = signal("");
 
 let of_what = "";
+let of_other_steps = "";
 let control: AbortController | null = null;
 
 function identity(c: Case): string {
@@ -32,16 +33,21 @@ function identity(c: Case): string {
   return canonical({ ...c, ...rest });
 }
 
-// Another prompt or another way to draw: begin anew.
+// Another prompt or another way to draw: begin anew. Another step of a course
+// goes on from the same prompt, as far as the one before.
 export function settle_prompt(c: Case): void {
   const id = identity(c);
   if (id === of_what) return;
+  const others = identity({ ...c, step: -1 });
+  const count = others === of_other_steps ? steps.value.length : 0;
   of_what = id;
+  of_other_steps = others;
   stop();
   steps.value = [];
   at_step.value = -1;
   written.value = null;
   trouble.value = "";
+  if (count > 0) void ask(c, count, true);
 }
 
 export function stop(): void {

@@ -75,6 +75,7 @@ const KEYS: [string, string][] = [
   ["Enter", "enter a head, pin a token"],
   ["+ − 0", "zoom the matrix, show all of it"],
   ["Shift + arrows", "move the marked cell"],
+  ["[ ]", "the step of training before or after"],
 ];
 
 export function Help({ view }: { view: ViewName }) {

@@ -13,6 +13,8 @@ import {
 } from "./asking";
 import { rove } from "./controls";
 import { CompareView } from "./compare_view";
+import { course, follow_course } from "./course";
+import { CourseBar } from "./course_bar";
 import { EmbeddingsView } from "./embeddings_view";
 import { FlowView } from "./flow_view";
 import { Gallery, gallery_open, Questions } from "./gallery";
@@ -69,9 +71,12 @@ function Header() {
             id="model-choice"
             value={c.model}
             data-test="model"
-            onChange={(e) =>
-              change_case({ model: e.currentTarget.value, second: null })
-            }
+            onChange={(e) => {
+              const to = e.currentTarget.value;
+              const step =
+                course.value?.model === to ? (course.value.last ?? -1) : -1;
+              change_case({ model: to, second: null, step });
+            }}
           >
             {known.models.map((m) => (
               <option key={m.id} value={m.id}>
@@ -200,6 +205,7 @@ function Page() {
           )}
         </div>
       </main>
+      <CourseBar />
       <Gallery />
       <Help view={view} />
       <div class="hidden" role="status" aria-live="polite" data-test="spoken">
@@ -218,6 +224,7 @@ function App() {
       (h) => {
         follow_address(h.start);
         hello.value = h;
+        follow_course();
         gallery_open.value = h.open_gallery && h.live && !location.hash;
         effect(() => {
           state.value;

@@ -67,11 +67,20 @@ function Map({
   );
 }
 
-export function PositionsSection({ model }: { model: Model }) {
-  const { value, error } = useScene("positions" + model.id, async (signal) => {
+// Learned positions are those of a step, where the model is a course.
+export function PositionsSection({
+  model,
+  step,
+}: {
+  model: Model;
+  step: number;
+}) {
+  const of = model.positions === "learned" && step >= 0 ? step : undefined;
+  const key = "positions" + model.id + (of ?? "");
+  const { value, error } = useScene(key, async (signal) => {
     const answer = await ask_binary(
       "positions",
-      { count: COUNT, width: WIDTH, model: model.id },
+      { count: COUNT, width: WIDTH, model: model.id, step: of },
       signal,
     );
     return {

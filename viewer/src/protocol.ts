@@ -37,6 +37,20 @@ export interface Case {
   untrained: boolean;
   seed: number;
   pad: number;
+  step: number; // of a course; -1: the model has none
+}
+
+// A stretch of a curve: its step, its mean, its least, its most.
+export type Point = [number, number, number, number];
+
+export interface Course {
+  model: string;
+  steps: number[]; // rising
+  left_out: number; // of a still page: saved steps that are not in it
+  best: number | null;
+  last: number | null;
+  loss: Point[];
+  valid: Point[];
 }
 
 export interface State {
@@ -69,6 +83,7 @@ export interface GalleryEntry {
 export interface Hello {
   version: string;
   models: Model[];
+  course: Course | null;
   start: Partial<State>;
   gallery: GalleryEntry[];
   open_gallery: boolean;

@@ -15,6 +15,7 @@ export const DEFAULT_CASE: Case = {
   untrained: false,
   seed: 0,
   pad: 0,
+  step: -1,
 };
 
 export const DEFAULT_STATE: State = {
@@ -121,14 +122,15 @@ export function state_of(address: string, start: Partial<State>): State {
         typeof standard === "number" ? Math.trunc(Number(value)) || 0 : value;
   }
   out.case = read_case(given, "");
-  if (!given.has("text")) {
-    const begun = with_defaults(start).case;
+  const begun = with_defaults(start).case;
+  if (!given.has("text"))
     out.case = {
       ...(out.case as Case),
       text: begun.text,
       second: begun.second,
     };
-  }
+  if (!given.has("step") && (out.case as Case).model === begun.model)
+    out.case = { ...(out.case as Case), step: begun.step };
   out.other = given.has("other.text") ? read_case(given, "other.") : null;
   if (!VIEWS.includes(out.view as ViewName)) out.view = "model";
   return out as unknown as State;

@@ -71,8 +71,9 @@ export class StillSource implements Source {
 
   private missing(): Error {
     const model = this.still.hello.models[0]?.name ?? "MODEL";
+    const what = this.still.hello.course ? "--run" : "--model";
     return new Error(
-      `This part needs the live page: attend view --model ${model}`,
+      `This part needs the live page: attend view ${what} ${model}`,
     );
   }
 
@@ -201,11 +202,12 @@ export class StillSource implements Source {
 
   // The recorded continuation of this prompt, as far as it was asked for.
   private wrote(request: Request): Run | null {
-    const { model, text } = request.case as Case;
+    const { model, text, step } = request.case as Case;
     const run = Object.values(this.still.runs).find(
       (r) =>
         r.steps.length > 0 &&
         r.case.model === model &&
+        r.case.step === step &&
         r.case.text.startsWith(text),
     );
     return run

@@ -283,6 +283,7 @@ function RunFacts() {
     <span class="faint run-facts" data-test="run-facts">
       {sides.join(", ")} · {r.seconds.toFixed(2)} s · {bytes_text(r.bytes)}
       {r.case.attention !== "softmax" && ` · ${r.case.attention}`}
+      {r.case.step >= 0 && ` · step ${count_text(r.case.step)}`}
       {r.case.untrained && " · untrained"}
     </span>
   );
@@ -294,7 +295,12 @@ function Recording() {
     <section class="text-bar" aria-label="Text">
       <p class="notice" data-test="recording">
         This is a recording: a text run once and kept in this file. To edit the
-        text, run <code>attend view --model {r?.model.name ?? "MODEL"}</code>.
+        text, run{" "}
+        <code>
+          attend view {hello.value!.course ? "--run" : "--model"}{" "}
+          {r?.model.name ?? "MODEL"}
+        </code>
+        .
       </p>
       {r && (
         <p class="recorded-text">

@@ -1,0 +1,59 @@
+/* A course of training on disk: which steps are saved, and what the log says.
+ *
+ * Place: cli/ - the folder that `attend train --out` makes, for verbs that look
+ * at it, while it grows or later.
+ *
+ *   log.jsonl            a line a step: {"step", "loss", ..}, and now and then
+ *                        {"step", "valid", ..}
+ *   step-00000500/ ..    models; a name that begins with a dot or ends in
+ *                        .part is not finished
+ *   best, last           links to two of them
+ */
+#ifndef CLI_COURSE_H
+#define CLI_COURSE_H
+
+#include "cli.h"
+
+typedef struct {
+  int step;
+  char name[24]; /* of its folder */
+} course_step;
+
+typedef struct {
+  double step, loss; /* of a token, in the mean */
+} course_point;
+
+typedef struct {
+  course_point *at;
+  size_t count, room;
+} course_curve;
+
+typedef struct course {
+  char *path;
+  course_step *steps; /* rising */
+  int count;
+  int best, last; /* best -1: nobody says; last: the newest, unless the link
+                     says otherwise */
+  course_curve loss, valid;
+  long long read; /* bytes of the log so far */
+} course;
+
+/* NULL after a complaint, with an exit code: no such folder, or no step yet. */
+course *course_open(attend_context *ctx, const char *path, int *code);
+void course_close(course *c); /* accepts NULL */
+/* What is new since: steps come, and may go. False if none is there. */
+bool course_look(attend_context *ctx, course *c);
+
+/* The place of a step in the list, or -1. */
+int course_find(const course *c, int step);
+/* A step by its number, or "best" or "last"; false after a complaint. */
+bool course_choose(const course *c, const char *word, int *step);
+/* Where a step lies, to be freed; NULL if it is not there. */
+char *course_folder(const course *c, int step);
+/* What was measured at a step, else what the step itself lost; NaN: no line of
+ * the log is about it. */
+double course_loss(const course *c, int step);
+/* Places in the list, n at most, the first and the last among them, evenly. */
+int course_some(const course *c, int n, int *places /* [n] */);
+
+#endif
