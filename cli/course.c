@@ -5,90 +5,51 @@
  */
 #include "course.h"
 
-#include <dirent.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "folders.h"
+#include "train.h"
 
 /* ---- steps ------------------------------------------------------------------------ */
 
-/* "step-00000500" -> 500; -1: another name. */
-static int step_of(const char *name) {
-  const char *digits = name + 5;
-  if (strncmp(name, "step-", 5)) return -1;
-  size_t n = strspn(digits, "0123456789");
-  if (!n || n > 12 || digits[n]) return -1;
-  long long step = strtoll(digits, NULL, 10);
-  return step <= INT_MAX ? (int)step : -1;
-}
-
-static int by_step(const void *a, const void *b) {
-  int x = ((const course_step *)a)->step, y = ((const course_step *)b)->step;
-  return (x > y) - (x < y);
-}
-
-static void add_step(course *c, int *room, const char *name) {
-  int step = step_of(name);
-  char *path = path_of("%s/%s", c->path, name);
-  bool whole = step >= 0 && is_folder(path);
-  free(path);
-  if (!whole) return;
-  if (c->count == *room) {
-    course_step *more = need((size_t)(*room = 2 * *room + 16), sizeof *more);
-    if (c->count) memcpy(more, c->steps, (size_t)c->count * sizeof *more);
-    free(c->steps);
-    c->steps = more;
-  }
-  course_step *s = &c->steps[c->count++];
-  s->step = step;
-  snprintf(s->name, sizeof s->name, "%.20s", name); /* digits: 12 at most */
-}
-
 /* The step that a link names, if it is there; else -1. */
 static int linked(const course *c, const char *name) {
-  char to[4096], *path = path_of("%s/%s", c->path, name);
-  ssize_t n = readlink(path, to, sizeof to - 1);
-  free(path);
-  if (n <= 0) return -1;
-  to[n] = 0;
-  while (n > 1 && to[n - 1] == '/') to[--n] = 0;
-  const char *slash = strrchr(to, '/');
-  int step = step_of(slash ? slash + 1 : to);
-  return course_find(c, step) < 0 ? -1 : step;
+  uint64_t step;
+  if (!linked_step(c->path, name, &step) || step > INT_MAX) return -1;
+  return course_find(c, (int)step) < 0 ? -1 : (int)step;
 }
 
 static bool look_at_steps(course *c) {
-  DIR *folder = opendir(c->path);
-  int room = 0;
+  uint64_t *saved;
+  size_t n = steps_saved(c->path, false, &saved);
   free(c->steps);
-  c->steps = NULL;
+  c->steps = need(n, sizeof *c->steps);
   c->count = 0;
-  if (!folder) return false;
-  for (struct dirent *e; (e = readdir(folder));) add_step(c, &room, e->d_name);
-  closedir(folder);
-  if (!c->count) return true;
-  qsort(c->steps, (size_t)c->count, sizeof *c->steps, by_step);
+  for (size_t i = 0; i < n && saved[i] <= INT_MAX; i++)
+    c->steps[c->count++] = (int)saved[i];
+  free(saved);
+  if (!c->count) return false;
   c->best = linked(c, "best");
   c->last = linked(c, "last");
-  if (c->last < 0) c->last = c->steps[c->count - 1].step;
+  if (c->last < 0) c->last = c->steps[c->count - 1];
   return true;
 }
 
 int course_find(const course *c, int step) {
   for (int i = 0; i < c->count; i++)
-    if (c->steps[i].step == step) return i;
+    if (c->steps[i] == step) return i;
   return -1;
 }
 
 char *course_folder(const course *c, int step) {
-  int at = course_find(c, step);
-  return at < 0 ? NULL : path_of("%s/%s", c->path, c->steps[at].name);
+  char name[STEP_NAME];
+  if (course_find(c, step) < 0) return NULL;
+  step_name((uint64_t)step, name);
+  return path_of("%s/%s", c->path, name);
 }
 
 int course_some(const course *c, int n, int *places) {
@@ -102,17 +63,16 @@ int course_some(const course *c, int n, int *places) {
 /* ---- the log ----------------------------------------------------------------------- */
 
 /* A course that went on from an earlier step writes some steps again. */
-static void add_point(course_curve *curve, double step, double loss) {
-  while (curve->count && curve->at[curve->count - 1].step >= step)
-    curve->count--;
-  if (curve->count == curve->room) {
-    curve->room = 2 * curve->room + 256;
-    course_point *more = need(curve->room, sizeof *more);
-    if (curve->count) memcpy(more, curve->at, curve->count * sizeof *more);
-    free(curve->at);
-    curve->at = more;
+static void add_point(course_curve *list, double step, double loss) {
+  while (list->count && list->at[list->count - 1].step >= step) list->count--;
+  if (list->count == list->room) {
+    list->room = 2 * list->room + 256;
+    course_point *more = need(list->room, sizeof *more);
+    if (list->count) memcpy(more, list->at, list->count * sizeof *more);
+    free(list->at);
+    list->at = more;
   }
-  curve->at[curve->count++] = (course_point){step, loss};
+  list->at[list->count++] = (course_point){step, loss};
 }
 
 /* What is not a line about a step says nothing here. */
@@ -157,10 +117,10 @@ static void look_at_log(attend_context *ctx, course *c) {
   free(text);
 }
 
-static double loss_at(const course_curve *curve, int step) {
-  for (size_t i = curve->count; i-- > 0;)
-    if (curve->at[i].step <= step)
-      return curve->at[i].step == step ? curve->at[i].loss : NAN;
+static double loss_at(const course_curve *list, int step) {
+  for (size_t i = list->count; i-- > 0;)
+    if (list->at[i].step <= step)
+      return list->at[i].step == step ? list->at[i].loss : NAN;
   return NAN;
 }
 
@@ -172,7 +132,7 @@ double course_loss(const course *c, int step) {
 /* ---- the whole ---------------------------------------------------------------------- */
 
 bool course_look(attend_context *ctx, course *c) {
-  if (!look_at_steps(c) || !c->count) return false;
+  if (!look_at_steps(c)) return false;
   look_at_log(ctx, c);
   return true;
 }
@@ -231,6 +191,6 @@ bool course_choose(const course *c, const char *word, int *step) {
   complain(
       "the run \"%s\" has no step \"%s\": its %d steps go from %d to %d, "
       "or say best or last",
-      c->path, word, c->count, c->steps[0].step, c->steps[c->count - 1].step);
+      c->path, word, c->count, c->steps[0], c->steps[c->count - 1]);
   return false;
 }

@@ -1,23 +1,12 @@
 /* A course of training on disk: which steps are saved, and what the log says.
  *
- * Place: cli/ - the folder that `attend train --out` makes, for verbs that look
- * at it, while it grows or later.
- *
- *   log.jsonl            a line a step: {"step", "loss", ..}, and now and then
- *                        {"step", "valid", ..}
- *   step-00000500/ ..    models; a name that begins with a dot or ends in
- *                        .part is not finished
- *   best, last           links to two of them
+ * Place: cli/ - the folder that `attend train --out` makes (train.h says what is
+ * in it), for verbs that look at it, while it grows or later.
  */
 #ifndef CLI_COURSE_H
 #define CLI_COURSE_H
 
 #include "cli.h"
-
-typedef struct {
-  int step;
-  char name[24]; /* of its folder */
-} course_step;
 
 typedef struct {
   double step, loss; /* of a token, in the mean */
@@ -30,7 +19,7 @@ typedef struct {
 
 typedef struct course {
   char *path;
-  course_step *steps; /* rising */
+  int *steps; /* rising */
   int count;
   int best, last; /* best -1: nobody says; last: the newest, unless the link
                      says otherwise */

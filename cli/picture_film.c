@@ -63,7 +63,7 @@ static double at_y(const frame *f, double loss) {
 }
 
 static void curve_axes(const frame *f, page *p) {
-  for (int i = 0; i <= 2; i++) {
+  for (int i = 0; i <= (f->high > f->low ? 2 : 0); i++) {
     char text[24];
     double loss = f->log ? f->low * pow(f->high / f->low, i / 2.0)
                          : f->low + (f->high - f->low) * i / 2;

@@ -53,7 +53,6 @@ bool ask_run(asking *a, const attend_json *q, view_run **run) {
   const char *id = attend_json_string(attend_json_get(q, "run"), NULL);
   if (!id) return ask_fail(a, 400, "\"run\" must be the id that a run gave");
   *run = runs_find(a->v, id);
-  if (*run) (*run)->weights->used = ++a->v->clock;
   if (*run) return true;
   a->gone = true;
   return ask_fail(a, 404, "this run is not kept any more: run it again");

@@ -244,6 +244,8 @@ void weights_drop(viewer *v, view_weights *w);
 bool steps_take(asking *a, view_model *m, int step, view_weights **w);
 /* The course that a model is, or NULL. */
 struct course *steps_course(const viewer *v, const char *model);
+/* Looks which steps there are now; false if there are none any more. */
+bool steps_look(asking *a);
 /* COURSE of viewer/README.md, or null. */
 void steps_write(attend_json_writer *w, const viewer *v);
 

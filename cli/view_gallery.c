@@ -162,6 +162,7 @@ static void gallery_write(attend_json_writer *w, const viewer *v) {
 
 bool answer_hello(asking *a) {
   const viewer *v = a->v;
+  if (!steps_look(a)) return false;
   attend_json_writer w = attend_json_writer_text(v->ctx);
   attend_json_open(&w, '{');
   json_text(&w, "version", attend_version());

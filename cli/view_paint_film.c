@@ -47,7 +47,7 @@ static bool shoot(shooting *s, int frame) {
   painting *p = s->p;
   fetched run;
   view_case c = p->s->c;
-  c.step = s->of->steps[s->places[frame]].step;
+  c.step = s->of->steps[s->places[frame]];
   s->step[frame] = c.step;
   s->loss[frame] = course_loss(s->of, c.step);
   bool ok = fetch_run(p->v, &c, &run) || paint_fail(p, run.error);

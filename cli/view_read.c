@@ -393,7 +393,6 @@ static bool start_run(asking *a, const attend_json *q, const char *more,
   view_run *found = ok ? runs_find(a->v, id) : NULL;
   *old = found != NULL;
   if (found) {
-    found->weights->used = ++a->v->clock;
     run_free(new);
     *run = found;
     return true;

@@ -156,6 +156,7 @@ view_run *runs_find(viewer *v, const char *id) {
     *at = run->next;
     run->next = v->runs;
     v->runs = run;
+    run->weights->used = ++v->clock;
     return run;
   }
   return NULL;

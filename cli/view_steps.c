@@ -108,7 +108,7 @@ static void put_steps(attend_json_writer *w, const viewer *v, const course *c) {
   attend_json_member(w, "steps");
   attend_json_open(w, '[');
   for (int i = 0; i < (v->n_kept ? v->n_kept : c->count); i++)
-    attend_json_put_integer(w, v->n_kept ? v->kept[i] : c->steps[i].step);
+    attend_json_put_integer(w, v->n_kept ? v->kept[i] : c->steps[i]);
   attend_json_close(w, ']');
   json_number(w, "left_out", v->n_kept ? c->count - v->n_kept : 0);
 }
@@ -139,16 +139,17 @@ void steps_write(attend_json_writer *w, const viewer *v) {
   attend_json_close(w, '}');
 }
 
-bool answer_course(asking *a) {
-  bool any = false;
+bool steps_look(asking *a) {
   for (int i = 0; i < a->v->n_models; i++) {
-    view_model *m = &a->v->models[i];
-    if (!m->course) continue;
-    any = true;
-    if (!course_look(a->v->ctx, m->course))
-      return ask_fail(a, 404, "\"%s\" has no steps any more", m->course->path);
+    course *of = a->v->models[i].course;
+    if (of && !course_look(a->v->ctx, of))
+      return ask_fail(a, 404, "\"%s\" has no steps any more", of->path);
   }
-  if (!any) return ask_fail(a, 404, "no run of training is looked at");
+  return true;
+}
+
+bool answer_course(asking *a) {
+  if (!steps_look(a)) return false;
   attend_json_writer w = attend_json_writer_text(a->v->ctx);
   steps_write(&w, a->v);
   return reply_json(a, &w);

@@ -280,7 +280,7 @@ static void choose_steps(recording *r, const course *c, size_t each) {
   places[nearest] = at;
   qsort(places, (size_t)r->n_kept, sizeof *places, by_number);
   r->kept = need((size_t)r->n_kept, sizeof *r->kept);
-  for (int i = 0; i < r->n_kept; i++) r->kept[i] = c->steps[places[i]].step;
+  for (int i = 0; i < r->n_kept; i++) r->kept[i] = c->steps[places[i]];
   free(places);
 }
 

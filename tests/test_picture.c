@@ -240,6 +240,39 @@ TEST(matrices_fit) {
   }
 }
 
+TEST(films_fit) {
+  static const int head[] = {0, 7, 11};
+  EACH(i) {
+    int n = sizes[i].tokens > 100 ? 100 : sizes[i].tokens, frames = 2 * i + 1;
+    float *w = numbers(3 * frames * n * n, 0);
+    double step[2 * SIZES], loss[2 * SIZES];
+    picture_point curve[2 * SIZES];
+    for (int j = 0; j < frames; j++) {
+      step[j] = j * 1000.0 * (i + 1);
+      loss[j] = j % 3 == 1 ? NAN : exp(5 - j * i);
+      curve[j] = (picture_point){step[j], exp(5 - j * i)};
+    }
+    picture_film_data d = {.about = about,
+                           .rows = tokens(n),
+                           .keys = tokens(n),
+                           .heads = 1 + i % 3,
+                           .head = head,
+                           .frames = frames,
+                           .step = step,
+                           .loss = loss,
+                           .height = n,
+                           .width = n,
+                           .cells = w,
+                           .curve = curve,
+                           .valid = curve,
+                           .losses = i == 3 ? 0 : frames,
+                           .valids = i % 2 ? frames : 0};
+    drawing out;
+    check_drawing("film", picture_film(&d, &look, &out), &out, sizes[i].width);
+    free(w);
+  }
+}
+
 TEST(flows_fit) {
   EACH(i) {
     int n = sizes[i].tokens, layers = sizes[i].layers;
@@ -321,6 +354,7 @@ TEST(nothing_to_draw_is_said) {
   CHECK(picture_head(&(picture_head_data){0}, &look, &out) && !out.count);
   CHECK(picture_neuron(&(picture_neuron_data){0}, &look, &out) && !out.count);
   CHECK(picture_matrix(&(picture_matrix_data){0}, &look, &out) && !out.count);
+  CHECK(picture_film(&(picture_film_data){0}, &look, &out) && !out.count);
   CHECK(picture_flow(&(picture_flow_data){0}, &look, &out) && !out.count);
   CHECK(picture_compare(&(picture_compare_data){0}, &look, &out) && !out.count);
   CHECK(picture_generate(&(picture_generate_data){0}, &look, &out) &&

@@ -137,6 +137,30 @@ function model_with_words(name) {
   return folder;
 }
 
+// What a few seconds of training leave: steps 0, 10, .. 40 of a small model.
+export function made_course(name) {
+  const words = join(WORK, name + ".txt");
+  const lines = Array.from(
+    { length: 120 },
+    (_, i) =>
+      `The ${i % 2 ? "cat" : "dog"} saw the ${i % 3 ? "ball" : "tree"}.\n`,
+  );
+  writeFileSync(words, lines.join(""));
+  const out = join(WORK, name);
+  const how =
+    "--layers 2 --heads 4 --width 32 --length 32 --batch 4 --steps 40 " +
+    "--save-every 10 --valid-share 0.2";
+  const tokenizer = join(golden, "stories260K");
+  execFileSync(
+    ATTEND,
+    ["train", "--data", words, "--out", out, "--tokenizer", tokenizer].concat(
+      how.split(" "),
+    ),
+    { cwd: WORK, stdio: "pipe" },
+  );
+  return out;
+}
+
 // From /proc, in bytes: VmHWM of a server, RssAnon of a page.
 export function memory_of(pid, what) {
   const line = new RegExp(`^${what}:\\s+(\\d+) kB`, "m").exec(

@@ -14,7 +14,7 @@ export const course = signal<Course | null>(null);
 export const playing = signal(false);
 export const following = signal(false); // new steps are shown as they come
 
-const LOOK_AGAIN = 5000; // ms
+const LOOK_AGAIN = 3000; // ms
 const A_STEP = 700; // ms at least, so that an eye can follow
 
 // The course that the case is of, if it is.

@@ -16,6 +16,10 @@ export const hooks = {
   get idle(): boolean {
     return hooks.ready && !is_asking();
   },
+  // The step of training that what is shown was run with; -1: none.
+  get shown_step(): number {
+    return run.value?.case.step ?? -1;
+  },
   get state() {
     return state.value;
   },

@@ -4,7 +4,7 @@
 import { ticks } from "d3-array";
 import { useRef } from "preact/hooks";
 import { choose_step, nearest, stop_playing } from "./course";
-import { clamp, compact_text } from "./numbers";
+import { clamp } from "./numbers";
 import { head_colour } from "./palette";
 import { Course, Point } from "./protocol";
 import { theme } from "./state";
@@ -48,9 +48,11 @@ function axes_of(c: Course, width: number): Axes {
       ? []
       : log
         ? powers(low, high)
-        : ticks(low, high, 3).map((t) => ({ at: t, text: compact_text(t) })),
+        : ticks(low, high, 3).map((at) => ({ at, text: round_text(at) })),
   };
 }
+
+const round_text = (x: number) => String(Number(x.toPrecision(4)));
 
 function powers(low: number, high: number): Axes["marks"] {
   const every = Math.max(1, Math.ceil((high - low) / 3));

@@ -1,0 +1,167 @@
+#!/usr/bin/env bash
+# Looking at a training run: every saved step by the numbers of its own model, a
+# run that still grows, and one clear sentence for what cannot be.
+. "$(dirname "$0")/lib.bash"
+without_view
+[[ $ATTEND_TEXT == ON ]] || exit 0
+
+course=$work/run text="The cat saw the ball."
+for i in $(seq 120); do
+  echo "The $( ((i % 2)) && echo cat || echo dog) saw the $( ((i % 3)) && echo ball || echo tree)."
+done >"$work/words.txt"
+run 0 train --data "$work/words.txt" --out "$course" --layers 2 --heads 4 --width 32 \
+  --tokenizer "$models/stories260K" --length 32 --positions 256 --batch 4 --steps 40 \
+  --save-every 10 --valid-share 0.2
+look() { run 0 view --run "$course" "$@"; }
+
+# What is not finished is no step, and a line of the log that has not ended is none.
+mkdir "$course/step-00000099.part" "$course/.step-00000098" "$course/step-old"
+printf '{"step": 41, "lo' >>"$course/log.jsonl"
+
+# ---- numbers -------------------------------------------------------------------
+for step in 0 20 40; do
+  look --json --view head --layer 1 --head 2 --step $step "$text"
+  cp "$work/out" "$work/step$step.json"
+  run 0 view --model "$course/step-000000$(printf %02d $step)" --json --view head \
+    --layer 1 --head 2 "$text"
+  cp "$work/out" "$work/model$step.json"
+done
+look --json --view head --layer 1 --head 2 "$text"
+cp "$work/out" "$work/last.json"
+look --json --step last --against step=0 --layer 1 --head 2 "$text"
+cp "$work/out" "$work/against.json"
+look --json --view embeddings --step best "$text"
+cp "$work/out" "$work/best.json"
+python3 - "$work" <<'PYTHON' || fail "the numbers of a run"
+import json, sys
+def read(name): return json.load(open(f"{sys.argv[1]}/{name}.json"))
+heads = {}
+for step in (0, 20, 40):
+    mine, model = read(f"step{step}"), read(f"model{step}")
+    assert mine["run"]["case"]["step"] == step and model["run"]["case"]["step"] == -1
+    heads[step] = mine["answers"]["block"]["weights"]
+    assert heads[step] == model["answers"]["block"]["weights"], step
+    assert "course" not in model
+assert heads[0] != heads[20] != heads[40]
+assert read("last")["answers"] == read("step40")["answers"]
+course = read("last")["course"]
+assert course["steps"] == [0, 10, 20, 30, 40] and course["last"] == 40
+assert course["best"] in course["steps"] and course["left_out"] == 0
+lines = [json.loads(x) for x in open(f"{sys.argv[1]}/run/log.jsonl") if x.endswith("\n")]
+assert [p[0] for p in course["valid"]] == [x["step"] for x in lines if "valid" in x]
+assert [p[1] for p in course["loss"]] == [x["loss"] for x in lines if "loss" in x]
+assert all(low <= mean <= high for _, mean, low, high in course["loss"])
+against = read("against")
+assert against["other"]["case"]["step"] == 0 and against["state"]["view"] == "compare"
+assert max(map(max, against["answers"]["compare"]["distance"])) > 0
+assert read("best")["run"]["case"]["step"] == course["best"]
+assert "learned" in read("best")["answers"]["positions"]
+PYTHON
+
+# ---- files ---------------------------------------------------------------------
+look --layer 1 --head 2 --out "$work/film.svg" "$text"
+look --layer 1 --head 0,3 --dark --width 600 --out "$work/film.png" "$text"
+look --step 20 --out "$work/step.svg" "$text"
+look --step 20 --against step=best --out "$work/pair.svg" "$text"
+look --out "$work/page.html" "$text"
+! grep -q 'steps [0-9]* are in the page' "$work/err" || fail "a small page leaves steps out"
+seq -s ' ' 300 | sed 's/[0-9]/the cat /g' | cut -c 1-900 >"$work/long.txt"
+look --out "$work/long.html" --step 20 --file "$work/long.txt"
+grep -Eq 'of 5 steps [1-4] are in the page' "$work/err" || fail "a large page keeps all steps"
+python3 - "$work" <<'PYTHON' || fail "the files of a run"
+import json, pathlib, sys, xml.etree.ElementTree as tree
+work = pathlib.Path(sys.argv[1])
+def texts(name): return [e.text or "" for e in tree.parse(work / name).getroot().iter()]
+film = texts("film.svg")
+assert [t for t in film if t.startswith("step ")] == [f"step {s}" for s in (0, 10, 20, 30, 40)]
+assert any("layer 1, head 2, from step 0 to 40" in t for t in film)
+assert any("step 20" in t for t in texts("step.svg"))
+assert "step 20" in texts("pair.svg")
+def still(name):
+    page = (work / name).read_text().split('id="still">')[1].split("</script>")[0]
+    return json.loads(page)
+small, large = still("page.html"), still("long.html")
+assert small["hello"]["course"]["left_out"] == 0
+ran = [r["case"]["step"] for r in small["runs"].values() if not r["steps"]]
+assert sorted(ran) == [0, 10, 20, 30, 40]
+wrote = [r["case"]["step"] for r in small["runs"].values() if r["steps"]]
+assert sorted(wrote) == [0, 10, 20, 30, 40]
+for id, r in small["runs"].items():
+    assert r["steps"] or any(k.startswith("thumbs?") and id in k for k in small["answers"])
+kept = large["hello"]["course"]["steps"]
+assert 20 in kept and large["hello"]["course"]["left_out"] == 5 - len(kept) > 0
+assert sorted({r["case"]["step"] for r in large["runs"].values()}) == kept
+assert (work / "long.html").stat().st_size < 60e6
+PYTHON
+
+# ---- the terminal ---------------------------------------------------------------
+COLUMNS=60 look --terminal --step 0 --layer 1 --head 2 "$text"
+[[ $(wc -l <"$work/out") -ge 6 ]] || fail "a head has too few lines"
+
+# ---- what cannot be ---------------------------------------------------------------
+complains 1 'is no folder: name what attend train' view --run "$work/none" --json "$text"
+mkdir "$work/empty"
+complains 1 'has no saved step' view --run "$work/empty" --json "$text"
+complains 1 'is a model, not a run' view --run "$course/last" --json "$text"
+complains 1 'no step "7": its 5 steps go from 0 to 40' view --run "$course" --step 7 --json x
+complains 1 'no step "soon"' view --run "$course" --against step=soon --json "$text"
+run 2 view --model "$course/last" --step 3 --json "$text"
+grep -q 'a step is one of a --run' "$work/err" || fail "a step of no run: $(cat "$work/err")"
+cp -r "$course" "$work/broken"
+head -c 1000 "$course/step-00000020/model.safetensors" \
+  >"$work/broken/step-00000020/model.safetensors"
+complains 1 'step-00000020' view --run "$work/broken" --step 20 --json "$text"
+run 0 view --run "$work/broken" --step 10 --json "$text"
+rm "$work/broken/best" "$work/broken/last" "$work/broken/log.jsonl"
+complains 1 'does not say which step is the best' view --run "$work/broken" --step best --json x
+run 0 view --run "$work/broken" --step last --json "$text"
+says '"step": 40'
+
+# ---- a run that grows, and more steps than are open at once ---------------------------
+mv "$course/step-00000040" "$work/later"
+ln -sfn step-00000030 "$course/last"
+"$ATTEND" view --run "$course" "$text" >"$work/served" 2>"$work/err" &
+server=$!
+for _ in $(seq 100); do
+  address=$(grep -o 'http://[^ ]*' "$work/served" || true)
+  [[ -z $address ]] || break
+  sleep 0.1
+done
+[[ -n $address ]] || fail "no address: $(cat "$work/err")"
+python3 - "$address" "$course" "$work" <<'PYTHON' || fail "the answers about a run"
+import json, os, sys, urllib.error, urllib.request
+address, run, work = sys.argv[1:]
+def ask(name, question):
+    request = urllib.request.Request(address + "api/" + name, json.dumps(question).encode(),
+                                     {"Content-Type": "application/json"})
+    return urllib.request.urlopen(request, timeout=60).read()
+def ran(case):
+    name, data = ask("run", case).decode().strip().split("\n\n")[-1].split("\n", 1)
+    return name, json.loads(data.removeprefix("data: "))
+hello = json.loads(ask("hello", {}))
+case = hello["start"]["case"]
+assert hello["course"]["steps"] == [0, 10, 20, 30] and case["step"] == 30
+os.rename(work + "/later", run + "/step-00000040")
+with open(run + "/log.jsonl", "a") as log: log.write('ss": 1.5}\n')
+course = json.loads(ask("course", {}))
+assert course["steps"] == [0, 10, 20, 30, 40]
+assert course["loss"][-1][:2] == [41, 1.5], "a line that was finished is read"
+ids = {}
+for step in course["steps"]:
+    name, answer = ran({**case, "step": step})
+    assert name == "event: done" and answer["case"]["step"] == step, answer
+    ids[step] = answer["run"]
+assert len(set(ids.values())) == 5
+question = {"run": ids[0], "role": "decoder", "layer": 1, "head": 2}
+try:
+    ask("block", question)
+    raise AssertionError("five steps are open at once")
+except urllib.error.HTTPError as e:
+    assert e.code == 404 and json.load(e)["gone"]
+assert ran({**case, "step": 0})[1]["run"] == ids[0] and ask("block", question)
+name, answer = ran({**case, "step": 7})
+assert name == "event: error" and "no step 7" in answer["error"]
+assert ran(case)[0] == "event: done", "the server goes on"
+PYTHON
+kill -INT "$server"
+wait "$server" || fail "the server ends badly: $(cat "$work/err")"
