@@ -237,6 +237,24 @@ with_page(
 );
 
 with_page(
+  "texts of other lengths are shown side by side, without a difference",
+  DECODER,
+  { view: "compare" },
+  async (page) => {
+    await test(page, "kind-text").check({ force: true });
+    await test(page, "other-text").fill("Once upon a time.");
+    await test(page, "other-text").blur();
+    await until(
+      async () =>
+        (await page.locator(".no-difference").count()) === 1 &&
+        (await page.locator(".no-difference").innerText()).includes("tokens"),
+      "the sentence that says why",
+    );
+    same(await test(page, "distance-grid").count(), 0, "grids of distances");
+  },
+);
+
+with_page(
   "a link opens the same place with the same numbers",
   DECODER,
   { view: "model" },

@@ -17,15 +17,17 @@ const FORMS = ["favor", "fourier", "elu", "poly", "gaussian", "argmax"];
 const WITH_FEATURES = ["favor", "fourier"];
 
 // Two cases that are alike do not tell what is compared: the last choice does.
-const chosen_kind = signal<Kind>("text");
+const chosen_kind = signal<Kind | null>(null);
+addEventListener("popstate", () => (chosen_kind.value = null));
 
 export function kind_of(c: Case, other: Case | null): Kind {
   if (!other || other.attention !== c.attention) return "form";
   if (other.model !== c.model) return "model";
   if (other.untrained !== c.untrained) return "untrained";
-  if (other.step !== c.step) return "step";
-  const alike = other.text === c.text && other.second === c.second;
-  return alike && chosen_kind.value === "step" ? "step" : "text";
+  if (other.text !== c.text || other.second !== c.second) return "text";
+  const chosen = chosen_kind.value;
+  if (other.step !== c.step) return chosen === "text" ? "text" : "step";
+  return chosen === "step" ? "step" : "text";
 }
 
 export function compared_form(): string {
@@ -42,7 +44,11 @@ export function settle_other(): void {
   }
   const kind = kind_of(c, other);
   if (kind === "step") chosen_kind.value = "step";
-  if (kind === "text") return;
+  if (kind === "text") {
+    if (other.step !== c.step)
+      go({ other: { ...other, step: c.step } }, "same");
+    return;
+  }
   const mine =
     kind === "form"
       ? { attention: other.attention }

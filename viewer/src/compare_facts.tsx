@@ -3,7 +3,7 @@
 
 import type { CompareScene } from "./compare_view";
 import { rove } from "./controls";
-import { compact_text, count_text, signed_text } from "./numbers";
+import { compact_text, count_text } from "./numbers";
 import { ink_css, ink_over, Inks } from "./palette";
 import { Place } from "./protocol";
 import { go, theme } from "./state";
@@ -21,9 +21,10 @@ export function CompareFacts({
 }) {
   const c = scene.comparison;
   const { layer, head } = place;
-  const distance = c.distance[layer]?.[head] ?? null;
+  const distance = c.distance?.[layer]?.[head] ?? null;
   const error = c.output_error?.[layer]?.[head] ?? null;
-  const other_entropy = c.other_entropy[layer]?.[head];
+  const entropy = c.entropy?.[layer]?.[head];
+  const other_entropy = c.other_entropy?.[layer]?.[head];
   return (
     <section class="compare-facts">
       <h2>
@@ -38,9 +39,9 @@ export function CompareFacts({
         <dd
           class="number"
           data-test="entropy"
-          data-number={c.entropy[layer][head]}
+          data-number={entropy ?? ""}
         >
-          {signed_text(c.entropy[layer][head], 3)}
+          {compact_text(entropy)}
         </dd>
         <dt>entropy, second</dt>
         <dd
@@ -106,7 +107,7 @@ export function DistanceGrid({
   const { distance } = scene.comparison;
   const inks = distance_inks();
   const heads = scene.role.heads;
-  if (distance.every((layer) => layer.every((d) => d === null))) return null;
+  if (!distance || distance.every((layer) => layer.every((d) => d === null))) return null;
   return (
     <section>
       <h2>Distance of every head</h2>

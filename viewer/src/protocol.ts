@@ -162,9 +162,10 @@ export interface Patterns {
 }
 
 export interface Comparison {
-  distance: (number | null)[][];
-  entropy: number[][];
-  other_entropy: number[][];
+  // null: rows cannot be matched, and `why` says why.
+  distance: (number | null)[][] | null;
+  entropy: number[][] | null;
+  other_entropy: number[][] | null;
   output_error: (number | null)[][] | null;
   hidden_error: number[] | null;
   rows_looked: number;
