@@ -209,12 +209,14 @@ static attend_status bench_one(const train_benches *all,
 
 static attend_status bench_kinds(const train_benches *all) {
   static const char *const kinds[] = {"f32", "bf16"};
+  static const attend_weights weights[] = {ATTEND_WEIGHTS_F32,
+                                           ATTEND_WEIGHTS_MIXED};
   const char *asked = all->o->model.weights_given;
   attend_status status = ATTEND_OK;
   progress_start("measuring", ROUNDS);
   for (int i = 0; i < 2 && !status; i++)
     if (!asked || !strcmp(asked, kinds[i]))
-      status = bench_one(all, all->o, (attend_weights)i, kinds[i],
+      status = bench_one(all, all->o, weights[i], kinds[i],
                          all->o->model.attention, NULL);
   progress_end();
   return status;
@@ -268,7 +270,7 @@ static attend_status bench_curve(const train_benches *all) {
     c.length[c.count] = n;
     for (int i = 0; i < FORMS && !status; i++)
       status =
-          bench_one(all, &o, narrow ? ATTEND_WEIGHTS_BF16 : 0,
+          bench_one(all, &o, narrow ? ATTEND_WEIGHTS_MIXED : ATTEND_WEIGHTS_F32,
                     narrow ? "bf16" : "f32", forms[i], &c.seconds[i][c.count]);
     c.count++;
   }

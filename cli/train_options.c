@@ -353,7 +353,7 @@ static bool parse_course(int key, char *arg, struct argp_state *state,
       s->dropout = real(state, "--dropout", arg, 0, 0.9);
       return true;
     case KEY_WEIGHTS:
-      s->weights = choice(state, "--weights", arg, kinds) ? ATTEND_WEIGHTS_BF16
+      s->weights = choice(state, "--weights", arg, kinds) ? ATTEND_WEIGHTS_MIXED
                                                           : ATTEND_WEIGHTS_F32;
       return true;
     case KEY_RECOMPUTE:

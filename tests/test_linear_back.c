@@ -58,9 +58,10 @@ static void run(attend_context *ctx, const problem *p, gradients *g) {
   memset(work + bytes, 77, 5);
   memcpy(g->dw, g->was, g->dw_size * sizeof *g->dw);
   memcpy(g->db, g->db_was, (size_t)(p->outputs + 1) * sizeof *g->db);
-  attend_linear_weight_grad(ctx, p->rows, p->outputs, p->inputs, g->dy, g->lddy,
-                            g->x, g->ldx, p->turned, p->add, g->dw, g->lddw,
-                            p->biased ? g->db : NULL, work);
+  attend_linear_weight_grad(ctx, ATTEND_WEIGHTS_F32, p->rows, p->outputs,
+                            p->inputs, g->dy, g->lddy, g->x, g->ldx, p->turned,
+                            p->add, g->dw, g->lddw, p->biased ? g->db : NULL,
+                            work);
   for (int i = 0; i < 5; i++) CHECK(work[bytes + (size_t)i] == 77);
   free(work);
 }
@@ -164,12 +165,12 @@ TEST(weight_gradients_may_come_in_pieces) {
         room_for(attend_linear_weight_grad_bytes(ctx, ROWS, OUT, IN), 1);
     CHECK_EQ(attend_linear_weight_grad_bytes(ctx, 1 << 30, OUT, IN),
              attend_linear_weight_grad_bytes(ctx, 4096, OUT, IN));
-    attend_linear_weight_grad(ctx, ROWS, OUT, IN, dy, OUT, x, IN, 0, 0, dw, IN,
-                              NULL, work);
+    attend_linear_weight_grad(ctx, ATTEND_WEIGHTS_F32, ROWS, OUT, IN, dy, OUT,
+                              x, IN, 0, 0, dw, IN, NULL, work);
     for (int r = 0; r < ROWS; r += 512)
-      attend_linear_weight_grad(ctx, 512, OUT, IN, dy + r * OUT, OUT,
-                                x + r * IN, IN, 0, r > 0, pieces, IN, NULL,
-                                work);
+      attend_linear_weight_grad(ctx, ATTEND_WEIGHTS_F32, 512, OUT, IN,
+                                dy + r * OUT, OUT, x + r * IN, IN, 0, r > 0,
+                                pieces, IN, NULL, work);
     CHECK(!memcmp(dw, pieces, sizeof dw));
     free(work);
     attend_context_free(ctx);

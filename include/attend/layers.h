@@ -22,7 +22,10 @@ extern "C" {
 typedef enum {
   ATTEND_WEIGHTS_F32 = 0,
   ATTEND_WEIGHTS_BF16, /* rounded to nearest even */
-  ATTEND_WEIGHTS_I8    /* round(w / s) with s = max |w| / 127 of each output */
+  ATTEND_WEIGHTS_I8,   /* round(w / s) with s = max |w| / 127 of each output */
+  ATTEND_WEIGHTS_MIXED /* bf16, and what they are multiplied with is rounded to
+                          bf16 too; sums are f32. Where the instruction set has
+                          nothing for it, as ATTEND_WEIGHTS_BF16. For learning  */
 } attend_weights;
 
 /* Outputs that lie one after another: q, k and v of one input are three parts
@@ -77,20 +80,21 @@ ATTEND_API void attend_linear_forward_add(const attend_linear *linear, int rows,
                                           int ldy);
 
 /* dW[o][i] = sum_r dY[r][o] X[r][i] and db[o] = sum_r dY[r][o], or added to what
- * is there. turned: dW is stored as [inputs][outputs]. A training step of
+ * is there. turned: dW is stored as [inputs][outputs]. kind: ATTEND_WEIGHTS_MIXED
+ * rounds both sides to bf16, the others are f32. A training step of
  * y = x W^T + b, with `back` from attend_linear_create_back:
  *
  *   attend_linear_forward(layer, rows, x, ldx, y, ldy);
  *   ...                                                       (dy is computed)
  *   attend_linear_forward(back, rows, dy, lddy, dx, lddx);
- *   attend_linear_weight_grad(ctx, rows, outputs, inputs, dy, lddy, x, ldx, 0,
- *                             0, dw, inputs, db, work);
+ *   attend_linear_weight_grad(ctx, kind, rows, outputs, inputs, dy, lddy, x,
+ *                             ldx, 0, 0, dw, inputs, db, work);
  *   ...                                                      (w, b are changed)
  *   attend_linear_repack(layer, 1, &part);
  *   attend_linear_repack(back, 1, &part);
  */
 ATTEND_API void attend_linear_weight_grad(
-    attend_context *ctx, int rows, int outputs, int inputs,
+    attend_context *ctx, attend_weights kind, int rows, int outputs, int inputs,
     const float *dy /* [rows][lddy] */, int lddy,
     const float *x /* [rows][ldx] */, int ldx, int turned, int add,
     float *dw /* [outputs][lddw] */, int lddw,

@@ -26,8 +26,9 @@ extern "C" {
 
 typedef struct { /* zero means default */
   const attend_form
-      *form;              /* of all attention; NULL: the configuration's      */
-  attend_weights weights; /* of products: f32, or bf16 (values and sums stay
+      *form; /* of all attention; NULL: the configuration's      */
+  attend_weights
+      weights;   /* of products: f32, bf16 or mixed (values and sums stay
                               f32)                                            */
   int recompute; /* keep each layer's input alone and compute the rest again */
   float dropout; /* of embeddings and of what attention and mlp add           */

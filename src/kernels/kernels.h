@@ -311,10 +311,24 @@ struct block_kernels {
   void (*overlap)(const struct block_soft *soft, const struct block_ride *ride);
 };
 
+/* Products of bf16 by bf16 that are summed in f32, where an instruction set has
+ * something for it. Lanes of 16 outputs as it likes them. */
+struct mixed_kernels {
+  size_t (*lane_elements)(int depth); /* of one of the lanes, packed */
+  /* From w[depth][16]; from rows of any n, all lanes of them one after the other. */
+  void (*pack)(int depth, const float *w, uint16_t *to);
+  void (*deal)(int rows, int n, const float *x, int ldx, uint16_t *to);
+  /* As dense_f32, and x is rounded. */
+  void (*multiply)(int rows, int depth, int lanes, const float *x, int ldx,
+                   const uint16_t *w, const float *bias, bool add, float *y,
+                   int ldy);
+};
+
 struct kernels {
   const char *isa;
   int rows;                             /* queries in a full group */
   const struct block_kernels *block[3]; /* by dtype */
+  const struct mixed_kernels *mixed;    /* NULL: none */
 #define K(returns, name, arguments) returns(*name) arguments;
   KERNEL_LIST(K)
 #undef K

@@ -28,6 +28,7 @@ enum {
 
 typedef struct { /* some rows of a and b, and where c is */
   const attend_context *ctx;
+  const struct mixed_kernels *mixed; /* NULL: in f32 */
   int rows, m, n, lanes;
   const float *a, *b;
   size_t lda, ldb;
@@ -42,7 +43,7 @@ enum { SCRATCH = ROW_BLOCK * (NEAR_STEP + LANES) };
 
 static size_t packed_floats(int rows, int n) {
   size_t most = (size_t)(rows < CHUNK ? rows : CHUNK);
-  return most * round_up((size_t)n, LANES);
+  return round_up(most, BLOCK / 4) * round_up((size_t)n, LANES);
 }
 
 size_t attend_linear_weight_grad_bytes(const attend_context *ctx, int rows,
@@ -54,8 +55,12 @@ size_t attend_linear_weight_grad_bytes(const attend_context *ctx, int rows,
 
 /* ---- b into lanes ------------------------------------------------------------------- */
 
+/* Stretches before the last are whole, so they lie where their rows say. */
 static float *stretch_at(const outer *x, int k) {
   return x->packed + (size_t)k * (size_t)x->lanes * LANES;
+}
+static uint16_t *mixed_stretch_at(const outer *x, int k) {
+  return (uint16_t *)x->packed + (size_t)k * (size_t)x->lanes * LANES;
 }
 
 static int stretch_rows(const outer *x, int k) {
@@ -63,8 +68,13 @@ static int stretch_rows(const outer *x, int k) {
 }
 
 static void pack_stretch(const outer *x, int k) {
-  x->ctx->kernels->deal_lanes(stretch_rows(x, k), x->n,
-                              x->b + (size_t)k * x->ldb, (int)x->ldb,
+  const float *from = x->b + (size_t)k * x->ldb;
+  if (x->mixed) {
+    x->mixed->deal(stretch_rows(x, k), x->n, from, (int)x->ldb,
+                   mixed_stretch_at(x, k));
+    return;
+  }
+  x->ctx->kernels->deal_lanes(stretch_rows(x, k), x->n, from, (int)x->ldb,
                               stretch_at(x, k));
 }
 
@@ -79,6 +89,24 @@ static void copy_columns(int rows, int n, const float *from, size_t ld_from,
            (size_t)n * sizeof *to);
 }
 
+/* c (+)= near times lanes [t0, t1) of the stretch from row k on. */
+static void stretch_product(const outer *x, int rows, int k, int t0, int t1,
+                            const float *near, float *to, size_t ld) {
+  int deep = stretch_rows(x, k);
+  bool add = x->add || k > 0;
+  size_t at = (size_t)t0;
+  if (t0 >= t1) return;
+  if (x->mixed)
+    x->mixed->multiply(
+        rows, deep, t1 - t0, near, NEAR_STEP,
+        mixed_stretch_at(x, k) + at * x->mixed->lane_elements(deep), NULL, add,
+        to, (int)ld);
+  else
+    x->ctx->kernels->dense_f32(rows, deep, t1 - t0, near, NEAR_STEP,
+                               stretch_at(x, k) + at * (size_t)deep * LANES,
+                               NULL, NULL, add, to, (int)ld);
+}
+
 static void block(const outer *x, cell c, float *near) {
   const struct kernels *kn = x->ctx->kernels;
   int rows = c.r1 - c.r0, left = x->n - (c.t1 - 1) * LANES;
@@ -89,17 +117,10 @@ static void block(const outer *x, cell c, float *near) {
   if (whole < c.t1 && x->add)
     copy_columns(rows, left, end, x->ldc, tail, LANES);
   for (int k = 0; k < x->rows; k += BLOCK) {
-    int deep = stretch_rows(x, k);
-    const float *w = stretch_at(x, k);
-    size_t lane = (size_t)deep * LANES;
-    kn->transpose(deep, rows, x->a + (size_t)k * x->lda + c.r0, (int)x->lda,
-                  near, NEAR_STEP);
-    kn->dense_f32(rows, deep, whole - c.t0, near, NEAR_STEP,
-                  w + (size_t)c.t0 * lane, NULL, NULL, x->add || k > 0, to,
-                  (int)x->ldc);
-    if (whole < c.t1)
-      kn->dense_f32(rows, deep, 1, near, NEAR_STEP, w + (size_t)whole * lane,
-                    NULL, NULL, x->add || k > 0, tail, LANES);
+    kn->transpose(stretch_rows(x, k), rows, x->a + (size_t)k * x->lda + c.r0,
+                  (int)x->lda, near, NEAR_STEP);
+    stretch_product(x, rows, k, c.t0, whole, near, to, x->ldc);
+    stretch_product(x, rows, k, whole, c.t1, near, tail, LANES);
   }
   if (whole < c.t1) copy_columns(rows, left, tail, LANES, end, x->ldc);
 }
@@ -150,11 +171,13 @@ static void outer_product(outer x, int rows) {
 
 /* ---- the public door ------------------------------------------------------------------- */
 
-void attend_linear_weight_grad(attend_context *ctx, int rows, int outputs,
-                               int inputs, const float *dy, int lddy,
-                               const float *x, int ldx, int turned, int add,
-                               float *dw, int lddw, float *db, void *work) {
+void attend_linear_weight_grad(attend_context *ctx, attend_weights kind,
+                               int rows, int outputs, int inputs,
+                               const float *dy, int lddy, const float *x,
+                               int ldx, int turned, int add, float *dw,
+                               int lddw, float *db, void *work) {
   outer o = {.ctx = ctx, .add = add != 0, .c = dw, .ldc = (size_t)lddw};
+  if (kind == ATTEND_WEIGHTS_MIXED) o.mixed = ctx->kernels->mixed;
   o.m = turned ? inputs : outputs, o.n = turned ? outputs : inputs;
   o.a = turned ? x : dy, o.lda = (size_t)(turned ? ldx : lddy);
   o.b = turned ? dy : x, o.ldb = (size_t)(turned ? lddy : ldx);

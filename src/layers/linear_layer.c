@@ -26,16 +26,22 @@ struct attend_linear {
 };
 
 static size_t weight_size(attend_weights kind) {
-  return kind == ATTEND_WEIGHTS_F32 ? 4 : kind == ATTEND_WEIGHTS_BF16 ? 2 : 1;
+  return kind == ATTEND_WEIGHTS_F32 ? 4 : kind == ATTEND_WEIGHTS_I8 ? 1 : 2;
 }
 
+/* As they come, and as they lie. */
 static size_t lane_weights(const attend_linear *l) {
   return (size_t)l->inputs * LANES;
+}
+static size_t lane_size(const attend_linear *l) {
+  return l->kind == ATTEND_WEIGHTS_MIXED
+             ? l->ctx->kernels->mixed->lane_elements(l->inputs)
+             : lane_weights(l);
 }
 
 static void *lane_at(const attend_linear *l, int lane) {
   return (char *)l->weights +
-         (size_t)lane * lane_weights(l) * weight_size(l->kind);
+         (size_t)lane * lane_size(l) * weight_size(l->kind);
 }
 
 /* ---- packing --------------------------------------------------------------------- */
@@ -129,6 +135,7 @@ static void pack_lane(const packing *pk, int lane) {
   else
     gather_lanes(pk, lane, piece, first);
   if (l->kind == ATTEND_WEIGHTS_BF16) kn->narrow_bf16(l->inputs, wide, to);
+  if (l->kind == ATTEND_WEIGHTS_MIXED) kn->mixed->pack(l->inputs, wide, to);
   if (l->kind == ATTEND_WEIGHTS_I8)
     kn->narrow_i8(l->inputs, wide, to, l->scale + (size_t)lane * LANES);
 }
@@ -215,8 +222,9 @@ static attend_status take_linear(attend_context *ctx, const attend_linear *like,
   bool overflow = false, i8 = like->kind == ATTEND_WEIGHTS_I8;
   size_t wide = (size_t)like->lanes * LANES;
   size_t small = (i8 ? 2 : 1) * wide * sizeof(float);
-  size_t bytes = size_times(size_times(wide, (size_t)like->inputs, &overflow),
-                            weight_size(like->kind), &overflow);
+  size_t bytes =
+      size_times(size_times((size_t)like->lanes, lane_size(like), &overflow),
+                 weight_size(like->kind), &overflow);
   ATTEND_CHECK(ctx, !overflow, "a linear layer of %d x %d is too large",
                like->outputs, like->inputs);
   size_t head = round_up(sizeof *like, 64);
@@ -237,9 +245,11 @@ static attend_status create(attend_context *ctx, attend_weights kind, bool back,
                             const attend_linear_part *parts,
                             attend_linear **linear) {
   *linear = NULL;
+  if (kind == ATTEND_WEIGHTS_MIXED && !ctx->kernels->mixed)
+    kind = ATTEND_WEIGHTS_BF16;
   attend_linear like = {.ctx = ctx, .kind = kind, .back = back};
   int outputs;
-  ATTEND_CHECK(ctx, (unsigned)kind <= ATTEND_WEIGHTS_I8,
+  ATTEND_CHECK(ctx, (unsigned)kind <= ATTEND_WEIGHTS_MIXED,
                "%d is no kind of weights: choose f32, bf16 or int8", (int)kind);
   ATTEND_TRY(count_outputs(ctx, inputs, n_parts, parts, &outputs));
   like.inputs = back ? outputs : inputs;
@@ -356,11 +366,16 @@ static void forward_part(const attend_linear *l, cell c, const float *x,
   size_t first = (size_t)c.t0 * LANES;
   const float *scale = l->scale ? l->scale + first : NULL;
   float *to = y + (size_t)c.r0 * (size_t)ldy;
-  (l->kind == ATTEND_WEIGHTS_F32    ? kn->dense_f32
-   : l->kind == ATTEND_WEIGHTS_BF16 ? kn->dense_bf16
-                                    : kn->dense_i8)(
-      c.r1 - c.r0, l->inputs, c.t1 - c.t0, x + (size_t)c.r0 * (size_t)ldx, ldx,
-      lane_at(l, c.t0), scale, l->bias + first, add, to + first, ldy);
+  if (l->kind == ATTEND_WEIGHTS_MIXED)
+    kn->mixed->multiply(c.r1 - c.r0, l->inputs, c.t1 - c.t0,
+                        x + (size_t)c.r0 * (size_t)ldx, ldx, lane_at(l, c.t0),
+                        l->bias + first, add, to + first, ldy);
+  else
+    (l->kind == ATTEND_WEIGHTS_F32    ? kn->dense_f32
+     : l->kind == ATTEND_WEIGHTS_BF16 ? kn->dense_bf16
+                                      : kn->dense_i8)(
+        c.r1 - c.r0, l->inputs, c.t1 - c.t0, x + (size_t)c.r0 * (size_t)ldx,
+        ldx, lane_at(l, c.t0), scale, l->bias + first, add, to + first, ldy);
   if (c.t1 == l->lanes) clear_padding(l, c.r1 - c.r0, to, (size_t)ldy);
 }
 

@@ -23,8 +23,9 @@ void learn_norm_back(attend_learner *l, const learn_norm *n, int rows,
 void linear_unlearn(attend_learner *l, const learn_linear *w, int rows,
                     const float *x, int ldx, const float *dy, int lddy,
                     bool add, float *dx, int lddx) {
-  attend_linear_weight_grad(l->ctx, rows, w->outputs, w->inputs, dy, lddy, x,
-                            ldx, 0, 1, w->dw, w->inputs, w->db, l->scratch);
+  attend_linear_weight_grad(l->ctx, l->options.weights, rows, w->outputs,
+                            w->inputs, dy, lddy, x, ldx, 0, 1, w->dw, w->inputs,
+                            w->db, l->scratch);
   if (!dx) return;
   if (add)
     attend_linear_forward_add(w->back, rows, dy, lddy, dx, lddx);

@@ -252,8 +252,9 @@ static attend_status find_all(attend_learner *l) {
 
 static attend_status check_options(attend_context *ctx,
                                    const attend_learner_options *o) {
-  ATTEND_CHECK(ctx, o->weights != ATTEND_WEIGHTS_I8,
-               "a model is learnt with weights of f32 or bf16, not int8");
+  ATTEND_CHECK(
+      ctx, o->weights != ATTEND_WEIGHTS_I8,
+      "a model is learnt with weights of f32, bf16 or mixed, not int8");
   ATTEND_CHECK(ctx, o->dropout >= 0 && o->dropout < 1,
                "a dropout of %g: choose a share from 0 to below 1",
                (double)o->dropout);

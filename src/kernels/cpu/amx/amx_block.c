@@ -602,11 +602,14 @@ KERNEL_LIST(K)
 #undef K
 extern const struct block_kernels block_avx512;
 
+extern const struct mixed_kernels mixed_amx; /* amx_dense.c */
+
 extern const struct kernels kernels_amx;
 const struct kernels kernels_amx = {
     .isa = "amx",
     .rows = 2 * ROWS,
     .block = {&block_avx512, &block_avx512, &block_bf16},
+    .mixed = &mixed_amx,
 #define K(returns, name, arguments) .name = name##_avx512,
     KERNEL_LIST(K)
 #undef K
