@@ -92,6 +92,13 @@ ATTEND_API attend_status attend_tensor_file_make(
     attend_context *ctx, const char *path, size_t count,
     const attend_tensor *tensors,
     attend_status (*fill)(size_t i, void *to, void *user), void *user);
+/* The same as attend_tensor_file_write, with notes in the metadata. */
+typedef struct {
+  const char *name, *text; /* UTF-8; no name twice, and none "format" */
+} attend_note;
+ATTEND_API attend_status attend_tensor_file_write_noted(
+    attend_context *ctx, const char *path, size_t count,
+    const attend_tensor *tensors, size_t n_notes, const attend_note *notes);
 
 /* Any file, as safely: beside the place first, then to the disk, then renamed. */
 ATTEND_API attend_status attend_file_write(attend_context *ctx,

@@ -17,6 +17,8 @@ typedef struct {
   const attend_tensor *tensors;
   attend_status (*fill)(size_t i, void *to, void *user);
   void *user;
+  size_t n_notes;
+  const attend_note *notes;
 } writing;
 
 static attend_status failed(const writing *w, const char *doing) {
@@ -53,11 +55,15 @@ static void put_entry(attend_json_writer *w, const attend_tensor *t,
 }
 
 /* What Hugging Face's readers want to see. */
-static void put_notes(attend_json_writer *w) {
+static void put_notes(const writing *of, attend_json_writer *w) {
   attend_json_member(w, "__metadata__");
   attend_json_open(w, '{');
   attend_json_member(w, "format");
   attend_json_put_string(w, "pt");
+  for (size_t i = 0; i < of->n_notes; i++) {
+    attend_json_member(w, of->notes[i].name);
+    attend_json_put_string(w, of->notes[i].text);
+  }
   attend_json_close(w, '}');
 }
 
@@ -66,7 +72,7 @@ static attend_status put_header(const writing *w, FILE *file) {
   attend_json_writer json = attend_json_writer_text(w->ctx);
   size_t at = 0;
   attend_json_open(&json, '{');
-  put_notes(&json);
+  put_notes(w, &json);
   for (size_t i = 0; i < w->count; i++) {
     put_entry(&json, &w->tensors[i], at);
     at += tensor_bytes(&w->tensors[i]);
@@ -140,7 +146,7 @@ static attend_status write_file(const writing *w) {
 attend_status attend_tensor_file_write(attend_context *ctx, const char *path,
                                        size_t count,
                                        const attend_tensor *tensors) {
-  writing w = {ctx, path, count, tensors, NULL, NULL};
+  writing w = {.ctx = ctx, .path = path, .count = count, .tensors = tensors};
   return write_file(&w);
 }
 
@@ -148,6 +154,25 @@ attend_status attend_tensor_file_make(
     attend_context *ctx, const char *path, size_t count,
     const attend_tensor *tensors,
     attend_status (*fill)(size_t i, void *to, void *user), void *user) {
-  writing w = {ctx, path, count, tensors, fill, user};
+  writing w = {.ctx = ctx,
+               .path = path,
+               .count = count,
+               .tensors = tensors,
+               .fill = fill,
+               .user = user};
+  return write_file(&w);
+}
+
+attend_status attend_tensor_file_write_noted(attend_context *ctx,
+                                             const char *path, size_t count,
+                                             const attend_tensor *tensors,
+                                             size_t n_notes,
+                                             const attend_note *notes) {
+  writing w = {.ctx = ctx,
+               .path = path,
+               .count = count,
+               .tensors = tensors,
+               .n_notes = n_notes,
+               .notes = notes};
   return write_file(&w);
 }
