@@ -23,5 +23,6 @@
 #include "attend/data.h"
 #include "attend/training.h"
 #include "attend/plot.h"
+#include "attend/design.h"
 
 #endif

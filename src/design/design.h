@@ -1,0 +1,217 @@
+/* What the files of this room share: the design, its layout, a pass.
+ *
+ * Place: design/ - between a spec and its verdict; on attention/ and base/.
+ *
+ * design_spec.c reads a spec, design_heads.c and design_maps.c compile what it
+ * says of heads and readout, design_pass.c runs batches, design_back.c walks them
+ * backwards. All weights of a twin are one stretch, cut by the list of parts.
+ */
+#ifndef DESIGN_DESIGN_H
+#define DESIGN_DESIGN_H
+
+#include "attend/design.h"
+#include "attend/json.h"
+#include "base/base.h"
+
+enum {
+  MOST_TOKENS = 64,
+  MOST_PLACES = 64,
+  MOST_ANSWERS = 66,
+  MOST_LAYERS = 8,
+  MOST_HEADS = 16, /* of all layers */
+  MOST_FEATURES = 256,
+  MOST_COLUMNS = 128, /* of a head's Qm */
+  MOST_PARTS = 3 * MOST_HEADS + 3,
+  MOST_STEPS = 1000000,
+  NAME = 32
+};
+
+typedef enum { KIND_TOKEN, KIND_POSITION, KIND_NUMBER } variable_kind;
+
+typedef struct { /* features [at, at + width), of `room` that are its own */
+  char name[NAME];
+  variable_kind kind;
+  int at, width, room;
+} variable;
+
+typedef struct {
+  char name[NAME];
+  int layer, variable; /* what it writes */
+  int dim, dim_v, reads;
+  attend_ties ties;
+  char column[MOST_COLUMNS][NAME];
+} design_head;
+
+typedef enum { AT_EVERY, AT_FIRST, AT_LAST } asked_at;
+
+typedef struct {
+  int n;
+  uint8_t letter[MOST_PLACES];
+  uint8_t answer[MOST_PLACES];
+} design_example;
+
+typedef struct design_task {
+  const char *name;
+  bool every; /* an answer for each letter; or one alone */
+  enum { SAYS_LETTERS, SAYS_LETTERS_OR_NONE, SAYS_YES_OR_NO } says;
+  /* wanted[n], or [1]: letters, NONE, or 0 for yes and 1 for no. */
+  void (*answer)(const attend_design *d, const uint8_t *letter, int n,
+                 int *wanted);
+  const char *line;
+} design_task;
+
+struct attend_design {
+  attend_context *ctx;
+  char *text; /* the spec */
+  size_t text_length;
+  char name[NAME], about[512], example[ATTEND_INPUT_TEXT], says[256];
+  char token[MOST_TOKENS][NAME], answer[MOST_ANSWERS][NAME];
+  int letters, tokens, answers;
+  int start, end; /* tokens, -1: none */
+  int shortest, longest, places;
+  bool causal;
+  attend_design_positions positions;
+  asked_at at;
+  const design_task *task; /* NULL: examples */
+  int depth;               /* a parameter of tasks */
+  int answer_of[MOST_TOKENS], none;
+  design_example *examples;
+  size_t n_examples;
+  variable variables[MOST_HEADS + 2];
+  int n_variables;
+  design_head heads[MOST_HEADS];
+  int n_heads, layers;
+  int features, embedded;
+  char feature[MOST_FEATURES][2 * NAME];
+  bool is_read[MOST_FEATURES]; /* the readout sees it */
+  int steps, batch;
+  double rate, decay;
+  uint64_t seed;
+  attend_design_part parts[MOST_PARTS];
+  char part_name[MOST_PARTS][48];
+  int n_parts;
+  size_t count; /* of numbers of a twin */
+  float *weights[ATTEND_TWINS];
+};
+
+/* ---- reading a spec -------------------------------------------------------------- */
+
+typedef struct {
+  attend_design *d;
+  const char *what;
+  char place[96]; /* "head \"previous\"", in sentences */
+  float
+      *parts[MOST_PARTS]; /* as they are compiled, before all sizes are known */
+} reading;
+
+attend_status spec_wrong(const reading *r, const char *sentence, ...)
+    __attribute__((format(printf, 2, 3)));
+#define SPEC_CHECK(r, condition, ...)                      \
+  do {                                                     \
+    if (!(condition)) return spec_wrong((r), __VA_ARGS__); \
+  } while (0)
+
+/* Refuses members that are not in `known`, a list of words between spaces. */
+attend_status spec_members(const reading *r, const attend_json *object,
+                           const char *known);
+/* Copies a string of 1 to NAME - 1 bytes. */
+attend_status spec_name(const reading *r, const attend_json *value,
+                        const char *of, char to[NAME]);
+attend_status spec_integer(const reading *r, const attend_json *value,
+                           const char *of, int low, int high, int *to);
+attend_status spec_variable(const reading *r, const attend_json *name,
+                            int reads, const variable **v);
+/* The number of a value: a token's name, a position; -1: none of that name. */
+int spec_value(const attend_design *d, const variable *v, const char *name);
+const char *spec_value_name(const attend_design *d, const variable *v, int i,
+                            char to[NAME]);
+/* Adds a linear map of the stream, as the spec writes it, to by[reads]. */
+attend_status spec_linear(const reading *r, const attend_json *value, int reads,
+                          double times, float *by);
+attend_status spec_heads(reading *r, const attend_json *layers);
+attend_status spec_readout(reading *r, const attend_json *readout);
+attend_status spec_task(reading *r, const attend_json *root);
+void spec_layout(attend_design *d);
+
+/* ---- inputs ------------------------------------------------------------------------- */
+
+/* Letters of a text, spaces left out; false with *bad set to what is none. */
+bool design_letters(const char (*names)[NAME], int count, const char *text,
+                    uint8_t letter[MOST_PLACES], int *n, const char **bad);
+uint64_t design_inputs(const attend_design *d, int longest);
+/* Inputs that the task answers: all up to a length, or the examples. */
+uint64_t design_total(const attend_design *d, int longest);
+void design_input(const attend_design *d, uint64_t index,
+                  uint8_t letter[MOST_PLACES], int *n);
+void design_text(const attend_design *d, const uint8_t *letter, int n,
+                 char to[ATTEND_INPUT_TEXT]);
+/* ids[places] with what is put around the letters; returns how many. */
+int design_ids(const attend_design *d, const uint8_t *letter, int n,
+               int32_t *ids);
+/* wanted[places]: answers, or ATTEND_NOT_ASKED. example: its number, where
+ * examples are the task. False: no example has these letters. */
+bool design_wanted(const attend_design *d, const uint8_t *letter, int n,
+                   int32_t *wanted);
+void design_example_wanted(const attend_design *d, const design_example *e,
+                           int32_t *wanted);
+const design_task *design_task_find(const char *name);
+const char *design_task_list(char *to, size_t size);
+
+enum { TASK_NONE = -1 };
+
+/* ---- a pass over a batch -------------------------------------------------------------- */
+
+typedef struct {
+  attend_plan *plan;
+  float *q, *k, *v, *o, *lse;
+} pass_head;
+
+typedef struct {
+  const attend_design *d;
+  int batch, threads;
+  int32_t *ids;     /* [B][places], -1: nothing is there */
+  int32_t *lengths; /* [B] */
+  int32_t *wanted;  /* [B][places] */
+  float *x;         /* [B][places][features] */
+  float *logits;    /* [B][places][answers] */
+  pass_head heads[MOST_HEADS];
+  /* backward */
+  float *dx, *dlogits, *dq, *dk, *dv, *dout;
+  void *block; /* all of the above */
+} design_pass;
+
+attend_status pass_create(const attend_design *d, double sharpness, int batch,
+                          bool backward, design_pass **pass);
+void pass_free(design_pass *p);
+/* Puts an input into place b of the batch; or number `index` of what the task has,
+ * an input or an example, with what is wanted. */
+void pass_put(design_pass *p, int b, const uint8_t *letter, int n);
+void pass_put_number(design_pass *p, int b, uint64_t index);
+attend_status pass_forward(design_pass *p, const float *weights);
+/* dlogits -> gradients [count], added to what is there. */
+attend_status pass_backward(design_pass *p, const float *weights,
+                            float *gradients);
+/* The answer of a row of logits, and the lead of `wanted` (if it is one). */
+int pass_answer(const attend_design *d, const float *logits, int wanted,
+                double *lead);
+
+static inline const attend_design_part *head_part(const attend_design *d,
+                                                  int head, int which) {
+  return &d->parts[3 * head + which];
+}
+static inline const attend_design_part *readout_part(const attend_design *d) {
+  return &d->parts[3 * d->n_heads];
+}
+static inline const attend_design_part *table_part(const attend_design *d,
+                                                   int which) {
+  return &d->parts[3 * d->n_heads + 1 + which];
+}
+
+/* y [rows][n] = x [rows][ldx] w [k][n]. */
+void rows_times(int threads, const float *x, int rows, int ldx, const float *w,
+                int k, int n, float *y);
+
+/* Singular values of a [rows][columns], largest first, into s[min(..)]. */
+void singular_values(double *a, int rows, int columns, double *s);
+
+#endif

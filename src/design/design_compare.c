@@ -1,0 +1,325 @@
+/* The designed and the learned twin beside each other, measured.
+ *
+ * Place: design/ - after both ran over the same inputs.
+ *
+ * Weights themselves do not compare: Q and K can be turned together by any
+ * invertible matrix, V and the readout likewise, and whatever adds the same to all
+ * scores of a query changes nothing. What is left when all of that is taken away is
+ * compared here: the attention; the form Qm Km^T that gives the scores, less its
+ * constants along keys; and Vm Wo, what a key's value does to the answers, less its
+ * constants over answers and over keys.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attend/observe.h"
+#include "design/design.h"
+
+enum { MOST_LOOKED = 2048, AT_ONCE = 128 };
+
+/* ---- singular values: one-sided Jacobi ------------------------------------------------ */
+
+/* Turns columns p and q of a[n][m] until they are orthogonal; whether they were. */
+static bool turn(double *a, int n, int m, int p, int q) {
+  double x = 0, y = 0, z = 0;
+  for (int i = 0; i < n; i++) {
+    x += a[i * m + p] * a[i * m + p];
+    y += a[i * m + q] * a[i * m + q];
+    z += a[i * m + p] * a[i * m + q];
+  }
+  if (fabs(z) <= 1e-14 * sqrt(x * y) || z == 0) return true;
+  double tau = (y - x) / (2 * z);
+  double t = (tau >= 0 ? 1 : -1) / (fabs(tau) + sqrt(1 + tau * tau));
+  double c = 1 / sqrt(1 + t * t), s = c * t;
+  for (int i = 0; i < n; i++) {
+    double u = a[i * m + p], v = a[i * m + q];
+    a[i * m + p] = c * u - s * v;
+    a[i * m + q] = s * u + c * v;
+  }
+  return false;
+}
+
+static int falling(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x < y) - (x > y);
+}
+
+void singular_values(double *a, int rows, int columns, double *s) {
+  bool done = false;
+  for (int sweep = 0; sweep < 60 && !done; sweep++) {
+    done = true;
+    for (int p = 0; p < columns; p++)
+      for (int q = p + 1; q < columns; q++)
+        done &= turn(a, rows, columns, p, q);
+  }
+  for (int j = 0; j < columns; j++) {
+    double sum = 0;
+    for (int i = 0; i < rows; i++)
+      sum += a[i * columns + j] * a[i * columns + j];
+    s[j] = sqrt(sum);
+  }
+  qsort(s, (size_t)columns, sizeof *s, falling);
+}
+
+/* ---- what the weights do ------------------------------------------------------------------ */
+
+typedef struct {
+  const attend_design *d;
+  const float *w;
+  int head;
+} weighing;
+
+/* Row i of what is seen, through a head's matrix: of added tables the embedding of
+ * a token or a position, elsewhere the feature itself. */
+static void seen_times(const weighing *g, int i, const float *m, int columns,
+                       double *to) {
+  const attend_design *d = g->d;
+  int reads = d->heads[g->head].reads;
+  const float *e = NULL;
+  memset(to, 0, (size_t)columns * sizeof *to);
+  if (d->positions == ATTEND_POSITIONS_ADDED && i < d->embedded)
+    e = g->w + (i < d->tokens ? table_part(d, 0)->at + (size_t)(i * d->embedded)
+                              : table_part(d, 1)->at +
+                                    (size_t)((i - d->tokens) * d->embedded));
+  for (int f = e ? 0 : i; f < (e ? d->embedded : i + 1) && f < reads; f++)
+    for (int j = 0; j < columns; j++)
+      to[j] += (e ? (double)e[f] : 1) * (double)m[f * columns + j];
+}
+
+/* Takes the mean of [from, to) away from every row. */
+static void centre_columns(double *a, int rows, int columns, int from, int to) {
+  for (int i = 0; i < rows; i++) {
+    double mean = 0;
+    for (int j = from; j < to; j++) mean += a[i * columns + j] / (to - from);
+    for (int j = from; j < to; j++) a[i * columns + j] -= mean;
+  }
+}
+
+static void centre_rows(double *a, int columns, int from, int to) {
+  for (int j = 0; j < columns; j++) {
+    double mean = 0;
+    for (int i = from; i < to; i++) mean += a[i * columns + j] / (to - from);
+    for (int i = from; i < to; i++) a[i * columns + j] -= mean;
+  }
+}
+
+/* A token's features sum to 1, and so do a position's: what is constant along
+ * either adds the same to all keys (columns), and moves between the two (rows). */
+static void score_form(const weighing *g, double *a) {
+  const attend_design *d = g->d;
+  const design_head *h = &d->heads[g->head];
+  double q[MOST_COLUMNS], k[MOST_COLUMNS];
+  int n = h->reads;
+  for (int i = 0; i < n; i++) {
+    seen_times(g, i, g->w + head_part(d, g->head, 0)->at, h->dim, q);
+    for (int j = 0; j < n; j++) {
+      seen_times(g, j, g->w + head_part(d, g->head, 1)->at, h->dim, k);
+      a[i * n + j] = 0;
+      for (int c = 0; c < h->dim; c++) a[i * n + j] += q[c] * k[c];
+    }
+  }
+  centre_columns(a, n, n, 0, d->tokens);
+  if (d->embedded > d->tokens) {
+    centre_columns(a, n, n, d->tokens, d->embedded);
+    for (int j = 0; j < n; j++) { /* the position's mean goes to the token */
+      double mean = 0;
+      for (int i = d->tokens; i < d->embedded; i++)
+        mean += a[i * n + j] / d->places;
+      for (int i = d->tokens; i < d->embedded; i++) a[i * n + j] -= mean;
+      for (int i = 0; i < d->tokens; i++) a[i * n + j] += mean;
+    }
+  }
+}
+
+static void effect_form(const weighing *g, double *a) {
+  const attend_design *d = g->d;
+  const design_head *h = &d->heads[g->head];
+  const float *readout =
+      g->w + readout_part(d)->at + d->variables[h->variable].at * d->answers;
+  double v[MOST_TOKENS];
+  for (int i = 0; i < h->reads; i++) {
+    seen_times(g, i, g->w + head_part(d, g->head, 2)->at, h->dim_v, v);
+    for (int j = 0; j < d->answers; j++) {
+      a[i * d->answers + j] = 0;
+      for (int c = 0; c < h->dim_v; c++)
+        a[i * d->answers + j] += v[c] * (double)readout[c * d->answers + j];
+    }
+  }
+  centre_columns(a, h->reads, d->answers, 0, d->answers);
+  centre_rows(a, d->answers, 0, d->tokens);
+  if (d->embedded > d->tokens)
+    centre_rows(a, d->answers, d->tokens, d->embedded);
+}
+
+static double cosine(const double *a, const double *b, int n) {
+  double x = 0, y = 0, z = 0;
+  for (int i = 0; i < n; i++) {
+    x += a[i] * a[i];
+    y += b[i] * b[i];
+    z += a[i] * b[i];
+  }
+  return x > 0 && y > 0 ? z / sqrt(x * y) : NAN;
+}
+
+static void describe(double *a, int rows, int columns, double *norm, int *rank,
+                     double singular[ATTEND_SINGULAR]) {
+  double s[MOST_FEATURES], sum = 0;
+  singular_values(a, rows, columns, s);
+  *rank = 0;
+  for (int i = 0; i < columns; i++) {
+    sum += s[i] * s[i];
+    *rank += s[i] > 0.01 * s[0] && s[i] > 1e-6;
+    if (i < ATTEND_SINGULAR) singular[i] = s[i] > 1e-9 ? s[i] : 0;
+  }
+  *norm = sqrt(sum);
+}
+
+static void weigh_part(const attend_design *d, const float *w, int head,
+                       int which, double *norm, double *spread) {
+  const attend_design_part *p = head_part(d, head, which);
+  size_t n = (size_t)p->rows * (size_t)p->columns;
+  double sum = 0, squares = 0;
+  for (size_t i = 0; i < n; i++) {
+    sum += fabs((double)w[p->at + i]);
+    squares += (double)w[p->at + i] * (double)w[p->at + i];
+  }
+  *norm = sqrt(squares);
+  *spread = squares > 0 ? sum * sum / ((double)n * squares) : NAN;
+}
+
+static attend_status compare_weights(const attend_design *d, int head,
+                                     attend_likeness *to) {
+  const design_head *h = &d->heads[head];
+  int n = h->reads, wide = n > d->answers ? n : d->answers;
+  double *a;
+  ATTEND_TRY(
+      take_zeroed(d->ctx, 2 * (size_t)(n * wide) * sizeof *a, "two forms", &a));
+  double *at[2] = {a, a + n * wide};
+  weighing g[2] = {{d, d->weights[0], head}, {d, d->weights[1], head}};
+  for (int t = 0; t < 2; t++) {
+    for (int j = 0; j < 3; j++)
+      weigh_part(d, d->weights[t], head, j, &to->norm[t][j], &to->spread[t][j]);
+    score_form(&g[t], at[t]);
+  }
+  to->score_cosine = h->layer == 0 ? cosine(at[0], at[1], n * n) : NAN;
+  for (int t = 0; t < 2; t++)
+    describe(at[t], n, n, &to->score_norm[t], &to->score_rank[t],
+             to->score_singular[t]);
+  to->effect_cosine = to->effect_norm[0] = to->effect_norm[1] = NAN;
+  if (h->layer == d->layers - 1) {
+    for (int t = 0; t < 2; t++) effect_form(&g[t], at[t]);
+    if (h->layer == 0) to->effect_cosine = cosine(at[0], at[1], n * d->answers);
+    for (int t = 0; t < 2; t++)
+      describe(at[t], n, d->answers, &to->effect_norm[t], &to->effect_rank[t],
+               to->effect_singular[t]);
+  }
+  give(d->ctx, a);
+  return ATTEND_OK;
+}
+
+/* ---- attention ---------------------------------------------------------------------------- */
+
+typedef struct {
+  const attend_design *d;
+  int head;
+  design_pass *pass[2];
+  float *weights[2]; /* [AT_ONCE][places][places] */
+} looking;
+
+static attend_status look_both(looking *l) {
+  const attend_design *d = l->d;
+  int32_t rows[MOST_PLACES];
+  for (int i = 0; i < d->places; i++) rows[i] = i;
+  for (int t = 0; t < 2; t++) {
+    const pass_head *h = &l->pass[t]->heads[l->head];
+    attend_look what = {
+        .rows = rows, .n_rows = d->places, .weights = l->weights[t]};
+    ATTEND_TRY(pass_forward(l->pass[t], d->weights[t]));
+    ATTEND_TRY(attend_observe(h->plan, attend_bhtd(h->q), attend_bhtd(h->k),
+                              h->lse, &what));
+  }
+  return ATTEND_OK;
+}
+
+/* Of equal heaviest keys any will do. */
+static bool shares_key(const float *a, const float *b, int n) {
+  float x = 0, y = 0;
+  for (int j = 0; j < n; j++) {
+    x = fmaxf(x, a[j]);
+    y = fmaxf(y, b[j]);
+  }
+  for (int j = 0; j < n; j++)
+    if (a[j] >= x * 0.999f && b[j] >= y * 0.999f) return true;
+  return false;
+}
+
+static void add_row(const float *a, const float *b, int n,
+                    attend_likeness *to) {
+  for (int j = 0; j < n; j++) {
+    to->distance += 0.5 * fabs((double)a[j] - (double)b[j]);
+    if (a[j] > 0) to->entropy[0] -= (double)a[j] * log((double)a[j]);
+    if (b[j] > 0) to->entropy[1] -= (double)b[j] * log((double)b[j]);
+  }
+  to->same_key += shares_key(a, b, n);
+  to->rows++;
+}
+
+/* Rows that an answer comes from, in the last layer; before it, all. */
+static void add_rows_of(const looking *l, int b, attend_likeness *to) {
+  const attend_design *d = l->d;
+  const design_pass *p = l->pass[0];
+  bool last = d->heads[l->head].layer == d->layers - 1;
+  for (int i = 0; i < p->lengths[b]; i++) {
+    size_t row = (size_t)b * (size_t)d->places + (size_t)i;
+    if (last && p->wanted[row] < 0) continue;
+    add_row(l->weights[0] + row * (size_t)d->places,
+            l->weights[1] + row * (size_t)d->places, p->lengths[b], to);
+  }
+}
+
+/* All inputs, or every so-manieth. */
+static attend_status compare_attention(looking *l, attend_likeness *to) {
+  const attend_design *d = l->d;
+  uint64_t total = design_total(d, d->longest);
+  uint64_t step = (total + MOST_LOOKED - 1) / MOST_LOOKED;
+  for (uint64_t from = 0; from < total; from += step * AT_ONCE) {
+    int n = 0;
+    for (int b = 0; b < AT_ONCE; b++) {
+      uint64_t index = from + step * (uint64_t)b;
+      for (int t = 0; t < 2; t++)
+        pass_put_number(l->pass[t], b, index < total ? index : from);
+      n += index < total;
+    }
+    ATTEND_TRY(look_both(l));
+    for (int b = 0; b < n; b++) add_rows_of(l, b, to);
+  }
+  double rows = to->rows ? (double)to->rows : 1;
+  to->distance /= rows;
+  to->same_key /= rows;
+  to->entropy[0] /= rows;
+  to->entropy[1] /= rows;
+  return ATTEND_OK;
+}
+
+attend_status attend_design_compare(const attend_design *d, double sharpness,
+                                    int head, attend_likeness *likeness) {
+  looking l = {.d = d, .head = head};
+  *likeness = (attend_likeness){0};
+  ATTEND_CHECK(d->ctx, d->weights[ATTEND_LEARNED],
+               "\"%s\" has no learned twin: let it learn first", d->name);
+  ATTEND_CHECK(d->ctx, head >= 0 && head < d->n_heads,
+               "head %d: \"%s\" has %d of them", head, d->name, d->n_heads);
+  size_t each = (size_t)(AT_ONCE * d->places * d->places);
+  ATTEND_TRY(take_zeroed(d->ctx, 2 * each * sizeof(float),
+                         "attention to compare", &l.weights[0]));
+  l.weights[1] = l.weights[0] + each;
+  attend_status status = pass_create(d, sharpness, AT_ONCE, false, &l.pass[0]);
+  if (!status) status = pass_create(d, 1, AT_ONCE, false, &l.pass[1]);
+  if (!status) status = compare_attention(&l, likeness);
+  if (!status) status = compare_weights(d, head, likeness);
+  pass_free(l.pass[0]);
+  pass_free(l.pass[1]);
+  give(d->ctx, l.weights[0]);
+  return status;
+}

@@ -1,0 +1,121 @@
+/* Designs in files: specs, and weights with the spec beside them.
+ *
+ * Place: design/ - between a design and the disk.
+ *
+ * A file of weights is safetensors: "designed.layers.0.heads.0.query" and so on,
+ * "learned." the same if there is such a twin, and the spec as a note. Read again,
+ * the spec gives names and task and the file gives the numbers, which anyone may
+ * have changed meanwhile.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "attend/file.h"
+#include "base/files.h"
+#include "design/design.h"
+
+static const char *const twin_names[ATTEND_TWINS] = {"designed", "learned"};
+enum { TENSOR_NAME = 64 };
+
+/* ---- writing ---------------------------------------------------------------------- */
+
+attend_status attend_design_save(const attend_design *d, const char *path) {
+  attend_tensor tensors[ATTEND_TWINS * MOST_PARTS];
+  char names[ATTEND_TWINS * MOST_PARTS][TENSOR_NAME];
+  size_t n = 0;
+  memset(tensors, 0, sizeof tensors);
+  for (int twin = 0; twin < ATTEND_TWINS; twin++)
+    for (int i = 0; i < d->n_parts && d->weights[twin]; i++, n++) {
+      const attend_design_part *p = &d->parts[i];
+      snprintf(names[n], TENSOR_NAME, "%s.%s", twin_names[twin], p->name);
+      tensors[n] = (attend_tensor){.name = names[n],
+                                   .stored = ATTEND_STORED_F32,
+                                   .rank = 2,
+                                   .shape = {p->rows, p->columns},
+                                   .data = d->weights[twin] + p->at};
+    }
+  attend_note notes[] = {{"attend.design", d->text}};
+  return attend_tensor_file_write_noted(d->ctx, path, n, tensors, 1, notes);
+}
+
+/* ---- reading ------------------------------------------------------------------------ */
+
+static attend_status read_part(const attend_tensor_file *file, const char *path,
+                               attend_design *d, int twin,
+                               const attend_design_part *p) {
+  char name[TENSOR_NAME];
+  snprintf(name, sizeof name, "%s.%s", twin_names[twin], p->name);
+  const attend_tensor *t = attend_tensor_file_find(file, name);
+  if (!t) return fail(d->ctx, ATTEND_IO, "\"%.200s\" has no %s", path, name);
+  if (t->stored != ATTEND_STORED_F32 || t->rank != 2 ||
+      t->shape[0] != p->rows || t->shape[1] != p->columns)
+    return fail(d->ctx, ATTEND_IO,
+                "%s of \"%.200s\" is not F32 [%d, %d], as its spec says", name,
+                path, p->rows, p->columns);
+  float *to = d->weights[twin] + p->at;
+  memcpy(to, t->data, t->bytes);
+  for (int64_t i = 0; i < t->count; i++)
+    if (!isfinite(to[i]))
+      return fail(d->ctx, ATTEND_IO, "%s of \"%.200s\" is not finite", name,
+                  path);
+  return ATTEND_OK;
+}
+
+static attend_status read_twin(const attend_tensor_file *file, const char *path,
+                               attend_design *d, int twin) {
+  char name[TENSOR_NAME];
+  snprintf(name, sizeof name, "%s.%s", twin_names[twin], d->parts[0].name);
+  if (twin == ATTEND_LEARNED) {
+    if (!attend_tensor_file_find(file, name)) return ATTEND_OK;
+    ATTEND_TRY(take_zeroed(d->ctx, d->count * sizeof(float), "a learned twin",
+                           &d->weights[twin]));
+  }
+  for (int i = 0; i < d->n_parts; i++)
+    ATTEND_TRY(read_part(file, path, d, twin, &d->parts[i]));
+  return ATTEND_OK;
+}
+
+static attend_status read_weights(attend_context *ctx,
+                                  const attend_tensor_file *file,
+                                  const char *path, attend_design **design) {
+  const char *spec = attend_tensor_file_note_find(file, "attend.design");
+  attend_status status = ATTEND_OK;
+  ATTEND_CHECK(ctx, spec,
+               "\"%.200s\" has no spec in its notes: it was not written by "
+               "attend design",
+               path);
+  ATTEND_TRY(attend_design_read(ctx, path, spec, strlen(spec), design));
+  for (int twin = 0; twin < ATTEND_TWINS && !status; twin++)
+    status = read_twin(file, path, *design, twin);
+  if (!status) return status;
+  attend_design_free(*design);
+  *design = NULL;
+  return status;
+}
+
+static bool ends_in(const char *path, const char *end) {
+  size_t n = strlen(path), m = strlen(end);
+  return n >= m && !strcmp(path + n - m, end);
+}
+
+static attend_status open_weights(attend_context *ctx, const char *path,
+                                  attend_design **design) {
+  attend_tensor_file *file;
+  ATTEND_TRY(attend_tensor_file_open(ctx, path, &file));
+  attend_status status = read_weights(ctx, file, path, design);
+  attend_tensor_file_close(file);
+  return status;
+}
+
+attend_status attend_design_open(attend_context *ctx, const char *path,
+                                 attend_design **design) {
+  char *text;
+  size_t length;
+  *design = NULL;
+  if (ends_in(path, ".safetensors")) return open_weights(ctx, path, design);
+  ATTEND_TRY(file_read(ctx, path, &text, &length));
+  attend_status status = attend_design_read(ctx, path, text, length, design);
+  give(ctx, text);
+  return status;
+}

@@ -1,0 +1,163 @@
+/* Learned twins: gradients by finite differences, the same bits for any number of
+ * threads, the task learnt with the spec's seed; and what is measured of both. */
+#include "base/base.h"
+#include "design/design.h"
+#include "designs.h"
+
+/* ---- gradients ------------------------------------------------------------------------ */
+
+/* sum(logits * c) for fixed c, in double over the float pass. */
+static double weighed(design_pass *p, const float *weights, const float *c) {
+  const attend_design *d = p->d;
+  double sum = 0;
+  if (pass_forward(p, weights)) return NAN;
+  for (int b = 0; b < p->batch; b++)
+    for (int i = 0; i < p->lengths[b] * d->answers; i++) {
+      int at = b * d->places * d->answers + i;
+      sum += (double)p->logits[at] * (double)c[at];
+    }
+  return sum;
+}
+
+static void put_some(design_pass *p, uint64_t total) {
+  for (int b = 0; b < p->batch; b++)
+    pass_put_number(p, b, (uint64_t)b * 37 % total);
+}
+
+static void check_gradients(attend_context *ctx, const char *name) {
+  attend_design *d = open_design(ctx, name);
+  design_pass *p;
+  OK(ctx, pass_create(d, 1, 4, true, &p));
+  put_some(p, attend_design_about(d).inputs);
+  size_t n = d->count, rows = (size_t)(4 * d->places * d->answers);
+  float *w = room_for(n, sizeof *w), *g = room_for(n, sizeof *g),
+        *c = room_for(rows, sizeof *c);
+  attend_random_normal((attend_random){7, 1}, 0, n, w);
+  attend_random_normal((attend_random){7, 2}, 0, rows, c);
+  OK(ctx, pass_forward(p, w));
+  memset(p->dlogits, 0, rows * sizeof *c);
+  for (int b = 0; b < 4; b++)
+    memcpy(p->dlogits + b * d->places * d->answers,
+           c + b * d->places * d->answers,
+           (size_t)(p->lengths[b] * d->answers) * sizeof *c);
+  OK(ctx, pass_backward(p, w, g));
+  double worst = 0, size = 0;
+  for (size_t i = 0; i < n; i += light() ? 7 : 1) {
+    float here = w[i], step = 0x1p-7f;
+    w[i] = here + step;
+    double up = weighed(p, w, c);
+    w[i] = here - step;
+    double slope = (up - weighed(p, w, c)) / (2 * (double)step);
+    w[i] = here;
+    worst = fmax(worst, fabs(slope - (double)g[i]));
+    size = fmax(size, fabs((double)g[i]));
+  }
+  if (!(worst < 4e-3 * size))
+    CHECK_FAIL("%s: gradients up to %g are off by %g", name, size, worst);
+  free(w), free(g), free(c);
+  pass_free(p);
+  attend_design_free(d);
+}
+
+TEST(gradients_are_the_slopes) {
+  attend_context *ctx = open_context(NULL, 2, NULL);
+  for (int i = 0; i < SHIPPED; i++) check_gradients(ctx, shipped[i]);
+  attend_context_free(ctx);
+}
+
+/* ---- learning --------------------------------------------------------------------------- */
+
+/* Full batches on purpose: they are large enough for several threads. */
+static float *learnt_by(int threads, const char *name, size_t *n) {
+  attend_context *ctx = open_context(NULL, threads, NULL);
+  attend_design *d = open_design(ctx, name);
+  attend_study_options o = {.steps = 4, .batch = 4096};
+  OK(ctx, attend_design_learn(d, &o, NULL));
+  const float *w = attend_design_weights(d, ATTEND_LEARNED, n);
+  float *copy = copy_of(w, *n * sizeof *w);
+  attend_design_free(d);
+  attend_context_free(ctx);
+  return copy;
+}
+
+TEST(no_bit_depends_on_the_number_of_threads) {
+  size_t n, m;
+  float *a = learnt_by(1, "induction", &n), *b = learnt_by(3, "induction", &m);
+  CHECK(n == m && !memcmp(a, b, n * sizeof *a));
+  free(a), free(b);
+}
+
+static void learns(attend_context *ctx, const char *name, double loss) {
+  attend_curve curve;
+  attend_design *d = open_design(ctx, name);
+  OK(ctx, attend_design_learn(d, NULL, &curve));
+  attend_verdict v = check_at(d, ctx, ATTEND_LEARNED, 1);
+  if (!v.ok)
+    CHECK_FAIL("%s: accuracy %g, loss %g to %g", name, v.accuracy,
+               curve.loss[0], curve.last);
+  CHECK(curve.points > 8 && curve.step[0] == 0 && curve.loss[0] > 0.5);
+  CHECK(curve.last < loss);
+  attend_design_free(d);
+}
+
+TEST(twins_learn_their_task) {
+  attend_context *ctx = open_context(NULL, 1, NULL);
+  learns(ctx, "sort", 0.01);
+  if (!light()) learns(ctx, "content", 0.01);
+  attend_context_free(ctx);
+}
+
+/* ---- singular values ----------------------------------------------------------------------- */
+
+/* A = U diag(s) V^T from two rotations. */
+TEST(singular_values_are_found) {
+  const double s[3] = {5, 2, 0.001}, c = cos(0.7), t = sin(0.7);
+  const double u[9] = {c, -t, 0, t, c, 0, 0, 0, 1},
+               v[9] = {1, 0, 0, 0, c, -t, 0, t, c};
+  double a[9] = {0}, found[3];
+  for (int i = 0; i < 9; i++)
+    for (int k = 0; k < 3; k++)
+      a[i] += u[i / 3 * 3 + k] * s[k] * v[i % 3 * 3 + k];
+  singular_values(a, 3, 3, found);
+  for (int i = 0; i < 3; i++) CHECK_NEAR(found[i], s[i], 1e-12);
+}
+
+/* ---- likeness -------------------------------------------------------------------------------- */
+
+/* A twin whose Q and K are turned together, whose scores are shifted along keys,
+ * and whose values go through another basis, is the same. */
+TEST(likeness_does_not_see_what_changes_nothing) {
+  attend_context *ctx = open_context(NULL, 1, NULL);
+  attend_design *d = open_design(ctx, "content");
+  attend_study_options few = {.steps = 1};
+  OK(ctx, attend_design_learn(d, &few, NULL));
+  memcpy(d->weights[1], d->weights[0], d->count * sizeof(float));
+  float *q = d->weights[1] + head_part(d, 0, 0)->at,
+        *k = d->weights[1] + head_part(d, 0, 1)->at,
+        *v = d->weights[1] + head_part(d, 0, 2)->at,
+        *wo = d->weights[1] + readout_part(d)->at;
+  for (int i = 0; i < 3; i++) {
+    q[3 * i] *= 4, k[3 * i] /= 4; /* turned */
+    for (int j = 0; j < 3; j++)
+      k[3 * i + j] += 0.5f; /* the same for all keys */
+    v[3 * i] *= 2;
+    for (int j = 0; j < 3; j++) wo[3 * 3 + j] *= i ? 1 : 0.5f; /* of row 0 */
+  }
+  attend_likeness l;
+  OK(ctx, attend_design_compare(d, 1, 0, &l));
+  CHECK(l.rows > 400);
+  CHECK_NEAR(l.distance, 0, 1e-6);
+  CHECK_NEAR(l.same_key, 1, 0);
+  CHECK_NEAR(l.score_cosine, 1, 1e-6);
+  CHECK_NEAR(l.effect_cosine, 1, 1e-6);
+  CHECK_EQ(l.score_rank[0], 2);
+  CHECK_EQ(l.score_rank[1], 2);
+  for (int i = 0; i < 3; i++)
+    CHECK_NEAR(l.score_singular[1][i], l.score_singular[0][i], 1e-6);
+  CHECK(fabs(l.norm[0][1] - l.norm[1][1]) > 0.1);
+  q[0] += 3;
+  OK(ctx, attend_design_compare(d, 1, 0, &l));
+  CHECK(l.distance > 0.01 && l.score_cosine < 0.999);
+  attend_design_free(d);
+  attend_context_free(ctx);
+}
