@@ -16,6 +16,8 @@
 static const verb verbs[] = {
     {"view", "where a model attends: in the browser, as a picture, here",
      cmd_view},
+    {"design", "transformers designed by hand, beside learned ones",
+     cmd_design},
     {"explain", "what would run, and what it costs", cmd_explain},
     {"verify", "is it right: against the definition, in double", cmd_verify},
     {"bench", "how fast: verified, then timed", cmd_bench},

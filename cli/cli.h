@@ -34,6 +34,7 @@ int cmd_pull(int argc, char **argv);
 int cmd_compare(int argc, char **argv);
 int cmd_view(int argc, char **argv);
 int cmd_train(int argc, char **argv);
+int cmd_design(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 

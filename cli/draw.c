@@ -68,6 +68,12 @@ void draw_rect(drawing *d, double x, double y, double w, double h,
   draw_frame(d, x, y, w, h, radius, 0, paint);
 }
 
+void draw_cell(drawing *d, double x, double y, double w, double h, colour paint,
+               const char *tip) {
+  draw_rect(d, x, y, w, h, 0, paint);
+  d->shapes[d->count - 1].text = need_copy(tip);
+}
+
 void draw_circle(drawing *d, double x, double y, double radius, colour paint) {
   add(d, (shape){.kind = SHAPE_CIRCLE,
                  .paint = paint,

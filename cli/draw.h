@@ -37,7 +37,7 @@ typedef struct {
   double stroke;  /* width of a line; 0: the shape is filled */
   double *points; /* [count][2] */
   int count;
-  char *text; /* UTF-8, without control characters */
+  char *text; /* UTF-8, without control characters; of a rect, its tip */
   double size;
   bool bold;
   text_anchor anchor;
@@ -61,6 +61,9 @@ void drawing_free(drawing *d);
 
 void draw_rect(drawing *d, double x, double y, double w, double h,
                double radius, colour paint);
+/* The same, square, with what is said of it when it is pointed at (.svg). */
+void draw_cell(drawing *d, double x, double y, double w, double h, colour paint,
+               const char *tip);
 void draw_frame(drawing *d, double x, double y, double w, double h,
                 double radius, double stroke, colour paint);
 void draw_circle(drawing *d, double x, double y, double radius, colour paint);

@@ -113,7 +113,13 @@ static void rect(sink *to, const shape *s) {
   box(to, s);
   if (s->radius > 0) number(to, "rx", s->radius);
   paint(to, s);
-  puts_to(to, "/>\n");
+  if (!s->text) {
+    puts_to(to, "/>\n");
+    return;
+  }
+  puts_to(to, "><title>");
+  escaped(to, s->text);
+  puts_to(to, "</title></rect>\n");
 }
 
 static void circle(sink *to, const shape *s) {

@@ -5,37 +5,14 @@
  */
 #include "page_data.h"
 
-#include <stdint.h>
+#include "embed_data.h"
 
-/* NAME, and NAME_length with its number of bytes. */
-#define EMBED(name, file)                                                  \
-  __asm__(                                                                 \
-      ".pushsection .rodata\n"                                             \
-      ".global " #name ", " #name                                          \
-      "_length\n"                                                          \
-      ".hidden " #name ", " #name                                          \
-      "_length\n"                                                          \
-      ".balign 16\n" #name                                                 \
-      ":\n"                                                                \
-      ".incbin \"" PAGE_FOLDER "/" file                                    \
-      "\"\n"                                                               \
-      ".L" #name                                                           \
-      "_end:\n"                                                            \
-      ".byte 0\n"                                                          \
-      ".balign 8\n" #name                                                  \
-      "_length:\n"                                                         \
-      ".quad .L" #name "_end - " #name                                     \
-      "\n"                                                                 \
-      ".popsection\n");                                                    \
-  extern const unsigned char name[] __attribute__((visibility("hidden"))); \
-  extern const uint64_t name##_length __attribute__((visibility("hidden")))
-
-EMBED(embedded_html, "page.html");
-EMBED(embedded_html_gz, "page.html.gz");
-EMBED(embedded_js, "page.js");
-EMBED(embedded_js_gz, "page.js.gz");
-EMBED(embedded_css, "page.css");
-EMBED(embedded_css_gz, "page.css.gz");
+EMBED(embedded_html, PAGE_FOLDER "/page.html");
+EMBED(embedded_html_gz, PAGE_FOLDER "/page.html.gz");
+EMBED(embedded_js, PAGE_FOLDER "/page.js");
+EMBED(embedded_js_gz, PAGE_FOLDER "/page.js.gz");
+EMBED(embedded_css, PAGE_FOLDER "/page.css");
+EMBED(embedded_css_gz, PAGE_FOLDER "/page.css.gz");
 
 #define FILE_OF(name, type, part)                                             \
   (page_file) {                                                               \

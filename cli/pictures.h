@@ -217,4 +217,34 @@ typedef struct {
 const char *picture_embeddings(const picture_embeddings_data *d,
                                const picture_look *look, drawing *out);
 
+/* ---- a designed head above its learned twin ---------------------------------------------- */
+
+enum { PICTURE_GRIDS = 8 };
+
+typedef struct {
+  const char *title; /* "Km" */
+  int rows, columns;
+  const float *cells;              /* [rows, columns] */
+  const char *const *row_names;    /* [rows]; NULL: numbers */
+  const char *const *column_names; /* [columns]; NULL: numbers */
+  bool is_weight;                  /* 0 to 1; otherwise signed */
+} picture_grid;
+
+typedef struct {
+  const char *name; /* "layer 0, head same" */
+  int grids, twins; /* twins: 1 or 2, designed and learned */
+  picture_grid grid[2][PICTURE_GRIDS];
+} picture_design_head;
+
+typedef struct {
+  const char *title;
+  const char *const *sentences; /* [n_sentences], paragraphs below the maps */
+  int n_sentences;
+  const picture_design_head *head; /* [heads] */
+  int heads;
+} picture_design_data;
+
+const char *picture_design(const picture_design_data *d,
+                           const picture_look *look, drawing *out);
+
 #endif

@@ -84,6 +84,14 @@ static void set_colour(FILE *out, const terminal_look *look, bool behind,
     fprintf(out, "\033[%d;5;%dm", what, nearest_256(c));
 }
 
+void terminal_colour(FILE *out, const terminal_look *look, bool behind,
+                     colour c) {
+  if (look->colours != TERMINAL_SHADES) set_colour(out, look, behind, c);
+}
+void terminal_plain(FILE *out, const terminal_look *look) {
+  if (look->colours != TERMINAL_SHADES) fputs("\033[0m", out);
+}
+
 /* ---- a field of cells ---------------------------------------------------------------- */
 
 typedef struct {

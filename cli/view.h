@@ -36,8 +36,10 @@ int view_write(viewer *v, const view_options *o); /* --out */
 int view_print_json(viewer *v, const view_options *o, const char *path);
 int view_draw_terminal(viewer *v, const view_options *o);
 int view_write_still(viewer *v, const view_options *o);
-/* The page around its answers, which are JSON. */
-int view_write_page(const char *path, const char *answers, size_t length);
+/* The page around its answers, JSON in a script element of that id: "still",
+ * "design". */
+int view_write_page(const char *path, const char *id, const char *answers,
+                    size_t length);
 int view_write_picture(viewer *v, const view_options *o, const char *as);
 int view_write_trace(viewer *v, const view_options *o);
 

@@ -1,7 +1,7 @@
 /* A still page: the built page, its style, its program and its answers in one
  * file.
  *
- * Place: cli/ - the end of view_still.c.
+ * Place: cli/ - the end of view_still.c, and of attend design --out x.html.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +54,8 @@ static const char policy[] =
     "data: blob:; connect-src 'none'; base-uri 'none'; form-action 'none'\">\n";
 
 /* The page's own links become what they link to. */
-static bool compose(const char *answers, size_t length, text_buffer *t) {
+static bool compose(const char *id, const char *answers, size_t length,
+                    text_buffer *t) {
   static const char style[] = "<link rel=\"stylesheet\" href=\"page.css\">";
   static const char script[] = "<script src=\"page.js\"></script>";
   page_file html = page_data(PAGE_HTML);
@@ -70,7 +71,9 @@ static bool compose(const char *answers, size_t length, text_buffer *t) {
     add_text(t, "</style>");
     add(t, at_style + sizeof style - 1,
         (size_t)(at_script - at_style) - (sizeof style - 1));
-    add_text(t, "<script type=\"application/json\" id=\"still\">");
+    add_text(t, "<script type=\"application/json\" id=\"");
+    add_text(t, id);
+    add_text(t, "\">");
     add_json(t, answers, length);
     add_text(t, "</script>\n<script>");
     add_file(t, PAGE_SCRIPT);
@@ -81,15 +84,26 @@ static bool compose(const char *answers, size_t length, text_buffer *t) {
   return ok;
 }
 
-int view_write_page(const char *path, const char *answers, size_t length) {
+int view_write_page(const char *path, const char *id, const char *answers,
+                    size_t length) {
   text_buffer t = {0};
   int code = EXIT_FAILED;
-  if (compose(answers, length, &t))
+  if (compose(id, answers, length, &t))
     code = view_write_bytes(path, t.bytes, t.length);
   else
     complain(
         "the page in this program has no place for its parts: build it again");
   free(t.bytes);
   return code;
+}
+#else
+int view_write_page(const char *path, const char *id, const char *answers,
+                    size_t length) {
+  (void)path;
+  (void)id;
+  (void)answers;
+  (void)length;
+  complain("this build has no page: build with ATTEND_VIEW on");
+  return EXIT_FAILED;
 }
 #endif

@@ -2,7 +2,7 @@
 # with a font that is built in. Needs zlib, and at build time the font files.
 # attend_pictures is what tests link to draw without the rest of the program.
 set(pictures_need "/cli/(draw|glyphs|raster|png_write|picture)[^/]*$")
-set(pictures_share "/cli/(letters|palette|terminal_map)[^/]*$")
+set(pictures_share "/cli/(letters|palette|terminal_(map|design))[^/]*$")
 set(picture_sources ${cli_sources})
 list(FILTER cli_sources EXCLUDE REGEX ${pictures_need})
 if(NOT ATTEND_VIEW OR CMAKE_CROSSCOMPILING)

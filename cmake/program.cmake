@@ -11,6 +11,10 @@ if(NOT TARGET attend_pictures)
   list(FILTER cli_sources EXCLUDE REGEX "/cli/view_paint[^/]*$")
 endif()
 include(viewer)
+file(GLOB designs CONFIGURE_DEPENDS models/designs/*.json)
+set_source_files_properties(cli/design_specs.c PROPERTIES
+  OBJECT_DEPENDS "${designs}"
+  COMPILE_DEFINITIONS DESIGN_FOLDER="${PROJECT_SOURCE_DIR}/models/designs")
 add_executable(attend_cli ${cli_sources})
 set_target_properties(attend_cli PROPERTIES OUTPUT_NAME attend)
 target_link_libraries(attend_cli PRIVATE attend_static ${ATTEND_PULL_LIBRARIES})

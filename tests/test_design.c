@@ -87,7 +87,7 @@ TEST(shipped_designs_are_right_for_every_input) {
       attend_verdict v = check_at(d, ctx, ATTEND_DESIGNED, 0);
       if (!v.ok)
         CHECK_FAIL("%s on %s: \"%s\" at %d gives %s, not %s", shipped[i], isa,
-                   v.input, v.place, v.given ? v.given : "none", v.wanted);
+                   v.input, v.place, v.given ? v.given : "undecided", v.wanted);
       CHECK_EQ(v.inputs, inputs[i]);
       CHECK(v.margin > 0.04);
       CHECK(v.accuracy == 1);
@@ -131,9 +131,10 @@ static void fails_with(attend_context *ctx, const char *name, const char *from,
     attend_verdict v = check_at(d, ctx, ATTEND_DESIGNED, 0);
     CHECK(!v.ok && v.wrong > 0 && v.accuracy < 1);
     if (strcmp(v.input, input) || v.place != place ||
-        strcmp(v.wanted, wanted) || strcmp(v.given ? v.given : "none", given))
+        strcmp(v.wanted, wanted) ||
+        strcmp(v.given ? v.given : "undecided", given))
       CHECK_FAIL("%s with %s: \"%s\" at %d gives %s, not %s", name, to, v.input,
-                 v.place, v.given ? v.given : "none", v.wanted);
+                 v.place, v.given ? v.given : "undecided", v.wanted);
   }
   attend_design_free(d);
   free(text);
@@ -141,16 +142,17 @@ static void fails_with(attend_context *ctx, const char *name, const char *from,
 
 TEST(a_wrong_design_is_refused_with_its_first_counterexample) {
   attend_context *ctx = open_context(NULL, 1, NULL);
-  fails_with(ctx, "previous", "\"offset\": -1", "\"offset\": -2", "A", 1, "-",
-             "none"); /* place 1 has no place -1: all keys share it */
+  fails_with(ctx, "previous", "\"offset\": -1", "\"offset\": -2", "A", 1,
+             "none",
+             "undecided"); /* place 1 has no place -1: all keys share it */
   fails_with(ctx, "position", "\"position\": 0", "\"position\": 1", "AB", 0,
              "A", "B");
   fails_with(ctx, "content", "{\"match\": [\"token\", \"token\"]}", "", "AB", 0,
-             "A", "none");
+             "A", "undecided");
   fails_with(ctx, "brackets", "\"depth\": 3", "\"depth\": 2", "((()))", 6,
              "not", "balanced");
   fails_with(ctx, "induction", "\"times\": 0.0625", "\"times\": 0", "AABA", 4,
-             "B", "none");
+             "B", "undecided");
   fails_with(ctx, "unique", "0.4583", "0.4", "AABC", 0, "repeated", "unique");
   attend_context_free(ctx);
 }

@@ -2,7 +2,7 @@
  *
  * Place: design/ - between a spec and its verdict; on attention/ and base/.
  *
- * design_spec.c reads a spec, design_heads.c and design_maps.c compile what it
+ * design_spec.c reads a spec, design_heads.c and design_linear.c compile what it
  * says of heads and readout, design_pass.c runs batches, design_back.c walks them
  * backwards. All weights of a twin are one stretch, cut by the list of parts.
  */
@@ -138,6 +138,8 @@ void spec_layout(attend_design *d);
 /* Letters of a text, spaces left out; false with *bad set to what is none. */
 bool design_letters(const char (*names)[NAME], int count, const char *text,
                     uint8_t letter[MOST_PLACES], int *n, const char **bad);
+/* Bytes of the character that is none. */
+int design_bad(const char *bad);
 uint64_t design_inputs(const attend_design *d, int longest);
 /* Inputs that the task answers: all up to a length, or the examples. */
 uint64_t design_total(const attend_design *d, int longest);

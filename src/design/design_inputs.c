@@ -37,6 +37,12 @@ bool design_letters(const char (*names)[NAME], int count, const char *text,
   return true;
 }
 
+int design_bad(const char *bad) {
+  int n = *bad != 0;
+  while (n && n < 4 && (bad[n] & 0xc0) == 0x80) n++;
+  return n;
+}
+
 /* Whether every letter is one character, so that they need no spaces. */
 static bool is_short(const attend_design *d) {
   for (int i = 0; i < d->letters; i++) {

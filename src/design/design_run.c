@@ -18,10 +18,10 @@ struct attend_design_run {
 static attend_status read_input(const attend_design *d, const char *input,
                                 uint8_t letter[MOST_PLACES], int *n) {
   const char *bad = "";
-  ATTEND_CHECK(
-      d->ctx, design_letters(d->token, d->letters, input, letter, n, &bad),
-      "\"%.40s\" has \"%.20s\", which is not of the alphabet of \"%s\"", input,
-      bad, d->name);
+  ATTEND_CHECK(d->ctx,
+               design_letters(d->token, d->letters, input, letter, n, &bad),
+               "\"%.40s\" has \"%.*s\", which is not of the alphabet of \"%s\"",
+               input, design_bad(bad), bad, d->name);
   ATTEND_CHECK(d->ctx, *n >= d->shortest && *n <= d->longest,
                "\"%.60s\" has %d letters: \"%s\" takes %d to %d", input, *n,
                d->name, d->shortest, d->longest);

@@ -253,10 +253,10 @@ static attend_status read_example(const reading *r) {
     for (; n < d->longest; n++) letter[n] = (uint8_t)(n % d->letters);
     design_text(d, letter, n, d->example);
   }
-  SPEC_CHECK(
-      r, design_letters(d->token, d->letters, d->example, letter, &n, &bad),
-      "the example \"%.40s\" has \"%.20s\", which is not of the alphabet",
-      d->example, bad);
+  SPEC_CHECK(r,
+             design_letters(d->token, d->letters, d->example, letter, &n, &bad),
+             "the example \"%.40s\" has \"%.*s\", which is not of the alphabet",
+             d->example, design_bad(bad), bad);
   SPEC_CHECK(r, n >= d->shortest && n <= d->longest,
              "the example has %d letters: inputs have %d to %d", n, d->shortest,
              d->longest);

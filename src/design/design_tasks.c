@@ -175,13 +175,15 @@ static attend_status one_example(const reading *r, const attend_json *one,
   SPEC_CHECK(r, input && output, "an example has an input and an output");
   SPEC_CHECK(
       r, design_letters(d->token, d->letters, input, e->letter, &e->n, &bad),
-      "\"%.40s\" has \"%.20s\", which is not of the alphabet", input, bad);
+      "\"%.40s\" has \"%.*s\", which is not of the alphabet", input,
+      design_bad(bad), bad);
   SPEC_CHECK(r, e->n >= d->shortest && e->n <= d->longest,
              "\"%.40s\" has %d letters: inputs have %d to %d", input, e->n,
              d->shortest, d->longest);
   SPEC_CHECK(r,
              design_letters(d->answer, d->answers, output, e->answer, &n, &bad),
-             "\"%.40s\" has \"%.20s\", which is no answer", output, bad);
+             "\"%.40s\" has \"%.*s\", which is no answer", output,
+             design_bad(bad), bad);
   int asked = d->at == AT_EVERY ? e->n : 1;
   SPEC_CHECK(r, n == asked, "\"%.40s\" asks for %d answers: \"%.40s\" has %d",
              input, asked, output, n);
