@@ -38,6 +38,7 @@ static void put_numbers(attend_json_writer *w, const char *name,
 
 static void put_facts(attend_json_writer *w, const designed *g) {
   static const char *const positions[] = {"none", "concatenated", "added"};
+  static const char *const asked[] = {"every", "first", "last"};
   const attend_design_facts *f = &g->facts;
   json_text(w, "name", f->name);
   json_text(w, "about", f->about);
@@ -53,6 +54,7 @@ static void put_facts(attend_json_writer *w, const designed *g) {
   json_number(w, "embedded", f->embedded);
   json_truth(w, "causal", f->causal);
   json_text(w, "positions", positions[f->positions]);
+  json_text(w, "at", asked[f->asked]);
   put_names(w, "tokens", g->d, attend_design_token);
   put_names(w, "answers", g->d, attend_design_answer);
   put_names(w, "features", g->d, attend_design_feature);

@@ -68,7 +68,7 @@ int design_print_run(const designed *g, const design_options *o, FILE *out);
 const char *design_way_text(attend_way way, char to[64]);
 
 /* What is alike in the twins and what is not, and why; to be freed. */
-enum { WORDS_MOST = DESIGN_HEADS + 1 };
+enum { WORDS_MOST = DESIGN_HEADS + 2 };
 int design_words(const designed *g, char *to[WORDS_MOST]);
 
 /* ---- the eight maps (design_maps.c) ------------------------------------------------------ */

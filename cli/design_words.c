@@ -35,13 +35,9 @@ static void say_attention(paragraph *p, const attend_likeness *l) {
   say(p,
       "%s: over %llu rows %.3f of the weight lies elsewhere (total variation), "
       "the heaviest key is the same in %.1f %%, the entropy is %.2f and %.2f "
-      "nats",
+      "nats. ",
       verdict, (unsigned long long)l->rows, l->distance, 100 * l->same_key,
       l->entropy[0], l->entropy[1]);
-  say(p, l->distance < 0.05
-             ? ", since the task leaves one pattern only. "
-             : "; the task fixes the answers, not the pattern that finds "
-               "them. ");
 }
 
 static void say_singular(paragraph *p, const double *s, int rank) {
@@ -60,50 +56,36 @@ static void say_form(paragraph *p, const char *name, const int rank[2],
 }
 
 static void say_scores(paragraph *p, const attend_likeness *l) {
-  double times = l->score_norm[1] / l->score_norm[0];
-  say_form(p, "Qm Km^T, less what is the same for all keys of a query,",
-           l->score_rank, l->score_singular);
+  say_form(p, "The scores' form Qm Km^T", l->score_rank, l->score_singular);
   if (!(l->score_norm[0] > 0)) {
     say(p, ": the design prefers no key, and the twin was not held to that. ");
     return;
   }
   if (!isnan(l->score_cosine)) say(p, ", at a cosine of %.2f", l->score_cosine);
-  say(p, "; it is %.1f times as large", times);
-  say(p, times > 1.5
-             ? ", since softmax must lift the best key by a difference of "
-               "scores where argmax needs any. "
-             : ". ");
+  say(p, "; it is %.1f times as large. ", l->score_norm[1] / l->score_norm[0]);
 }
 
 static void say_basis(paragraph *p, const attend_likeness *l) {
-  say(p,
-      "Qm, Km and Vm themselves have norms %.2f, %.2f, %.2f and %.2f, %.2f, "
-      "%.2f",
+  say(p, "Qm, Km and Vm have norms %.2f, %.2f, %.2f and %.2f, %.2f, %.2f",
       l->norm[0][0], l->norm[0][1], l->norm[0][2], l->norm[1][0], l->norm[1][1],
       l->norm[1][2]);
   if (!isnan(l->spread[0][1]))
-    say(p, "; their entries are used to %.0f and %.0f %% (Km)",
-        100 * l->spread[0][1], 100 * l->spread[1][1]);
-  say(p,
-      ": any invertible matrix may turn Qm and Km together, and a constant "
-      "along keys be added, without changing a weight, so training has no "
-      "reason to keep to one column a letter. ");
+    say(p, ", and %.0f and %.0f %% of Km is in use", 100 * l->spread[0][1],
+        100 * l->spread[1][1]);
+  say(p, ". ");
 }
 
 static void say_effect(paragraph *p, const attend_likeness *l) {
   if (isnan(l->effect_norm[0])) {
     say(p,
-        "What it gives is read by later layers, which may take it in any "
-        "basis: its values have no counterpart to compare. ");
+        "What it gives is read by later layers, each in a basis of its own. ");
     return;
   }
-  say_form(p, "Vm Wo, what a value does to the answers,", l->effect_rank,
+  say_form(p, "What a value does to the answers, Vm Wo,", l->effect_rank,
            l->effect_singular);
   if (!isnan(l->effect_cosine))
     say(p, ", at a cosine of %.2f", l->effect_cosine);
-  say(p,
-      ": the readout undoes any turn of Vm, and cross-entropy rewards larger "
-      "logits where the largest is enough for the design. ");
+  say(p, ". ");
 }
 
 static char *head_words(const designed *g, int head) {
@@ -116,11 +98,33 @@ static char *head_words(const designed *g, int head) {
   say_scores(&p, l);
   say_basis(&p, l);
   say_effect(&p, l);
-  if (h.layer > 0)
-    say(&p,
-        "It reads what its own first layers wrote, in a basis of their own, so "
-        "only the pattern, not the weights, can be laid side by side. ");
   p.text[p.used - 1] = 0; /* the last space */
+  return need_copy(p.text);
+}
+
+/* The invariances, each with what it explains. */
+static char *reasons(const designed *g) {
+  bool alike = true;
+  paragraph p = {.used = 0};
+  for (int i = 0; i < g->facts.heads; i++) alike &= g->like[i].distance < 0.05;
+  say(&p,
+      "Why they differ where they do. The basis: any invertible matrix may "
+      "turn Qm and Km together, Vm and what reads it likewise, and no answer "
+      "changes, so training has no reason to keep to one column a letter. "
+      "Constants: what is the same for all keys of a query cancels in the "
+      "weights, and is left out of Qm Km^T above, as is from Vm Wo what is "
+      "the same for all answers or all keys. Size: softmax must lift the "
+      "best key by a difference of scores where argmax needs any, and "
+      "cross-entropy rewards larger logits where the design is content with "
+      "the largest. ");
+  say(&p, alike ? "The pattern: the task leaves one only, and both have it."
+                : "The pattern: the task fixes the answers, not the attention "
+                  "that finds them, and where there are several ways training "
+                  "found another.");
+  if (g->facts.layers > 1)
+    say(&p,
+        " Later layers read what the twin's own first ones wrote: there the "
+        "patterns can be laid side by side, the weights cannot.");
   return need_copy(p.text);
 }
 
@@ -128,6 +132,7 @@ int design_words(const designed *g, char *to[WORDS_MOST]) {
   if (!g->has_learned) return 0;
   paragraph p = {.used = 0};
   char way[64];
+  int n = 0;
   say(&p,
       "The design runs with %s, its twin with softmax of what it learned; the "
       "design is right for %s of %llu inputs, the twin for %.2f %% of %llu "
@@ -136,7 +141,8 @@ int design_words(const designed *g, char *to[WORDS_MOST]) {
       (unsigned long long)g->verdict.inputs, 100 * g->learned.accuracy,
       (unsigned long long)g->learned.places, g->verdict.margin,
       g->learned.margin);
-  to[0] = need_copy(p.text);
-  for (int i = 0; i < g->facts.heads; i++) to[i + 1] = head_words(g, i);
-  return g->facts.heads + 1;
+  to[n++] = need_copy(p.text);
+  for (int i = 0; i < g->facts.heads; i++) to[n++] = head_words(g, i);
+  to[n++] = reasons(g);
+  return n;
 }

@@ -52,6 +52,12 @@ typedef enum {
   ATTEND_POSITIONS_ADDED         /* x = E[token] + P[position], both learnt   */
 } attend_design_positions;
 
+typedef enum {
+  ATTEND_ASKED_EVERY = 0, /* an answer at each letter */
+  ATTEND_ASKED_FIRST,     /* one, at the first place  */
+  ATTEND_ASKED_LAST
+} attend_design_asked;
+
 typedef struct {
   const char *name, *about;
   const char *task;    /* what the right answer is, in words                */
@@ -68,6 +74,7 @@ typedef struct {
   int layers, heads;     /* heads of all layers                               */
   int causal;
   attend_design_positions positions;
+  attend_design_asked asked;
   uint64_t inputs;   /* from the shortest to the longest; UINT64_MAX: more */
   uint64_t examples; /* that are the task; 0: the task is a rule          */
   int steps, batch;  /* of learning, as the spec has them                 */

@@ -42,8 +42,6 @@ typedef struct {
   char column[MOST_COLUMNS][NAME];
 } design_head;
 
-typedef enum { AT_EVERY, AT_FIRST, AT_LAST } asked_at;
-
 typedef struct {
   int n;
   uint8_t letter[MOST_PLACES];
@@ -71,7 +69,7 @@ struct attend_design {
   int shortest, longest, places;
   bool causal;
   attend_design_positions positions;
-  asked_at at;
+  attend_design_asked at;
   const design_task *task; /* NULL: examples */
   int depth;               /* a parameter of tasks */
   int answer_of[MOST_TOKENS], none;

@@ -129,6 +129,7 @@ attend_design_facts attend_design_about(const attend_design *d) {
                                .heads = d->n_heads,
                                .causal = d->causal,
                                .positions = d->positions,
+                               .asked = d->at,
                                .inputs = design_inputs(d, d->longest),
                                .examples = d->n_examples,
                                .steps = d->steps,

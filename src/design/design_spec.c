@@ -174,7 +174,7 @@ static attend_status read_sizes(const reading *r, const attend_json *root) {
   ATTEND_TRY(one_of(r, attend_json_get(root, "at"), "at", places, &at));
   d->positions = (attend_design_positions)way;
   d->causal = mask == 1;
-  d->at = (asked_at)at;
+  d->at = (attend_design_asked)at;
   d->places = d->longest + around;
   return ATTEND_OK;
 }

@@ -149,7 +149,7 @@ static attend_status named_task(const reading *r, const attend_json *root) {
       design_task_find(attend_json_string(attend_json_get(root, "task"), NULL));
   SPEC_CHECK(r, d->task, "\"task\" is one of %s; or give \"examples\"",
              design_task_list(list, sizeof list));
-  SPEC_CHECK(r, d->task->every == (d->at == AT_EVERY),
+  SPEC_CHECK(r, d->task->every == (d->at == ATTEND_ASKED_EVERY),
              "the task \"%s\" has %s: let \"at\" be %s", d->task->name,
              d->task->every ? "an answer for each letter" : "one answer",
              d->task->every ? "\"every\"" : "\"first\" or \"last\"");
@@ -184,7 +184,7 @@ static attend_status one_example(const reading *r, const attend_json *one,
              design_letters(d->answer, d->answers, output, e->answer, &n, &bad),
              "\"%.40s\" has \"%.*s\", which is no answer", output,
              design_bad(bad), bad);
-  int asked = d->at == AT_EVERY ? e->n : 1;
+  int asked = d->at == ATTEND_ASKED_EVERY ? e->n : 1;
   SPEC_CHECK(r, n == asked, "\"%.40s\" asks for %d answers: \"%.40s\" has %d",
              input, asked, output, n);
   return ATTEND_OK;
@@ -219,13 +219,15 @@ attend_status spec_task(reading *r, const attend_json *root) {
 
 static int asked_place(const attend_design *d, int n, int i) {
   int start = d->start >= 0, whole = n + start + (d->end >= 0);
-  return d->at == AT_EVERY ? start + i : d->at == AT_FIRST ? 0 : whole - 1;
+  return d->at == ATTEND_ASKED_EVERY   ? start + i
+         : d->at == ATTEND_ASKED_FIRST ? 0
+                                       : whole - 1;
 }
 
 void design_example_wanted(const attend_design *d, const design_example *e,
                            int32_t *wanted) {
   for (int i = 0; i < d->places; i++) wanted[i] = ATTEND_NOT_ASKED;
-  for (int i = 0; i < (d->at == AT_EVERY ? e->n : 1); i++)
+  for (int i = 0; i < (d->at == ATTEND_ASKED_EVERY ? e->n : 1); i++)
     wanted[asked_place(d, e->n, i)] = e->answer[i];
 }
 

@@ -15,6 +15,7 @@ import { rove } from "./controls";
 import { CompareView } from "./compare_view";
 import { course, follow_course } from "./course";
 import { CourseBar } from "./course_bar";
+import { DesignPage, start_design } from "./design_page";
 import { EmbeddingsView } from "./embeddings_view";
 import { FlowView } from "./flow_view";
 import { Gallery, gallery_open, Questions } from "./gallery";
@@ -254,4 +255,12 @@ function App() {
 }
 
 window.attend = hooks;
-render(<App />, document.getElementById("app")!);
+const app = document.getElementById("app")!;
+const design = document.getElementById("design")?.textContent?.trim();
+if (design) {
+  const { designs } = JSON.parse(design);
+  start_design(designs);
+  render(<DesignPage designs={designs} />, app);
+} else {
+  render(<App />, app);
+}
