@@ -106,16 +106,14 @@ static void readout_maps(making *k, int index) {
   const designed *g = k->g;
   picture_design_head *to = &k->m->heads[index];
   int T = attend_design_run_result(k->m->run[0]).length, c;
-  *to = (picture_design_head){"readout", 3, 1 + g->has_learned, {{{0}}}};
+  *to = (picture_design_head){"readout", 2, 1 + g->has_learned, {{{0}}}};
   for (int t = 0; t < to->twins; t++) {
     attend_design_result r = attend_design_run_result(k->m->run[t]);
-    picture_grid grids[3] = {
-        {"Wo", g->facts.features, g->facts.answers,
-         part(g, (attend_twin)t, 3 * g->facts.heads, &c), k->features,
-         k->answers, false},
-        {"x", T, g->facts.features, r.x, k->tokens, k->features, false},
-        {"logits", T, g->facts.answers, r.logits, k->tokens, k->answers,
-         false}};
+    picture_grid grids[2] = {{"Wo", g->facts.features, g->facts.answers,
+                              part(g, (attend_twin)t, 3 * g->facts.heads, &c),
+                              k->features, k->answers, false},
+                             {"logits", T, g->facts.answers, r.logits,
+                              k->tokens, k->answers, false}};
     memcpy(to->grid[t], grids, sizeof grids);
   }
 }

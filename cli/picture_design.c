@@ -4,8 +4,8 @@
  *
  * All maps of a head have cells of one size, so that rows of the same tokens or
  * features stand at the same height. Every map has colours of its own, up to its
- * largest value, which is said below it; a cell says its value when it is pointed
- * at, and shows it where there is room.
+ * largest value, which is said below it; a cell that is not 0 says its value when
+ * it is pointed at, and shows it where there is room.
  */
 #include <math.h>
 #include <stdio.h>
@@ -113,6 +113,7 @@ static void draw_one(const layout *l, const picture_grid *g, int row,
   page *p = l->p;
   char tip[160], number[24], row_text[16], column_text[16];
   double v = (double)g->cells[row * g->columns + column];
+  if (v == 0) return; /* what is empty is drawn as one */
   colour paint = page_colour(p->colours,
                              g->is_weight ? SCALE_WEIGHT : SCALE_EVEN, v, most);
   snprintf(tip, sizeof tip, "%s[%.40s, %.40s] = %.5g", g->title,
@@ -161,6 +162,9 @@ static void draw_grid(const layout *l, const picture_grid *g, int index,
   double most = most_of(g);
   if (l->left[index] > 0) draw_row_names(l, g, x, y);
   draw_column_names(l, g, x, y);
+  page_scale scale = g->is_weight ? SCALE_WEIGHT : SCALE_EVEN;
+  draw_rect(l->p->to, x, y, g->columns * l->cell - 1, g->rows * l->cell - 1, 0,
+            page_colour(l->p->colours, scale, 0, 1));
   for (int i = 0; i < g->rows; i++)
     for (int j = 0; j < g->columns; j++)
       draw_one(l, g, i, j, x + j * l->cell, y + i * l->cell, most);

@@ -8,8 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "cli.h"
-#include "table.h"
+#include "letters.h"
 #include "terminal_map.h"
 
 enum { CELL = 2, NAME = 5, GAP = 2, MOST_COLUMNS = 40 };
@@ -38,6 +37,12 @@ static double largest(const picture_grid *g) {
   return g->is_weight ? 1 : most;
 }
 
+static int width_of(const char *name) {
+  int n = 0;
+  while (letters_next(&name)) n++;
+  return n;
+}
+
 static void print_spaces(FILE *out, int n) { fprintf(out, "%*s", n, ""); }
 
 /* A name in NAME columns, its end kept. */
@@ -46,14 +51,14 @@ static void print_name(FILE *out, const picture_grid *g, int row) {
   const char *name = number;
   snprintf(number, sizeof number, "%d", row);
   if (g->row_names) name = g->row_names[row];
-  int wide = text_width(name);
+  int wide = width_of(name);
   const char *value = strchr(name, '=');
   if (wide > NAME - 1 && value && value > name) name = value;
-  wide = text_width(name);
+  wide = width_of(name);
   while (wide > NAME - 1) {
     do name++;
     while ((*(const unsigned char *)name & 0xc0) == 0x80);
-    wide = text_width(name);
+    wide = width_of(name);
   }
   print_spaces(out, NAME - 1 - wide);
   fprintf(out, "%s ", name);

@@ -11,7 +11,7 @@ if(NOT ATTEND_TEXT)
 endif()
 
 file(GLOB fuzzed CONFIGURE_DEPENDS src/base/*.c src/text/*.c
-     src/model/*.c)
+     src/model/*.c src/design/*.c)
 list(FILTER fuzzed EXCLUDE REGEX "/src/text/absent\\.c$")
 add_library(attend_fuzzed STATIC EXCLUDE_FROM_ALL ${fuzzed})
 target_include_directories(attend_fuzzed PUBLIC ${PROJECT_SOURCE_DIR}/include
@@ -36,7 +36,7 @@ foreach(source ${fuzz_sources})
     endforeach()
     target_include_directories(${name} PRIVATE cli)
   endif()
-  file(STRINGS ${source} whole REGEX "\"attend/model\\.h\"")
+  file(STRINGS ${source} whole REGEX "\"attend/(model|design)\\.h\"")
   if(whole)
     target_compile_definitions(${name} PRIVATE FUZZ_WHOLE=1)
     target_link_libraries(${name} PRIVATE attend_internal)

@@ -17,6 +17,10 @@ fields design ok inputs places wrong margin counterexample least_sharpness
 says '"design": "content", "ok": true, "way": "argmax", "inputs": 120, '
 says '"design": "brackets", "ok": true, "way": "argmax", "inputs": 511, '
 
+for name in $shipped; do
+  [[ -s docs/figures/design-$name.svg ]] || fail "no figure of $name: tools/figures"
+done
+
 # ---- one -----------------------------------------------------------------------
 run 0 design content
 says '^argmax +right for all 120 inputs \(426 answers\), lead 1$'
