@@ -256,8 +256,14 @@ static int all_designs(attend_context *ctx, const design_options *o) {
     ok &= all[n].verdict.ok && (!o->learn || all[n].learned.ok);
   }
   if (!code) code = design_print_rows(all, n, o->common.json, stdout);
-  for (int i = 0; i < n && !code; i++)
+  for (int i = 0; i < n && !code; i++) {
     if (!all[i].verdict.ok) design_refuse(&all[i]);
+    if (o->learn && !all[i].learned.ok)
+      complain(
+          "the learned twin of \"%s\" is right in %.2f %% of its answers: "
+          "give it more steps, or another seed",
+          all[i].facts.name, 100 * all[i].learned.accuracy);
+  }
   if (!code && !ok) code = EXIT_FAILED;
   if (!code && o->out) code = design_write(all, n, o);
   if (!code && o->open) code = design_open_page(all, n);

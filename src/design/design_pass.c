@@ -33,7 +33,7 @@ void rows_times(int threads, const float *x, int rows, int ldx, const float *w,
 /* Threads that wait for each other cost more than a small batch takes. */
 static int threads_for(const design_pass *p) {
   const attend_design *d = p->d;
-  return (int64_t)p->batch * d->places * d->features > 1 << 18 ? d->ctx->threads
+  return (int64_t)p->batch * d->places * d->features > 1 << 17 ? d->ctx->threads
                                                                : 1;
 }
 
