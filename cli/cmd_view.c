@@ -373,8 +373,11 @@ static int complete(viewer *v, view_options *o) {
   int code = EXIT_OK;
   c->model = need_copy("0");
   c->seed = c->untrained || o->state.other.untrained ? o->common.seed : 0;
-  if (o->model.attention && strlen(o->model.attention) < VIEW_FORM)
-    snprintf(c->attention, VIEW_FORM, "%s", o->model.attention);
+  const char *form = o->model.attention; /* else what the model learnt with */
+  if (!form && v->models[0].config.attention[0])
+    form = v->models[0].config.attention;
+  if (form && strlen(form) < VIEW_FORM)
+    snprintf(c->attention, VIEW_FORM, "%s", form);
   if (o->file)
     code = read_file(o->file, &c->text);
   else

@@ -176,7 +176,9 @@ bool models_take(asking *a, const view_case *c, view_run *run) {
   if (!run->weights->model && !weights_load(a, m->path, false, run->weights))
     return false;
   run->model = run->weights->model;
-  if (!strcmp(c->attention, "softmax")) return true;
+  if (!strcmp(c->attention, "softmax") &&
+      attend_model_form(run->model)->kind == ATTEND_SOFTMAX)
+    return true;
   return ask_status(a, attend_form_parse(a->v->ctx, c->attention, &form)) &&
          ask_status(a, attend_model_with_form(run->weights->model, &form,
                                               &run->model));
