@@ -67,7 +67,8 @@ static const line lines[] = {
     {CROSS_NORM, ATTEND_DECODER, CROSS "_layer_norm", "F", BIASED},
     MLP("decoder.layers.%d.", ATTEND_DECODER),
     {HEAD, 0, "lm_head", "VF", OUTSIDE},
-    {HEAD, 0, "final_logits_bias", "V", BARE_BIAS | OUTSIDE | MAY_LACK | FIXED},
+    {HEAD, 0, "final_logits_bias", "V",
+     BARE_BIAS | OUTSIDE | MAY_LACK | FIXED | ONE_ROW},
     {.name = NULL}};
 
 const family family_bart = {{"bart"}, "model.", configure, lines};

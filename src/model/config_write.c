@@ -106,6 +106,7 @@ static void write_t5(sheet *s) {
   number(s, "relative_attention_num_buckets", 32);
   number(s, "relative_attention_max_distance", 128);
   real(s, "layer_norm_epsilon", 1e-6);
+  truth(s, "scale_decoder_outputs", !a->untied);
   truth(s, "is_encoder_decoder", true);
   id(s, "decoder_start_token_id", a->pad);
 }
@@ -150,6 +151,10 @@ static attend_status check(attend_context *ctx, const attend_architecture *a) {
                a->family);
   ATTEND_CHECK(ctx, a->vocab > 0 && a->width > 0 && a->layers > 0,
                "a new model needs a vocabulary, layers and a width");
+  ATTEND_CHECK(ctx, a->decoder_layers > 0 && a->mlp > 0 && a->positions > 0,
+               "a new model cannot have %d layers in its decoder, a width of "
+               "%d inside or %d positions",
+               a->decoder_layers, a->mlp, a->positions);
   ATTEND_CHECK(ctx, a->heads > 0 && a->width % a->heads == 0,
                "a width of %d cannot be cut into %d heads", a->width, a->heads);
   ATTEND_CHECK(ctx, a->kv_heads == a->heads || !strcmp(a->family, "llama"),
@@ -157,6 +162,10 @@ static attend_status check(attend_context *ctx, const attend_architecture *a) {
   ATTEND_CHECK(ctx, a->kv_heads > 0 && a->heads % a->kv_heads == 0,
                "%d heads cannot share %d key-value heads", a->heads,
                a->kv_heads);
+  ATTEND_CHECK(ctx, strcmp(a->family, "llama") || a->width / a->heads % 2 == 0,
+               "%d heads of a width of %d have %d numbers each: llama turns "
+               "them in pairs, so choose an even one",
+               a->heads, a->width, a->width / a->heads);
   return a->attention ? attend_form_parse(ctx, a->attention, &form) : ATTEND_OK;
 }
 
