@@ -45,8 +45,8 @@ typedef struct { /* zero means default */
   const attend_tokenizer *tokenizer;
   attend_task task;
   attend_parts parts; /* of the model: for a decoder, pairs are one text      */
-  int end; /* put behind documents, and for a decoder behind what is wanted;
-              negative: none                                                  */
+  int end; /* put behind documents, and behind what is wanted of a pair where the
+              tokenizer puts none; negative: none                             */
   const char *field;        /* of JSONL: the text; NULL: "text", or of pairs
                         "document" or "source"                                */
   const char *answer_field; /* of pairs; NULL: "summary" or "target"          */
@@ -56,10 +56,12 @@ typedef struct { /* zero means default */
   void *user;
 } attend_corpus_options;
 
-/* Adds a file. *.jsonl: an object a line. *.tsv: a pair a line, with a tab between.
- * Other files are text: one document, or several with a line between them that is
- * nothing but the end-of-text token as the tokenizer writes it. Pairs come from
- * .jsonl and .tsv alone. A line that is wrong is refused with its number. */
+/* Adds a file. *.jsonl: an object a line. *.tsv: a pair a line, with a tab between;
+ * further columns are passed over. Other files are text: one document, or several
+ * with a line between them that is nothing but the end-of-text token, as the
+ * tokenizer writes it or <|endoftext|>. Pairs come from .jsonl and .tsv alone. A
+ * line that is wrong is refused with its number, and nothing of the file is added.
+ * The file is mapped, and must not be shortened meanwhile. */
 ATTEND_API attend_status
 attend_corpus_read(attend_corpus *corpus, const char *path,
                    const attend_corpus_options *options);
@@ -72,8 +74,9 @@ ATTEND_API size_t attend_corpus_dropped(const attend_corpus *corpus);
 /* The same for the same documents in the same order. */
 ATTEND_API uint64_t attend_corpus_digest(const attend_corpus *corpus);
 
-/* Moves about a share of a corpus to another: documents that a seed chooses, or
- * where there are fewer than 20, the end of the last one. */
+/* Moves about a share of a corpus to another: pairs or documents that a seed
+ * chooses, or where there are fewer than 20 documents, the end of the last one,
+ * half of it at most. */
 ATTEND_API attend_status attend_corpus_split(attend_corpus *corpus,
                                              double share, uint64_t seed,
                                              attend_corpus **held);
@@ -87,7 +90,8 @@ typedef struct { /* zero means default */
   int length;   /* tokens of a sequence; of pairs, those at most; 0: 256 */
   int in_order; /* once through, nothing drawn from the epoch: to measure */
   uint64_t seed;
-  int start;          /* of decoders beside an encoder: the first token      */
+  int start;          /* of decoders beside an encoder: the first token; must
+                         not be negative                                     */
   int pad;            /* negative: 0                                         */
   int mask, cls, sep; /* masked: ids; cls and sep negative: none             */
   int vocab;          /* masked: of ids that are drawn                       */

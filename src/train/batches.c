@@ -96,6 +96,10 @@ static void fill_causal(const attend_batches *b, uint64_t from, int32_t *ids,
   }
 }
 
+static int32_t filler(const attend_batches *b) {
+  return b->o.pad < 0 ? 0 : b->o.pad;
+}
+
 static bool is_content(const attend_batches *b, int32_t id) {
   return id != b->o.cls && id != b->o.sep && id != b->o.pad;
 }
@@ -111,7 +115,7 @@ static void hide(const attend_batches *b, uint64_t number, int t, int32_t *id,
   if (draw[1] < 0.8f)
     *id = b->o.mask;
   else if (draw[1] < 0.9f)
-    *id = (int32_t)(draw[2] * (float)b->o.vocab);
+    *id = (int32_t)((double)draw[2] * b->o.vocab);
 }
 
 static int fill_masked(const attend_batches *b, uint64_t from, uint64_t number,
@@ -119,7 +123,7 @@ static int fill_masked(const attend_batches *b, uint64_t from, uint64_t number,
   const attend_corpus *c = b->c;
   int n = 0;
   for (int t = 0; t < b->o.length; t++) targets[t] = -1;
-  for (int t = 0; t < b->o.length; t++) ids[t] = b->o.pad;
+  for (int t = 0; t < b->o.length; t++) ids[t] = filler(b);
   if (b->o.cls >= 0) ids[n++] = b->o.cls;
   for (int t = 0; t < b->content; t++) {
     uint64_t at = from + (uint64_t)t;
@@ -215,7 +219,7 @@ static int longest_of(const attend_corpus *c, const pooled *p, int rows,
 static void fill_two(attend_batches *b, const pooled *p, int rows,
                      attend_lesson *lesson) {
   int n = longest_of(b->c, p, rows, 0), m = longest_of(b->c, p, rows, 1);
-  int pad = b->o.pad < 0 ? 0 : b->o.pad;
+  int32_t pad = filler(b);
   for (int i = 0; i < rows; i++) {
     size_t at = 2 * (size_t)p[i].pair;
     int32_t *targets = b->targets + (ptrdiff_t)i * m;
@@ -234,7 +238,8 @@ static void fill_two(attend_batches *b, const pooled *p, int rows,
 
 static void fill_joined(attend_batches *b, const pooled *p, int rows,
                         attend_lesson *lesson) {
-  int n = 0, pad = b->o.pad < 0 ? 0 : b->o.pad;
+  int n = 0;
+  int32_t pad = filler(b);
   for (int i = 0; i < rows; i++)
     if ((int)p[i].length - 1 > n) n = (int)p[i].length - 1;
   for (int i = 0; i < rows; i++) {
@@ -316,6 +321,12 @@ uint64_t batches_digest(const attend_batches *b) {
                       (uint64_t)o->parts,
                       (uint64_t)o->batch,
                       (uint64_t)o->length,
+                      (uint64_t)o->start,
+                      (uint64_t)o->pad,
+                      (uint64_t)o->mask,
+                      (uint64_t)o->cls,
+                      (uint64_t)o->sep,
+                      (uint64_t)o->vocab,
                       share};
   uint64_t sum = attend_corpus_digest(b->c);
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
@@ -331,9 +342,13 @@ static attend_status measure_pairs(attend_batches *b) {
                "pairs of texts are needed, and the corpus holds none");
   ATTEND_CHECK(b->ctx, c->parts / 2 < UINT32_MAX,
                "a corpus of %zu pairs is too large", c->parts / 2);
+  ATTEND_CHECK(b->ctx, b->o.parts == ATTEND_DECODER || b->o.start >= 0,
+               "the decoder needs a first token: the model's configuration "
+               "names none");
   for (size_t i = 0; i < c->parts; i += 2) {
     size_t n = part_length(c, i), m = part_length(c, i + 1);
     bool joined = b->o.parts == ATTEND_DECODER;
+    ATTEND_CHECK(b->ctx, n && m, "pair %zu is empty on one side", i / 2 + 1);
     size_t row = joined ? n + m - 1 : n;
     ATTEND_CHECK(b->ctx, row <= (size_t)b->o.length && m <= (size_t)b->o.length,
                  "pair %zu has %zu and %zu tokens: more than the length of %d",

@@ -58,7 +58,6 @@ attend_status attend_corpus_add(attend_corpus *c, size_t n, const int32_t *ids,
   ATTEND_CHECK(
       c->ctx, !c->parts || c->pairs == (answer != NULL),
       "a corpus holds pairs, or documents without an answer, not both");
-  c->pairs = answer != NULL;
   size_t count = c->count, parts = c->parts;
   attend_status status = corpus_append(c, n, ids);
   if (!status) status = corpus_close(c);
@@ -67,6 +66,8 @@ attend_status attend_corpus_add(attend_corpus *c, size_t n, const int32_t *ids,
   if (status) {
     c->count = count;
     c->parts = parts;
+  } else {
+    c->pairs = answer != NULL;
   }
   return status;
 }
@@ -123,11 +124,12 @@ static attend_status split_last(const attend_corpus *c, double share,
                                 attend_corpus *kept, attend_corpus *held) {
   size_t last = c->parts - 1, n = part_length(c, last);
   size_t hold = (size_t)((double)c->count * share);
+  if (hold > n / 2) hold = n / 2;
   if (hold < 2) hold = 2;
   ATTEND_CHECK(c->ctx, hold < n,
-               "the last document is too short to hold a share of %g of the "
-               "texts back: name a file to validate with",
-               share);
+               "the last document has %zu tokens, too few to hold some back: "
+               "name a file to measure with, or hold nothing back",
+               n);
   for (size_t i = 0; i < last; i++) ATTEND_TRY(copy_document(c, i, kept));
   const int32_t *ids = c->ids + part_start(c, last);
   ATTEND_TRY(attend_corpus_add(kept, n - hold, ids, 0, NULL));
