@@ -75,13 +75,14 @@ typedef struct {        /* zero means default */
 
 /* Makes the folder: model.safetensors, training.safetensors (moments),
  * training.json, and the files beside. All is written under another name, brought
- * to the disk, and renamed: whenever this ends, the folder is whole or not there. */
+ * to the disk, and renamed: whenever this ends, the folder is whole or not there,
+ * and one that was there before is there until then. */
 ATTEND_API attend_status attend_training_save(attend_training *training,
                                               const char *folder,
                                               const attend_keep *keep);
 /* Goes on from a saved step; the learner was made from its checkpoint. The lessons
  * must be those of that course. *notes is training.json, to be freed; may be NULL.
- */
+ * A folder that does not fit is refused, and changes nothing. */
 ATTEND_API attend_status attend_training_resume(attend_training *training,
                                                 const char *folder,
                                                 attend_json **notes);

@@ -6,8 +6,10 @@
  * the folder's own list, then it is renamed. A process that is killed leaves a
  * .part that the next save of that step clears away.
  */
+#define _GNU_SOURCE /* renameat2 */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -144,6 +146,8 @@ static attend_status write_notes(const saving *s) {
   attend_json_member(&w, "lesson");
   attend_json_put_integer(&w, (int64_t)(step * (uint64_t)t->o.accumulate));
   put_hex(&w, "lessons", batches_digest(t->batches));
+  attend_json_member(&w, "weights");
+  attend_json_put_string(&w, is_exact(s->keep) ? "f32" : "bf16");
   if (s->keep->write) s->keep->write(&w, s->keep->user);
   attend_json_close(&w, '}');
   attend_status status = attend_json_finish(&w);
@@ -168,18 +172,45 @@ static attend_status write_draft(const saving *s) {
   return ATTEND_OK;
 }
 
-/* A folder of that name from an earlier course steps aside first. */
-static attend_status put_in_place(const saving *s) {
+/* In one step where the system can: what was there then has the draft's name. */
+static bool exchange(const saving *s) {
+#ifdef RENAME_EXCHANGE
+  return !renameat2(AT_FDCWD, s->draft, AT_FDCWD, s->folder, RENAME_EXCHANGE);
+#else
+  (void)s;
+  return false;
+#endif
+}
+
+static attend_status replace_folder(const saving *s) {
   char old[LONGEST_PATH];
-  struct stat info;
-  bool replace = !stat(s->folder, &info);
+  if (exchange(s)) return ATTEND_OK;
   snprintf(old, sizeof old, "%.*s.old", LONGEST_PATH - 8, s->draft);
-  if (replace) remove_folder(s, old);
-  if (replace && rename(s->folder, old))
-    return failed(s, "moving away", s->folder);
-  if (rename(s->draft, s->folder)) return failed(s, "renaming to", s->folder);
+  remove_folder(s, old);
+  if (rename(s->folder, old)) return failed(s, "moving away", s->folder);
+  if (rename(s->draft, s->folder)) {
+    attend_status status = failed(s, "renaming to", s->folder);
+    return rename(old, s->folder) ? failed(s, "moving back", s->folder)
+                                  : status;
+  }
+  rename(old, s->draft);
+  return ATTEND_OK;
+}
+
+/* A folder of that name from an earlier course makes room. */
+static attend_status put_in_place(const saving *s) {
+  struct stat info;
+  bool there = !lstat(s->folder, &info);
+  if (there && !S_ISDIR(info.st_mode)) {
+    errno = ENOTDIR;
+    return failed(s, "replacing", s->folder);
+  }
+  if (there)
+    ATTEND_TRY(replace_folder(s));
+  else if (rename(s->draft, s->folder))
+    return failed(s, "renaming to", s->folder);
   folder_sync(s->above);
-  if (replace) remove_folder(s, old);
+  if (there) remove_folder(s, s->draft);
   return ATTEND_OK;
 }
 
@@ -187,6 +218,10 @@ attend_status attend_training_save(attend_training *t, const char *folder,
                                    const attend_keep *keep) {
   static const attend_keep none = {0};
   saving s = {.t = t, .keep = keep ? keep : &none};
+  attend_stored as = s.keep->stored;
+  ATTEND_CHECK(t->ctx,
+               !as || as == ATTEND_STORED_F32 || as == ATTEND_STORED_BF16,
+               "weights are saved as f32 or bf16");
   ATTEND_TRY(name_all(&s, folder));
   attend_status status = write_draft(&s);
   if (!status) status = put_in_place(&s);
@@ -196,62 +231,79 @@ attend_status attend_training_save(attend_training *t, const char *folder,
 
 /* ---- going on ------------------------------------------------------------------------- */
 
-static attend_status read_flat(attend_training *t, const char *path,
-                               const attend_tensor_file *file, const char *name,
-                               float *to, size_t count) {
-  const attend_tensor *x = attend_tensor_file_find(file, name);
+/* What must be there: every one is found before the first is taken, so that a
+ * file that lacks one changes nothing. */
+typedef struct {
+  const char *name;
+  float *to;
+  const attend_tensor *from;
+} piece;
+
+static attend_status find_piece(const attend_training *t, const char *path,
+                                const attend_tensor_file *file, size_t count,
+                                piece *p) {
+  const attend_tensor *x = attend_tensor_file_find(file, p->name);
   if (!x || x->stored != ATTEND_STORED_F32 || (size_t)x->count != count)
     return fail(t->ctx, ATTEND_IO,
                 "%.300s has no %s of %zu numbers: it belongs to another model "
                 "or optimizer",
-                path, name, count);
-  memcpy(to, x->data, count * sizeof *to);
+                path, p->name, count);
+  p->from = x;
   return ATTEND_OK;
 }
 
 static attend_status read_tensors(attend_training *t, const char *path,
-                                  const attend_tensor_file *file) {
-  size_t count;
+                                  const attend_tensor_file *file, bool exact) {
+  size_t count, n = 0;
   float *values = attend_learner_values(t->learner, &count);
-  static const char *const names[] = {"moments.0", "moments.1"};
-  for (int i = 0; i < 2; i++) {
-    float *m = attend_optimizer_moments(t->optimizer, i);
-    if (m) ATTEND_TRY(read_flat(t, path, file, names[i], m, count));
-  }
-  if (!attend_tensor_file_find(file, "values")) return ATTEND_OK;
-  ATTEND_TRY(read_flat(t, path, file, "values", values, count));
-  return attend_learner_refresh(t->learner);
+  piece all[] = {{"moments.0", attend_optimizer_moments(t->optimizer, 0), NULL},
+                 {"moments.1", attend_optimizer_moments(t->optimizer, 1), NULL},
+                 {"values", exact ? NULL : values, NULL}};
+  enum { PIECES = sizeof all / sizeof *all };
+  for (n = 0; n < PIECES; n++)
+    if (all[n].to) ATTEND_TRY(find_piece(t, path, file, count, &all[n]));
+  for (n = 0; n < PIECES; n++)
+    if (all[n].to) memcpy(all[n].to, all[n].from->data, count * sizeof(float));
+  return exact ? ATTEND_OK : attend_learner_refresh(t->learner);
 }
 
-static attend_status read_state(attend_training *t, const char *folder) {
+static attend_status read_state(attend_training *t, const char *folder,
+                                bool exact) {
   char path[LONGEST_PATH];
   attend_tensor_file *file;
   snprintf(path, sizeof path, "%.*s/training.safetensors", LONGEST_PATH - 64,
            folder);
   ATTEND_TRY(attend_tensor_file_open(t->ctx, path, &file));
-  attend_status status = read_tensors(t, path, file);
+  attend_status status = read_tensors(t, path, file, exact);
   attend_tensor_file_close(file);
   return status;
 }
 
-static attend_status check_notes(attend_training *t, const char *path,
-                                 const attend_json *notes, int64_t *step) {
-  const char *lessons =
-      attend_json_string(attend_json_get(notes, "lessons"), NULL);
+typedef struct {
+  int64_t step;
+  bool exact; /* the weights are the values */
+} place;
+
+static attend_status read_place(const attend_training *t, const char *path,
+                                const attend_json *notes, place *p) {
+  int64_t lesson, each = t->o.accumulate;
+  const char *as = attend_json_string(attend_json_get(notes, "weights"), NULL);
+  const char *of = attend_json_string(attend_json_get(notes, "lessons"), NULL);
   char mine[32];
-  int64_t lesson;
-  if (!attend_json_integer(attend_json_get(notes, "step"), step) || *step < 0 ||
-      !attend_json_integer(attend_json_get(notes, "lesson"), &lesson))
+  if (!attend_json_integer(attend_json_get(notes, "step"), &p->step) ||
+      !attend_json_integer(attend_json_get(notes, "lesson"), &lesson) ||
+      p->step < 0 || !as || !of)
     return fail(t->ctx, ATTEND_IO, "%.300s does not say its step", path);
   snprintf(mine, sizeof mine, "%016llx",
            (unsigned long long)batches_digest(t->batches));
   ATTEND_CHECK(
       t->ctx,
-      lessons && !strcmp(lessons, mine) && lesson == *step * t->o.accumulate,
+      !strcmp(of, mine) && lesson % each == 0 && lesson / each == p->step,
       "%.300s was made with other texts or other lessons (batch, "
       "length, seed, accumulation): give the same ones, or begin a new "
       "training from its weights",
       path);
+  p->exact = !strcmp(as, "f32");
   return ATTEND_OK;
 }
 
@@ -259,13 +311,13 @@ attend_status attend_training_resume(attend_training *t, const char *folder,
                                      attend_json **notes) {
   char path[LONGEST_PATH];
   attend_json *json;
-  int64_t step = 0;
+  place p = {0};
   if (notes) *notes = NULL;
   snprintf(path, sizeof path, "%.*s/training.json", LONGEST_PATH - 64, folder);
   ATTEND_TRY(json_read(t->ctx, path, &json));
-  attend_status status = check_notes(t, path, json, &step);
-  if (!status) status = read_state(t, folder);
-  if (!status) attend_optimizer_set_steps(t->optimizer, (uint64_t)step);
+  attend_status status = read_place(t, path, json, &p);
+  if (!status) status = read_state(t, folder, p.exact);
+  if (!status) attend_optimizer_set_steps(t->optimizer, (uint64_t)p.step);
   if (status || !notes)
     attend_json_free(json);
   else
