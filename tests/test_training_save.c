@@ -1,0 +1,344 @@
+/* Saved steps: replaced as a whole; a save that fails leaves what was there and
+ * nothing else; what was cut short or does not fit is refused with a sentence, and
+ * changes nothing; memory that fails. */
+#include <signal.h>
+#include <sys/resource.h>
+
+#include "courses.h"
+
+__attribute__((destructor)) static void leave_nothing(void) {
+  remove_below(models_folder());
+}
+
+static const char *place(const char *file) {
+  static char paths[4][600];
+  static int next;
+  char *path = paths[next++ % 4];
+  snprintf(path, sizeof paths[0], "%s/step%s%s", models_folder(),
+           file ? "/" : "", file ? file : "");
+  return path;
+}
+
+static attend_status save_at(course *c, const char *folder) {
+  attend_keep keep = {.beside = model_path("gpt2", NULL)};
+  return attend_training_save(c->training, folder, &keep);
+}
+
+static void put_file(const char *path, const void *bytes, size_t length) {
+  FILE *f = fopen(path, "wb");
+  CHECK(f && fwrite(bytes, 1, length, f) == length && !fclose(f));
+}
+
+static bool is_there(const char *path) { return !access(path, F_OK); }
+
+/* A course that stands in place(NULL), saved after two steps. */
+static course saved_course(course_plan p) {
+  course c = open_course(&p);
+  remove_below(place(NULL));
+  take_steps(&c, 2);
+  OK(c.ctx, save_at(&c, place(NULL)));
+  return c;
+}
+
+/* ---- saving ---------------------------------------------------------------------- */
+
+TEST(a_saved_step_is_a_model_with_its_training) {
+  course c = saved_course((course_plan){0});
+  static const char *const files[] = {"config.json", "model.safetensors",
+                                      "training.json", "training.safetensors"};
+  for (int i = 0; i < 4; i++) CHECK(is_there(place(files[i])));
+  CHECK_EQ(count_names(models_folder(), 1), 0);
+  subject s = open_path(open_context(NULL, 1, NULL), place(NULL), NULL);
+  CHECK_EQ(s.config->vocab, 211);
+  close_model(&s);
+  close_course(&c);
+}
+
+TEST(an_older_step_of_that_name_is_replaced) {
+  course c = saved_course((course_plan){0});
+  put_file(place("left.txt"), "x", 1);
+  take_steps(&c, 1);
+  OK(c.ctx, save_at(&c, place(NULL)));
+  CHECK(!is_there(place("left.txt")));
+  CHECK_EQ(count_names(models_folder(), 1), 0);
+  course d = open_course(&(course_plan){.from = place(NULL)});
+  OK(d.ctx, attend_training_resume(d.training, place(NULL), NULL));
+  standing a = stand(&c), b = stand(&d);
+  CHECK(a.steps == 3 && same_standing(&a, &b));
+  free_standing(&a);
+  free_standing(&b);
+  close_course(&c);
+  close_course(&d);
+}
+
+/* What a killed process left under the draft's name is in nobody's way. */
+TEST(a_draft_that_was_left_is_cleared_away) {
+  char draft[700], inside[800];
+  course c = saved_course((course_plan){0});
+  snprintf(draft, sizeof draft, "%s/.step.part", models_folder());
+  snprintf(inside, sizeof inside, "%s/half.safetensors", draft);
+  CHECK(!mkdir(draft, 0777));
+  put_file(inside, "half", 4);
+  OK(c.ctx, save_at(&c, place(NULL)));
+  CHECK(!is_there(draft) && !is_there(place("half.safetensors")));
+  close_course(&c);
+}
+
+/* ---- saves that fail ---------------------------------------------------------------- */
+
+/* The step that is there can still be gone on from. */
+static void check_stands(const course_plan *p, uint64_t steps) {
+  course_plan again = *p;
+  again.from = place(NULL);
+  course c = open_course(&again);
+  OK(c.ctx, attend_training_resume(c.training, place(NULL), NULL));
+  CHECK_EQ(attend_training_steps(c.training), steps);
+  close_course(&c);
+  CHECK_EQ(count_names(models_folder(), 1), 0); /* no draft is left */
+}
+
+TEST(a_full_disk_leaves_what_was_there) {
+  course_plan p = {0};
+  course c = saved_course(p);
+  struct rlimit all, few;
+  take_steps(&c, 1);
+  standing before = stand(&c);
+  void (*was)(int) = signal(SIGXFSZ, SIG_IGN);
+  CHECK(!getrlimit(RLIMIT_FSIZE, &all));
+  for (rlim_t bytes = 16; bytes < 1 << 24; bytes *= 8) {
+    few = (struct rlimit){bytes, all.rlim_max};
+    CHECK(!setrlimit(RLIMIT_FSIZE, &few));
+    attend_status status = save_at(&c, place(NULL));
+    CHECK(!setrlimit(RLIMIT_FSIZE, &all));
+    if (!status) break;
+    CHECK_EQ(status, ATTEND_IO);
+    CHECK_SAYS(attend_message(c.ctx), "failed");
+    CHECK(bytes < 800000); /* the moments are no longer */
+    check_stands(&p, 2);
+  }
+  signal(SIGXFSZ, was);
+  check_stands(&p, 3);
+  standing after = stand(&c);
+  CHECK(same_standing(&before, &after));
+  free_standing(&before);
+  free_standing(&after);
+  close_course(&c);
+}
+
+TEST(a_place_that_cannot_be_is_told) {
+  course c = open_course(&(course_plan){0});
+  char text[3] = "";
+  remove_below(place(NULL));
+  put_file(place(NULL), "mine", 4); /* a file where the folder should be */
+  CHECK_EQ(save_at(&c, place(NULL)), ATTEND_IO);
+  CHECK_SAYS(attend_message(c.ctx), "step");
+  size_t length;
+  char *bytes = read_all_of(place(NULL), &length);
+  CHECK(length == 4 && !memcmp(bytes, "mine", 4));
+  free(bytes);
+  CHECK_EQ(save_at(&c, place("below")), ATTEND_IO); /* it is no folder */
+  unlink(place(NULL));
+  CHECK_EQ(save_at(&c, place("below")), ATTEND_IO); /* there is no folder */
+  CHECK_SAYS(attend_message(c.ctx), "below");
+  CHECK_EQ(save_at(&c, text), ATTEND_INVALID);
+  attend_keep keep = {.beside = place("nothing")};
+  CHECK_EQ(attend_training_save(c.training, place(NULL), &keep), ATTEND_IO);
+  CHECK_SAYS(attend_message(c.ctx), "nothing");
+  keep = (attend_keep){.stored = ATTEND_STORED_I8};
+  CHECK_EQ(attend_training_save(c.training, place(NULL), &keep),
+           ATTEND_INVALID);
+  CHECK(!is_there(place(NULL)));
+  CHECK_EQ(count_names(models_folder(), 1), 0);
+  OK(c.ctx, attend_training_save(c.training, place(NULL), NULL));
+  CHECK_EQ(count_names(place(NULL), 0), 3); /* nothing was put beside */
+  close_course(&c);
+}
+
+/* ---- what does not fit ------------------------------------------------------------------ */
+
+static void refuse(course *c, const char *why) {
+  standing before = stand(c);
+  attend_json *notes = (attend_json *)why;
+  attend_status status =
+      attend_training_resume(c->training, place(NULL), &notes);
+  CHECK(status == ATTEND_IO || status == ATTEND_INVALID);
+  CHECK(!notes);
+  CHECK_SAYS(attend_message(c->ctx), why);
+  CHECK_SAYS(attend_message(c->ctx), "training.");
+  standing after = stand(c);
+  CHECK(same_standing(&before, &after));
+  free_standing(&before);
+  free_standing(&after);
+}
+
+TEST(other_lessons_are_refused) {
+  course_plan p = {.batch = 4, .accumulate = 2, .seed = 3};
+  course c = saved_course(p);
+  close_course(&c);
+  p.from = place(NULL);
+  course_plan others[] = {p, p, p, p};
+  others[0].batch = 8;
+  others[1].seed = 4;
+  others[2].tokens = 301;
+  others[3].accumulate = 1;
+  for (int i = 0; i < 4; i++) {
+    c = open_course(&others[i]);
+    refuse(&c, "other texts or other lessons");
+    close_course(&c);
+  }
+  p.threads = 2; /* which say nothing of lessons */
+  c = open_course(&p);
+  OK(c.ctx, attend_training_resume(c.training, place(NULL), NULL));
+  close_course(&c);
+}
+
+TEST(another_optimizer_is_refused) {
+  course c = saved_course((course_plan){.kind = ATTEND_SGD});
+  close_course(&c);
+  c = open_course(&(course_plan){0});
+  take_steps(&c, 1);
+  refuse(&c, "no moments.1"); /* and moments.0, which fit, were not taken */
+  close_course(&c);
+}
+
+TEST(files_that_were_cut_short_are_refused) {
+  course c = saved_course((course_plan){0});
+  size_t length;
+  char *bytes = read_all_of(place("training.safetensors"), &length);
+  take_steps(&c, 1);
+  for (size_t n = 0; n < length; n = n ? 3 * n : 1) {
+    put_file(place("training.safetensors"), bytes, n);
+    refuse(&c, "training.safetensors");
+  }
+  put_file(place("training.safetensors"), bytes, length - 1);
+  refuse(&c, "training.safetensors");
+  unlink(place("training.safetensors"));
+  refuse(&c, "training.safetensors");
+  free(bytes);
+  bytes = read_all_of(place("training.json"), &length);
+  for (size_t n = 0; n + 2 < length; n += 7) {
+    put_file(place("training.json"), bytes, n);
+    refuse(&c, "training.json");
+  }
+  free(bytes);
+  unlink(place("training.json"));
+  refuse(&c, "training.json");
+  close_course(&c);
+}
+
+/* training.json with one word replaced by another of any length. */
+static void put_instead(const char *text, const char *word, const char *other) {
+  char changed[4096];
+  const char *at = strstr(text, word);
+  CHECK(at != NULL);
+  if (!at) return;
+  int n = snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text,
+                   other, at + strlen(word));
+  put_file(place("training.json"), changed, (size_t)n);
+}
+
+TEST(notes_that_lie_are_refused) {
+  static const char *const lies[][2] = {
+      {"\"step\": 2", "\"step\": -2"},
+      {"\"step\": 2", "\"step\": 3"},
+      {"\"step\": 2", "\"step\": 9223372036854775807"},
+      {"\"step\": 2", "\"step\": 1e300"},
+      {"\"step\": 2", "\"step\": \"2\""},
+      {"\"step\": 2", "\"stop\": 2"},
+      {"\"lesson\": 2", "\"lesson\": 4"},
+      {"\"lesson\": 2", "\"lesson\": null"},
+      {"\"lessons\": \"", "\"lessons\": \"0"},
+      {"\"lessons\"", "\"other\""},
+      {"\"weights\": \"f32\"", "\"weights\": 5"},
+      {"\"weights\": \"f32\"", "\"weights\": \"bf16\""},
+      {"{", "["}};
+  course c = saved_course((course_plan){0});
+  size_t length;
+  char *text = read_all_of(place("training.json"), &length);
+  for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
+    put_instead(text, lies[i][0], lies[i][1]);
+    refuse(&c, "training.");
+  }
+  free(text);
+  close_course(&c);
+}
+
+/* Tensors under the right names, of another length or kind. */
+TEST(moments_of_another_model_are_refused) {
+  course c = saved_course((course_plan){0});
+  size_t count;
+  attend_learner_values(c.learner, &count);
+  float *zeros = room_for(count + 1, sizeof *zeros);
+  int64_t n = (int64_t)count;
+  attend_tensor t[2] = {
+      {"moments.0", ATTEND_STORED_F32, NULL, 1, {n}, n, zeros, 0},
+      {"moments.1", ATTEND_STORED_F32, NULL, 1, {n}, n, zeros, 0}};
+  const char *path = place("training.safetensors");
+  OK(c.ctx, attend_tensor_file_write(c.ctx, path, 2, t));
+  OK(c.ctx, attend_training_resume(c.training, place(NULL), NULL));
+  take_steps(&c, 1);
+  t[1].shape[0] = n + 1;
+  OK(c.ctx, attend_tensor_file_write(c.ctx, path, 2, t));
+  refuse(&c, "no moments.1 of");
+  t[1].shape[0] = n;
+  t[1].stored = ATTEND_STORED_I32;
+  OK(c.ctx, attend_tensor_file_write(c.ctx, path, 2, t));
+  refuse(&c, "no moments.1 of");
+  OK(c.ctx, attend_tensor_file_write(c.ctx, path, 1, t + 1));
+  refuse(&c, "no moments.0 of");
+  free(zeros);
+  close_course(&c);
+}
+
+/* ---- memory ------------------------------------------------------------------------------- */
+
+static attend_status create_again(course *c) {
+  attend_training *t;
+  attend_status status =
+      attend_training_create(c->learner, c->optimizer, c->batches, NULL, &t);
+  CHECK(!status == (t != NULL));
+  attend_training_free(t);
+  return status;
+}
+
+static attend_status save_again(course *c) {
+  attend_status status = save_at(c, place(NULL));
+  CHECK_EQ(count_names(models_folder(), 1), 0);
+  return status;
+}
+
+static attend_status resume_again(course *c) {
+  return attend_training_resume(c->training, place(NULL), NULL);
+}
+
+static void fail_each(course *c, ledger *memory,
+                      attend_status (*act)(course *c), long least) {
+  attend_status status = ATTEND_NO_MEMORY;
+  standing before = stand(c);
+  long n = 0;
+  while (status && n < 1000) {
+    long live = memory->live;
+    memory->fail_at = memory->taken + ++n;
+    status = act(c);
+    memory->fail_at = 0;
+    CHECK_EQ(memory->live, live);
+    CHECK(!status || status == ATTEND_NO_MEMORY);
+    standing after = stand(c);
+    CHECK(same_standing(&before, &after));
+    free_standing(&after);
+  }
+  CHECK(n > least && n < 1000);
+  free_standing(&before);
+}
+
+TEST(memory_that_fails) {
+  ledger memory = {0};
+  course_plan p = {.memory = &memory};
+  course c = saved_course(p);
+  fail_each(&c, &memory, create_again, 1);
+  fail_each(&c, &memory, save_again, 8);
+  check_stands(&(course_plan){0}, 2);
+  fail_each(&c, &memory, resume_again, 3);
+  close_course(&c);
+  CHECK_EQ(memory.live, 0);
+}
