@@ -25,10 +25,19 @@ static void note(int number) {
   noted = 1;
 }
 
-void interrupt_watch(void) {
+static void watch(int number) {
   struct sigaction action = {.sa_handler = note, .sa_flags = SA_RESTART};
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, NULL);
+  sigaction(number, &action, NULL);
+}
+
+void interrupt_watch(void) { watch(SIGINT); }
+
+void interrupt_watch_ends(void) {
+  struct sigaction now;
+  watch(SIGTERM);
+  if (!sigaction(SIGHUP, NULL, &now) && now.sa_handler != SIG_IGN)
+    watch(SIGHUP);
 }
 
 bool is_interrupted(void) { return noted; }

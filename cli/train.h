@@ -58,10 +58,11 @@ typedef struct {
 train_settings train_defaults(void);
 extern const struct argp train_argp; /* its input is a train_settings */
 
-/* Both rounds of parsing: what the run was begun with, if it goes on, and what is
- * given now. An exit code. */
+/* Every round of parsing: what the run was begun with, and gone on with, if it
+ * goes on; and what is given now. An exit code. */
 int train_parse(int argc, char **argv, train_settings *s);
-/* run.json: what train_parse finds again. */
+/* run.json: what train_parse finds again. What is given to a run that goes on
+ * comes behind what it was begun with. */
 attend_status train_keep_words(attend_context *ctx, const train_settings *s,
                                int argc, char **argv);
 
@@ -76,9 +77,15 @@ size_t steps_saved(const char *out, bool resumable, uint64_t **steps);
 bool link_step(const char *out, const char *name, uint64_t step);
 /* The step that a link leads to; false: there is none. */
 bool linked_step(const char *out, const char *name, uint64_t *step);
+/* A run may have been killed between a saved step and the links to it. */
+bool mend_links(const char *out, uint64_t last, bool has_best, uint64_t best);
+/* An exit code: whether a run may begin there, or go on. */
+int check_out(const char *out, bool resume, bool goes_on);
 /* What is not needed any more once `newest` is saved: the moments of older steps,
  * and whole steps beyond `keep` (0: none) but the first, the best and the last. */
 void thin_steps(const char *out, uint64_t newest, long long keep);
+/* What a run that was killed has left half done. */
+void clear_leftovers(const char *out);
 
 /* ---- what happened (train_log.c) --------------------------------------------------- */
 
@@ -95,9 +102,10 @@ typedef struct {
   double drawn; /* when the picture was last made */
 } train_log;
 
-/* Opens out/log.jsonl; what it says of steps after `step` is forgotten. */
-attend_status log_open(attend_context *ctx, const char *out, uint64_t step,
-                       train_log *log);
+/* Opens out/log.jsonl; what it says of steps after `step` is forgotten, and all if
+ * the run begins. */
+attend_status log_open(attend_context *ctx, const char *out, bool goes_on,
+                       uint64_t step, train_log *log);
 typedef struct {
   uint64_t step;
   double loss, rate, norm;
@@ -105,6 +113,8 @@ typedef struct {
 } log_line;
 attend_status log_step(train_log *log, const log_line *line);
 attend_status log_valid(train_log *log, uint64_t step, double loss, bool best);
+/* To the disk, before a step that it goes with. */
+attend_status log_keep(train_log *log);
 /* Makes loss.svg, unless one was made in the last two seconds; at the end always. */
 attend_status log_draw(train_log *log, bool now);
 void log_close(train_log *log);
@@ -135,6 +145,7 @@ typedef struct {
   attend_task task;
   uint64_t steps; /* to be taken in all */
   uint64_t save_every, valid_every, log_every;
+  bool goes_on;
   uint64_t begun; /* the step that this process started from */
   train_tally tally;
   train_log log;

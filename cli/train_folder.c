@@ -31,6 +31,13 @@ static char *step_path(const char *out, uint64_t step, const char *file) {
   return path_of("%s/%s%s%s", out, name, file ? "/" : "", file ? file : "");
 }
 
+static bool has_in(const char *out, const char *name) {
+  char *path = path_of("%s/%s", out, name);
+  bool there = file_bytes(path) >= 0 || is_folder(path);
+  free(path);
+  return there;
+}
+
 static bool has_state(const char *out, uint64_t step) {
   char *path = step_path(out, step, "training.json");
   bool there = file_bytes(path) >= 0;
@@ -89,6 +96,41 @@ bool linked_step(const char *out, const char *name, uint64_t *step) {
   return is_step(target, step);
 }
 
+bool mend_links(const char *out, uint64_t last, bool has_best, uint64_t best) {
+  uint64_t at;
+  char name[STEP_NAME];
+  step_name(best, name);
+  bool good = (linked_step(out, "last", &at) && at == last) ||
+              link_step(out, "last", last);
+  if (good && has_best && has_in(out, name))
+    good = (linked_step(out, "best", &at) && at == best) ||
+           link_step(out, "best", best);
+  return good;
+}
+
+/* ---- whether there is room for a run ------------------------------------------------ */
+
+int check_out(const char *out, bool resume, bool goes_on) {
+  uint64_t *steps;
+  size_t n = steps_saved(out, false, &steps);
+  free(steps);
+  if (n && resume && !goes_on)
+    complain(
+        "no step that %s holds can be gone on from: their training.json is "
+        "gone; choose another --out, and begin from their weights",
+        out);
+  else if (n && !resume)
+    complain(
+        "%s holds a training already: --resume goes on with it, or choose "
+        "another --out",
+        out);
+  else if (!n && has_in(out, "base") && !has_in(out, "run.json"))
+    complain("%s/base is in the way: choose another --out", out);
+  else
+    return EXIT_OK;
+  return EXIT_USAGE;
+}
+
 /* ---- thinning --------------------------------------------------------------------- */
 
 /* training.json goes first: without it nothing else of the state counts. */
@@ -113,14 +155,37 @@ static void drop_step(const char *out, uint64_t step) {
 
 void thin_steps(const char *out, uint64_t newest, long long keep) {
   uint64_t *steps, best = newest;
-  size_t count = steps_saved(out, false, &steps), extra = 0;
+  size_t count = steps_saved(out, false, &steps), others = 0;
   linked_step(out, "best", &best);
   for (size_t i = 0; i < count; i++)
     if (steps[i] < newest) drop_state(out, steps[i]);
-  if (keep > 0 && count > (size_t)keep + 1) extra = count - 1 - (size_t)keep;
-  for (size_t i = 1; i + 1 < count && extra; i++) {
-    extra--;
-    if (steps[i] != best && steps[i] != newest) drop_step(out, steps[i]);
+  for (size_t i = count; keep > 0 && i-- > 1;) {
+    if (steps[i] == best || steps[i] == newest) continue;
+    if (++others > (size_t)keep) drop_step(out, steps[i]);
   }
   free(steps);
+}
+
+/* ---- leftovers ---------------------------------------------------------------------- */
+
+static bool is_leftover(const char *name) {
+  static const char *const known[] = {".base.part", ".gone.part", ".best.new",
+                                      ".last.new"};
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    if (!strcmp(name, known[i])) return true;
+  return !strncmp(name, ".step-", 6) && strstr(name, ".part");
+}
+
+void clear_leftovers(const char *out) {
+  names below = {0};
+  DIR *dir = opendir(out);
+  for (struct dirent *e; dir && (e = readdir(dir));)
+    if (is_leftover(e->d_name)) names_add(&below, e->d_name);
+  if (dir) closedir(dir);
+  for (size_t i = 0; i < below.count; i++) {
+    char *path = path_of("%s/%s", out, below.name[i]);
+    remove_folder(path);
+    free(path);
+  }
+  names_free(&below);
 }

@@ -3,6 +3,7 @@
  * Place: cli/ - see train.h. A line of the log is whole or the last one; what a
  * run says of steps that it goes back behind is cut off.
  */
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,13 +77,13 @@ static attend_status read_log(train_log *log, uint64_t step) {
   return status;
 }
 
-attend_status log_open(attend_context *ctx, const char *out, uint64_t step,
-                       train_log *log) {
+attend_status log_open(attend_context *ctx, const char *out, bool goes_on,
+                       uint64_t step, train_log *log) {
   *log = (train_log){.ctx = ctx,
                      .path = path_of("%s/log.jsonl", out),
                      .picture = path_of("%s/loss.svg", out)};
-  attend_status status = read_log(log, step);
-  if (!status) log->file = fopen(log->path, "ab");
+  attend_status status = goes_on ? read_log(log, step) : ATTEND_OK;
+  if (!status) log->file = fopen(log->path, goes_on ? "ab" : "wb");
   if (!status && !log->file) {
     complain("%s cannot be opened for writing", log->path);
     return ATTEND_IO;
@@ -141,6 +142,13 @@ attend_status log_valid(train_log *log, uint64_t step, double loss, bool best) {
   json_truth(&w, "best", best);
   curve_add(&log->valid, (double)step, loss);
   return put_line(log, &w);
+}
+
+/* File systems that cannot do it are no failure, full ones are. */
+attend_status log_keep(train_log *log) {
+  if (!fsync(fileno(log->file)) || errno == EINVAL) return ATTEND_OK;
+  complain("%s cannot be written: %s", log->path, strerror(errno));
+  return ATTEND_IO;
 }
 
 /* ---- the picture ----------------------------------------------------------------------- */

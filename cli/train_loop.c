@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "folders.h"
 #include "interrupt.h"
@@ -44,6 +43,11 @@ static void write_tally(attend_json_writer *w, void *user) {
   json_truth(w, "ended", t->ended);
 }
 
+static bool is_saved(const train_run *run) {
+  uint64_t step;
+  return linked_step(run->s->out, "last", &step) && step == now_at(run);
+}
+
 static int save(train_run *run, bool best) {
   uint64_t step = now_at(run);
   char name[STEP_NAME];
@@ -57,8 +61,11 @@ static int save(train_run *run, bool best) {
   attend_status status = attend_training_save(run->training, path, &keep);
   free(path);
   if (status) {
-    complain("%s; the last saved step stands, and --resume goes on from it",
-             attend_message(run->ctx));
+    uint64_t last;
+    bool some = linked_step(run->s->out, "last", &last);
+    complain("%s%s", attend_message(run->ctx),
+             some ? "; the last saved step stands, and --resume goes on from it"
+                  : "");
     return EXIT_FAILED;
   }
   if (!link_step(run->s->out, "last", step)) return EXIT_FAILED;
@@ -113,9 +120,15 @@ static int rest(train_run *run, bool end) {
         text, sizeof text, "step %llu: validation %.4f (perplexity %.4g)%s",
         (unsigned long long)step, loss, exp(loss), best ? ", the best" : "");
     say(run, text);
+  } else if (kept && run->log.train.count) {
+    snprintf(text, sizeof text, "step %llu: training loss %.4f",
+             (unsigned long long)step,
+             run->log.train.y[run->log.train.count - 1]);
+    say(run, text);
   }
   if (!kept && !best && !run->tally.ended) return EXIT_OK;
   if (log_draw(&run->log, true)) return complain_status(run->ctx, ATTEND_IO);
+  if (log_keep(&run->log)) return EXIT_FAILED;
   return save(run, best);
 }
 
@@ -178,20 +191,23 @@ static int note_step(train_run *run, const attend_step_report *r, pace *p) {
 /* ---- the whole ----------------------------------------------------------------------------- */
 
 static void describe(const train_run *run) {
-  size_t count;
-  char text[240], bytes[32];
+  size_t count, texts = attend_corpus_documents(run->texts);
+  char text[240], bytes[32], parameters[32];
   const attend_config *c = attend_learner_config(run->learner);
   attend_learner_values(run->learner, &count);
+  format_cell(CELL_NUMBER, (double)count, parameters, sizeof parameters);
   format_cell(CELL_BYTES, (double)attend_corpus_bytes(run->texts), bytes,
               sizeof bytes);
   snprintf(text, sizeof text,
-           "%s of %.3g M parameters learns from %s: %zu texts, %zu tokens%s",
-           c->family, (double)count * 1e-6, bytes,
-           attend_corpus_documents(run->texts),
-           attend_corpus_tokens(run->texts), run->begun ? "; it goes on" : "");
+           "%s of %s parameters learns from %s: %zu %s%s, %zu tokens%s",
+           c->family, parameters, bytes, texts,
+           run->task == ATTEND_LEARN_PAIRS ? "pair" : "text",
+           texts == 1 ? "" : "s", attend_corpus_tokens(run->texts),
+           run->goes_on ? "; it goes on" : "");
   say(run, text);
   if (attend_corpus_dropped(run->texts)) {
-    snprintf(text, sizeof text, "%zu tokens were cut off: texts were longer",
+    snprintf(text, sizeof text,
+             "%zu tokens were cut off: texts were longer than --length",
              attend_corpus_dropped(run->texts));
     say(run, text);
   }
@@ -214,52 +230,73 @@ static int steps(train_run *run) {
   return EXIT_OK;
 }
 
-static int say_end(const train_run *run) {
+/* ---- the end ------------------------------------------------------------------------------- */
+
+static const column columns[] = {
+    {"steps", NULL, CELL_COUNT},      {"tokens", NULL, CELL_COUNT},
+    {"loss", NULL, CELL_RATIO},       {"valid", NULL, CELL_RATIO},
+    {"perplexity", NULL, CELL_RATIO}, {"best_step", NULL, CELL_COUNT},
+    {"seconds", NULL, CELL_SECONDS},  {"ended_early", NULL, CELL_OK},
+    {"interrupted", NULL, CELL_OK},   {"folder", NULL, CELL_TEXT},
+    {NULL, NULL, CELL_TEXT}};
+
+static bool is_cut_short(const train_run *run) {
+  return is_interrupted() && now_at(run) < run->steps && !run->tally.ended;
+}
+
+static int put_json(const train_run *run, const char *folder) {
   const train_tally *t = &run->tally;
-  char time[32];
-  size_t drawn = run->log.train.count;
+  const curve *c = &run->log.train;
+  table rows = table_start(columns);
+  table_add(&rows,
+            (cell[]){cell_number((double)now_at(run)), cell_number(t->tokens),
+                     cell_number(c->count ? c->y[c->count - 1] : NAN),
+                     cell_number(run->measured ? t->best : NAN),
+                     cell_number(run->measured ? exp(t->best) : NAN),
+                     cell_number((double)t->best_step),
+                     cell_number(seconds_in_all(run)), cell_number(t->ended),
+                     cell_number(is_cut_short(run)), cell_text(folder)});
+  int code = table_print_json(&rows, run->ctx, stdout);
+  table_free(&rows);
+  return code;
+}
+
+static int put_line(const train_run *run, const char *folder) {
+  const train_tally *t = &run->tally;
+  char time[32], tokens[32];
   format_left(seconds_in_all(run), time, sizeof time);
-  if (run->s->common.json) {
-    attend_json_writer w = attend_json_writer_file(run->ctx, stdout);
-    attend_json_open(&w, '{');
-    json_number(&w, "steps", (double)now_at(run));
-    json_number(&w, "tokens", t->tokens);
-    json_number(&w, "loss", drawn ? run->log.train.y[drawn - 1] : NAN);
-    json_number(&w, "valid", t->best);
-    json_number(&w, "perplexity", exp(t->best));
-    json_number(&w, "best_step", (double)t->best_step);
-    json_number(&w, "seconds", seconds_in_all(run));
-    json_truth(&w, "ended_early", t->ended);
-    json_truth(&w, "interrupted", is_interrupted());
-    json_text(&w, "last", "last");
-    attend_json_close(&w, '}');
-    if (attend_json_finish(&w)) return complain_status(run->ctx, ATTEND_IO);
-    return EXIT_OK;
-  }
-  printf("%llu steps, %.4g M tokens, %s: %s/%s, and %s/loss.svg\n",
-         (unsigned long long)now_at(run), t->tokens * 1e-6, time, run->s->out,
-         run->measured ? "best" : "last", run->s->out);
+  format_cell(CELL_NUMBER, t->tokens, tokens, sizeof tokens);
+  if (t->ended)
+    printf(
+        "ended early: step %llu was the best, and %d measurements since no "
+        "better\n",
+        (unsigned long long)t->best_step, t->worse);
+  if (is_cut_short(run)) printf("interrupted: --resume goes on\n");
+  printf("%llu steps, %s tokens, %s: %s, and %s/loss.svg\n",
+         (unsigned long long)now_at(run), tokens, time, folder, run->s->out);
   return check_written(stdout, "the standard output");
+}
+
+static int say_end(const train_run *run) {
+  uint64_t best;
+  bool has_best = linked_step(run->s->out, "best", &best);
+  char *folder = path_of("%s/%s", run->s->out, has_best ? "best" : "last");
+  int code =
+      run->s->common.json ? put_json(run, folder) : put_line(run, folder);
+  free(folder);
+  return code;
 }
 
 int train_loop(train_run *run) {
   int code = EXIT_OK;
-  uint64_t saved;
   run->started = seconds_now();
   interrupt_watch();
+  interrupt_watch_ends();
   describe(run);
-  if (!run->begun && !linked_step(run->s->out, "last", &saved))
-    code = rest(run, false);
+  if (!run->goes_on) code = rest(run, false);
   if (!code) code = steps(run);
   progress_end();
-  if (code) return code;
-  if (is_interrupted() && now_at(run) < run->steps) {
-    code = save(run, false);
-    if (code) return code;
-    say(run, "interrupted; --resume goes on");
-  }
-  code = say_end(run);
-  return code                                           ? code
-         : is_interrupted() && now_at(run) < run->steps ? EXIT_INTERRUPTED
-                                                        : EXIT_OK;
+  if (!code && is_cut_short(run) && !is_saved(run)) code = save(run, false);
+  if (!code) code = say_end(run);
+  return code ? code : is_cut_short(run) ? EXIT_INTERRUPTED : EXIT_OK;
 }

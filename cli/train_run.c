@@ -47,6 +47,7 @@ static int lock_folder(train_run *run) {
         "--out",
         out);
   free(path);
+  if (run->lock >= 0 && !busy) clear_leftovers(out);
   return run->lock < 0 || busy ? EXIT_FAILED : EXIT_OK;
 }
 
@@ -106,7 +107,7 @@ static int write_config(train_run *run, const char *folder) {
   a.eos = special(run, ATTEND_SPECIAL_EOS, ATTEND_SPECIAL_SEP);
   a.pad = special(run, ATTEND_SPECIAL_PAD, ATTEND_SPECIAL_PAD);
   if (a.pad < 0) a.pad = a.eos;
-  if (!a.positions) a.positions = run->s->length > 512 ? run->s->length : 512;
+  if (!a.positions) a.positions = run->s->length ? run->s->length : 256;
   char *path = path_of("%s/config.json", folder);
   attend_status status = attend_config_write(run->ctx, path, &a);
   free(path);
@@ -141,10 +142,12 @@ static int fill_base(train_run *run, const char *folder) {
   return write_config(run, folder);
 }
 
-/* base/ is there as a whole or not. */
+/* base/ is there as a whole or not. A run that saved nothing yet begins anew: what
+ * it is asked for now may be something else. */
 static int make_base(train_run *run) {
   const char *out = run->s->out;
   run->base = path_of("%s/base", out);
+  if (!run->goes_on) remove_folder(run->base);
   if (!is_folder(run->base)) {
     char *draft = path_of("%s/.base.part", out);
     remove_folder(draft);
@@ -171,18 +174,6 @@ static bool find_step(const train_run *run, uint64_t *step) {
   if (n) *step = steps[n - 1];
   free(steps);
   return n > 0;
-}
-
-static int check_new(const train_run *run) {
-  uint64_t *steps;
-  size_t n = steps_saved(run->s->out, false, &steps);
-  free(steps);
-  if (!n || run->s->resume) return EXIT_OK;
-  complain(
-      "%s holds a training already: --resume goes on with it, or choose "
-      "another --out",
-      run->s->out);
-  return EXIT_USAGE;
 }
 
 static int open_weights(train_run *run, bool on, uint64_t step) {
@@ -412,20 +403,24 @@ static int go_on(train_run *run, uint64_t step) {
       .seen = noted(notes, "loss_seen", 0),
       .tokens = noted(notes, "tokens", 0),
       .seconds = noted(notes, "seconds", 0),
-      .ended = attend_json_boolean(attend_json_get(notes, "ended"), false)};
+  };
+  run->tally.ended = run->s->patience && run->tally.worse >= run->s->patience;
   attend_json_free(notes);
-  return EXIT_OK;
+  return mend_links(run->s->out, step, isfinite(run->tally.best),
+                    run->tally.best_step)
+             ? EXIT_OK
+             : EXIT_FAILED;
 }
 
 /* ---- all of it ---------------------------------------------------------------------------------------- */
 
 static int open_all(train_run *run, int argc, char **argv) {
   uint64_t step = 0;
-  GO(check_new(run));
-  bool on = run->s->resume && find_step(run, &step);
-  if (!on) TRY(run, train_keep_words(run->ctx, run->s, argc, argv));
+  run->goes_on = run->s->resume && find_step(run, &step);
+  GO(check_out(run->s->out, run->s->resume, run->goes_on));
+  TRY(run, train_keep_words(run->ctx, run->s, argc, argv));
   GO(make_base(run));
-  GO(open_weights(run, on, step));
+  GO(open_weights(run, run->goes_on, step));
   GO(make_learner(run));
   run->task = task_of(run);
   GO(check_task(run));
@@ -435,9 +430,10 @@ static int open_all(train_run *run, int argc, char **argv) {
   GO(make_batches(run));
   GO(make_training(run));
   run->tally.best = INFINITY;
-  if (on) GO(go_on(run, step));
+  if (run->goes_on) GO(go_on(run, step));
   run->begun = step;
-  attend_status status = log_open(run->ctx, run->s->out, step, &run->log);
+  attend_status status =
+      log_open(run->ctx, run->s->out, run->goes_on, step, &run->log);
   return status ? EXIT_FAILED : EXIT_OK;
 }
 

@@ -1,7 +1,8 @@
 /* The words that a run was begun with, kept and read again.
  *
- * Place: cli/ - see train.h. A run that goes on is parsed twice: the words that it
- * was begun with (run.json), then those that are given now.
+ * Place: cli/ - see train.h. run.json holds lists of words: those that the run was
+ * begun with, and those that it was gone on with. A run that goes on is parsed once
+ * for each, and then for the words that are given now.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,113 +15,208 @@
 #include "json_members.h"
 #include "train.h"
 
-/* The words of out/run.json: *words [n + 1]; they live as long as the program. */
-static int read_words(const char *out, int *n, char ***words) {
-  attend_context *ctx;
-  attend_json *json = NULL;
+/* ---- reading them --------------------------------------------------------------- */
+
+/* *json: out/run.json, or NULL if there is none. An exit code. */
+static int read_run(attend_context *ctx, const char *out, attend_json **json) {
   size_t length;
   int code = EXIT_OK;
   char *path = path_of("%s/run.json", out);
   FILE *file = fopen(path, "rb");
-  *n = 0;
+  *json = NULL;
   if (file) {
-    options none = {0};
     char *text = input_all(file, path, &length, &code);
     fclose(file);
-    ctx = code ? NULL : options_context(&none, NULL, &code);
-    if (ctx && attend_json_parse(ctx, path, text, length, &json))
+    if (!code && attend_json_parse(ctx, path, text, length, json))
       code = complain_status(ctx, ATTEND_IO);
-    const attend_json *list_of = attend_json_get(json, "words");
-    size_t count = attend_json_count(list_of);
-    *words = need(count + 2, sizeof **words);
-    (*words)[(*n)++] = need_copy("attend train");
-    for (size_t i = 0; i < count; i++) {
-      const char *word = attend_json_string(attend_json_at(list_of, i), NULL);
-      if (word) (*words)[(*n)++] = need_copy(word);
-    }
-    attend_json_free(json);
-    attend_context_free(ctx);
     free(text);
   }
   free(path);
   return code;
 }
 
-int train_parse(int argc, char **argv, train_settings *s) {
-  int n;
-  char **words;
-  *s = train_defaults();
-  s->round = 1;
-  argp_parse(&train_argp, argc, argv, 0, NULL, s);
-  if (s->resume && s->out) {
-    const char *out = s->out;
-    int code = read_words(out, &n, &words);
-    if (code) return code;
-    if (n) {
-      *s = train_defaults();
-      argp_parse(&train_argp, n, words, 0, NULL, s);
-      s->round = 1;
-      argp_parse(&train_argp, argc, argv, 0, NULL, s);
-    }
+/* The words of a list, which live as long as the program. */
+static void parse_list(const attend_json *list, train_settings *s) {
+  size_t count = attend_json_count(list);
+  char **words = need(count + 2, sizeof *words);
+  int n = 0;
+  words[n++] = need_copy("attend train");
+  for (size_t i = 0; i < count; i++) {
+    const char *word = attend_json_string(attend_json_at(list, i), NULL);
+    if (word) words[n++] = need_copy(word);
   }
-  if (!s->out) {
+  s->round++;
+  argp_parse(&train_argp, n, words, 0, NULL, s);
+}
+
+static int parse_kept(const char *out, train_settings *s) {
+  options none = {0};
+  int code;
+  attend_json *run = NULL;
+  attend_context *ctx = options_context(&none, NULL, &code);
+  if (!code) code = read_run(ctx, out, &run);
+  if (!code && run) {
+    const attend_json *later = attend_json_get(run, "later");
+    *s = train_defaults();
+    parse_list(attend_json_get(run, "words"), s);
+    for (size_t i = 0; i < attend_json_count(later); i++)
+      parse_list(attend_json_at(later, i), s);
+  }
+  attend_json_free(run);
+  attend_context_free(ctx);
+  return code;
+}
+
+/* ---- parsing ---------------------------------------------------------------------- */
+
+static int check_words(const train_settings *s) {
+  if (!s->out)
     complain("say --out DIR: where the run is kept");
-    return EXIT_USAGE;
-  }
-  if (!s->data.count) {
+  else if (s->model && file_bytes(s->model) >= 0)
+    complain("%s is a file, and no model: say --data %s to learn from it",
+             s->model, s->model);
+  else if (!s->data.count && s->resume)
+    complain("%s holds no training to go on with: say --data FILE to begin one",
+             s->out);
+  else if (!s->data.count)
     complain("say --data FILE: what to learn from");
-    return EXIT_USAGE;
-  }
-  if (s->model && s->is_made) {
+  else if (s->model && s->is_made)
     complain(
         "%s has its own family and sizes: give a model, or --family and "
         "sizes of a new one",
         s->model);
-    return EXIT_USAGE;
-  }
-  return EXIT_OK;
+  else
+    return EXIT_OK;
+  return EXIT_USAGE;
 }
 
-/* Words that name files must lead there from anywhere. */
-static void put_word(attend_json_writer *w, const char *before,
-                     const char *word) {
-  static const char *const paths[] = {"--data", "--valid", "--tokenizer"};
-  bool is_path = false;
-  char *full;
-  for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
-    size_t n = strlen(paths[i]);
-    is_path |= before && !strcmp(before, paths[i]);
-    if (strncmp(word, paths[i], n) || word[n] != '=') continue;
-    full = realpath(word + n + 1, NULL);
-    char *joined = path_of("%s=%s", paths[i], full ? full : word + n + 1);
-    attend_json_put_string(w, joined);
-    free(joined);
-    free(full);
-    return;
+int train_parse(int argc, char **argv, train_settings *s) {
+  *s = train_defaults();
+  s->round = 1;
+  argp_parse(&train_argp, argc, argv, 0, NULL, s);
+  if (s->resume && s->out) {
+    int code = parse_kept(s->out, s);
+    if (code) return code;
+    s->round++;
+    argp_parse(&train_argp, argc, argv, 0, NULL, s);
   }
-  full = is_path || word[0] != '-' ? realpath(word, NULL) : NULL;
-  attend_json_put_string(w,
-                         full && (is_path || strchr(word, '/')) ? full : word);
+  return check_words(s);
+}
+
+/* ---- keeping them ----------------------------------------------------------------- */
+
+/* Whether a word is that option, perhaps shortened: it was parsed, so it cannot
+ * mean another. *value is what stands behind a '=', or NULL. */
+static bool is_option(const char *word, const char *name, const char **value) {
+  size_t n = strcspn(word, "=");
+  *value = word[n] ? word + n + 1 : NULL;
+  return n > 3 && !strncmp(word, name, n);
+}
+
+static bool names_path(const char *word, const char **value) {
+  return is_option(word, "--data", value) ||
+         is_option(word, "--valid", value) ||
+         is_option(word, "--tokenizer", value);
+}
+
+/* A word that names a file must lead there from anywhere. To be freed. */
+static char *lasting(const char *before, const char *word) {
+  const char *value, *none;
+  bool named = names_path(word, &value) && value;
+  bool is_path = before && names_path(before, &none) && !none;
+  char *full = NULL, *to;
+  if (named)
+    full = realpath(value, NULL);
+  else if (is_path || (word[0] != '-' && strchr(word, '/')))
+    full = realpath(word, NULL);
+  to = !full   ? need_copy(word)
+       : named ? path_of("%.*s%s", (int)(value - word), word, full)
+               : need_copy(full);
   free(full);
+  return to;
 }
 
-attend_status train_keep_words(attend_context *ctx, const train_settings *s,
-                               int argc, char **argv) {
-  char *path = path_of("%s/run.json", s->out);
+/* What was given, but for where the run lies and that it goes on. */
+static names given_words(int argc, char **argv) {
+  names list = {0};
+  const char *value;
+  for (int i = 1; i < argc; i++) {
+    if (is_option(argv[i], "--resume", &value)) continue;
+    if (is_option(argv[i], "--out", &value)) {
+      if (!value) i++;
+      continue;
+    }
+    char *word = lasting(i > 1 ? argv[i - 1] : NULL, argv[i]);
+    names_add(&list, word);
+    free(word);
+  }
+  return list;
+}
+
+static bool is_same(const attend_json *list, const names *words) {
+  if (attend_json_count(list) != words->count) return false;
+  for (size_t i = 0; i < words->count; i++) {
+    const char *word = attend_json_string(attend_json_at(list, i), NULL);
+    if (!word || strcmp(word, words->name[i])) return false;
+  }
+  return true;
+}
+
+static void put_words(attend_json_writer *w, const names *words) {
+  attend_json_open(w, '[');
+  for (size_t i = 0; i < words->count; i++)
+    attend_json_put_string(w, words->name[i]);
+  attend_json_close(w, ']');
+}
+
+/* old NULL: the run begins. */
+static void put_run(attend_json_writer *w, const attend_json *old,
+                    const names *words) {
+  const attend_json *later = attend_json_get(old, "later");
+  attend_json_indent(w, true);
+  attend_json_open(w, '{');
+  json_text(w, "version", attend_version());
+  attend_json_member(w, "words");
+  if (old)
+    json_tree(w, attend_json_get(old, "words"));
+  else
+    put_words(w, words);
+  if (old) {
+    attend_json_member(w, "later");
+    attend_json_open(w, '[');
+    for (size_t i = 0; i < attend_json_count(later); i++)
+      json_tree(w, attend_json_at(later, i));
+    put_words(w, words);
+    attend_json_close(w, ']');
+  }
+  attend_json_close(w, '}');
+}
+
+static attend_status write_run(attend_context *ctx, const char *out,
+                               const attend_json *old, const names *words) {
+  char *path = path_of("%s/run.json", out);
   attend_json_writer w = attend_json_writer_text(ctx);
-  attend_json_indent(&w, true);
-  attend_json_open(&w, '{');
-  json_text(&w, "version", attend_version());
-  attend_json_member(&w, "words");
-  attend_json_open(&w, '[');
-  for (int i = 1; i < argc; i++)
-    if (strcmp(argv[i], "--resume"))
-      put_word(&w, i > 1 ? argv[i - 1] : NULL, argv[i]);
-  attend_json_close(&w, ']');
-  attend_json_close(&w, '}');
+  put_run(&w, old, words);
   attend_status status = attend_json_finish(&w);
   if (!status) status = attend_file_write(ctx, path, w.text, w.length);
   attend_json_writer_free(&w);
   free(path);
+  return status;
+}
+
+attend_status train_keep_words(attend_context *ctx, const train_settings *s,
+                               int argc, char **argv) {
+  attend_json *old = NULL;
+  names words = given_words(argc, argv);
+  if (s->resume && read_run(ctx, s->out, &old)) return ATTEND_IO;
+  const attend_json *later = attend_json_get(old, "later");
+  size_t n = attend_json_count(later);
+  const attend_json *last =
+      n ? attend_json_at(later, n - 1) : attend_json_get(old, "words");
+  attend_status status = ATTEND_OK;
+  if (!old || (words.count && !is_same(last, &words)))
+    status = write_run(ctx, s->out, old, &words);
+  attend_json_free(old);
+  names_free(&words);
   return status;
 }
