@@ -199,7 +199,9 @@ static void compare_names(const char *mine, const char *theirs,
   for (size_t i = 0; i < attend_tensor_file_count(a); i++) {
     const attend_tensor *x = attend_tensor_file_get(a, i);
     const attend_tensor *y = attend_tensor_file_find(b, x->name);
-    if (!y) CHECK_FAIL("%s alone has %s", whose, x->name);
+    /* BART's readers put zeros where it is not there */
+    if (!y && strcmp(x->name, "final_logits_bias"))
+      CHECK_FAIL("%s alone has %s", whose, x->name);
     if (y && (x->rank != y->rank ||
               memcmp(x->shape, y->shape, (size_t)x->rank * sizeof *x->shape)))
       CHECK_FAIL("%s has another shape", x->name);

@@ -67,8 +67,7 @@ static const line lines[] = {
     {CROSS_NORM, ATTEND_DECODER, CROSS "_layer_norm", "F", BIASED},
     MLP("decoder.layers.%d.", ATTEND_DECODER),
     {HEAD, 0, "lm_head", "VF", OUTSIDE},
-    {HEAD, 0, "final_logits_bias", "V",
-     BARE_BIAS | OUTSIDE | MAY_LACK | FIXED | ONE_ROW},
+    {HEAD, 0, "final_logits_bias", "V", BARE_BIAS | OUTSIDE | MAY_LACK | FIXED},
     {.name = NULL}};
 
 const family family_bart = {{"bart"}, "model.", configure, lines};

@@ -17,7 +17,7 @@ typedef struct parameter {
   enum slot slot;
   attend_parts of;
   int layer; /* -1: of no layer */
-  bool is_bias, turned, may_lack, outside, fixed, one_row;
+  bool is_bias, turned, may_lack, outside, fixed;
   int rank;
   int64_t shape[2];  /* outputs, inputs: not turned */
   const char *names; /* the line's, with alternatives; suffix behind it */

@@ -50,8 +50,7 @@ enum {                 /* what a line says besides */
        IF_BIASES = 128,     /* config.attention_biases: then BIASED */
        IF_MLP_BIASES = 256, /* config.mlp_biases: then BIASED */
        ONE_LAYER = 512,     /* of layer 0, for the stack */
-       FIXED = 1024,        /* not learnt */
-       ONE_ROW = 2048       /* a vector that new checkpoints store as [1, n] */
+       FIXED = 1024         /* not learnt */
 };
 
 /* The sizes of a tensor by letter: V vocabulary, F width, E encoder's width, P

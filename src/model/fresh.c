@@ -100,11 +100,6 @@ static void describe(parameter *p, attend_tensor *t) {
     t->shape[i] = p->turned ? p->shape[p->rank - 1 - i] : p->shape[i];
     t->count *= t->shape[i];
   }
-  if (p->one_row) {
-    t->rank = 2;
-    t->shape[1] = t->shape[0];
-    t->shape[0] = 1;
-  }
   t->bytes = (size_t)t->count * sizeof(float);
   p->tensor = t;
 }

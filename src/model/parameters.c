@@ -80,7 +80,6 @@ static void put(parameter_table *t, const attend_config *c, const line *l,
   p->may_lack = l->flags & MAY_LACK || tied;
   p->outside = l->flags & OUTSIDE;
   p->fixed = l->flags & FIXED;
-  p->one_row = l->flags & ONE_ROW;
   p->names = l->name;
   p->suffix = l->flags & BARE_BIAS ? "" : is_bias ? ".bias" : ".weight";
   p->rank = l->sizes[1] && !is_bias ? 2 : 1;
