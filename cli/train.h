@@ -1,8 +1,8 @@
 /* attend train: what was asked for, and a run of it.
  *
- * Place: cli/ - train_options.c and train_words.c read it, train_run.c makes the run ready,
- * train_loop.c runs it, train_log.c writes what happened, train_folder.c keeps
- * the saved steps.
+ * Place: cli/ - train_options.c and train_words.c read it, train_run.c makes the
+ * run ready (train_base.c, train_tokens.c), train_loop.c runs it, train_log.c
+ * writes what happened, train_folder.c keeps the saved steps.
  *
  * A run's folder:
  *   run.json         how it was asked for
@@ -156,6 +156,11 @@ typedef struct {
 int train_open(const train_settings *s, int argc, char **argv, train_run *run);
 void train_close(train_run *run);
 
+/* base/ and the tokenizer in it; train_base.c. An exit code. */
+int train_base(train_run *run);
+/* A token of the tokenizer, or another; -1: it has neither. */
+int train_special(const train_run *run, attend_special which,
+                  attend_special otherwise);
 /* Into a folder; train_tokens.c. An exit code. */
 int learn_tokenizer(const train_run *run, const char *folder);
 

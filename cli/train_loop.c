@@ -48,6 +48,23 @@ static bool is_saved(const train_run *run) {
   return linked_step(run->s->out, "last", &step) && step == now_at(run);
 }
 
+/* Weights that are no numbers would stand in the way of those that were. */
+static bool is_sound(const train_run *run) {
+  size_t count;
+  const float *values = attend_learner_values(run->learner, &count);
+  for (size_t i = 0; i < count; i++)
+    if (!isfinite(values[i])) return false;
+  return true;
+}
+
+static int fail_unsound(const train_run *run, const char *what) {
+  complain(
+      "step %llu: %s no number: take a smaller --rate; the last saved step "
+      "stands, and --resume goes on from it",
+      (unsigned long long)now_at(run), what);
+  return EXIT_FAILED;
+}
+
 static int save(train_run *run, bool best) {
   uint64_t step = now_at(run);
   char name[STEP_NAME];
@@ -56,6 +73,7 @@ static int save(train_run *run, bool best) {
       .stored = run->s->save_bf16 ? ATTEND_STORED_BF16 : ATTEND_STORED_F32,
       .write = write_tally,
       .user = run};
+  if (!is_sound(run)) return fail_unsound(run, "a weight is");
   step_name(step, name);
   char *path = path_of("%s/%s", run->s->out, name);
   attend_status status = attend_training_save(run->training, path, &keep);
@@ -95,6 +113,7 @@ static int measure(train_run *run, double *loss, bool *best) {
   progress_end();
   if (status) return complain_status(run->ctx, status);
   *loss = outcome.loss / (outcome.scored ? outcome.scored : 1);
+  if (!isfinite(*loss)) return fail_unsound(run, "the validation loss is");
   *best = *loss < t->best;
   t->worse = *best ? 0 : t->worse + 1;
   if (*best) {

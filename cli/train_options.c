@@ -94,8 +94,8 @@ static const struct argp_option list[] = {
     {"kv-heads", KEY_KV_HEADS, "N", 0, "Llama (default: as many)", 2},
     {"width", KEY_WIDTH, "N", 0, "(default: 256)", 2},
     {"mlp", KEY_MLP, "N", 0, "Width inside (default: 4 widths; llama 8/3)", 2},
-    {"positions", KEY_POSITIONS, "N", 0,
-     "It can take (default: 512, or --length)", 2},
+    {"positions", KEY_POSITIONS, "N", 0, "It can take (default: as --length)",
+     2},
     {"untied", KEY_UNTIED, 0, 0, "A head of its own", 2},
     {"tokenizer", KEY_TOKENIZER, "PATH", 0,
      "Of a new model (attend tokenize --train makes one; without it one is "

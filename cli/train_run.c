@@ -1,4 +1,4 @@
-/* A run of attend train, made ready: folder, tokenizer, model, texts, lessons.
+/* A run of attend train, made ready: folder, model, texts, lessons.
  *
  * Place: cli/ - see train.h.
  */
@@ -11,10 +11,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include "attend/file.h"
 #include "attend/problem.h"
 #include "folders.h"
-#include "input.h"
 #include "interrupt.h"
 #include "model_path.h"
 #include "progress.h"
@@ -41,7 +39,9 @@ static int lock_folder(train_run *run) {
   if (run->lock < 0)
     complain("%s cannot be written: %s", path, strerror(errno));
   bool busy = run->lock >= 0 && flock(run->lock, LOCK_EX | LOCK_NB);
-  if (busy)
+  if (busy && errno != EWOULDBLOCK)
+    complain("%s cannot be locked: %s", path, strerror(errno));
+  else if (busy)
     complain(
         "%s is in use by another training: wait for it, or choose another "
         "--out",
@@ -49,120 +49,6 @@ static int lock_folder(train_run *run) {
   free(path);
   if (run->lock >= 0 && !busy) clear_leftovers(out);
   return run->lock < 0 || busy ? EXIT_FAILED : EXIT_OK;
-}
-
-/* What goes with the weights of a model. */
-static const char *const companions[] = {"config.json",
-                                         "generation_config.json",
-                                         "tokenizer.json",
-                                         "vocab.json",
-                                         "tokenizer_config.json",
-                                         "special_tokens_map.json",
-                                         "added_tokens.json",
-                                         "merges.txt",
-                                         "vocab.txt",
-                                         "tokenizer.model",
-                                         "spiece.model",
-                                         "sentencepiece.bpe.model",
-                                         "tokenizer.bin",
-                                         "tok512.bin",
-                                         NULL};
-
-static int copy_one(train_run *run, const char *from, const char *to,
-                    const char *name) {
-  char *a = path_of("%s/%s", from, name), *b = path_of("%s/%s", to, name);
-  FILE *in = file_bytes(a) >= 0 ? fopen(a, "rb") : NULL;
-  int code = EXIT_OK;
-  size_t length;
-  char *text = in ? input_all(in, a, &length, &code) : NULL;
-  if (in) fclose(in);
-  if (text && !code && attend_file_write(run->ctx, b, text, length))
-    code = complain_status(run->ctx, ATTEND_IO);
-  free(text);
-  free(a);
-  free(b);
-  return code;
-}
-
-static int copy_companions(train_run *run, const char *from, const char *to,
-                           bool config) {
-  int code = EXIT_OK;
-  for (int i = config ? 0 : 2; !code && companions[i]; i++)
-    code = copy_one(run, from, to, companions[i]);
-  return code;
-}
-
-/* ---- a new model's base --------------------------------------------------------------- */
-
-static int special(const train_run *run, attend_special which,
-                   attend_special otherwise) {
-  int id = attend_tokenizer_special(run->tokenizer, which);
-  return id >= 0 ? id : attend_tokenizer_special(run->tokenizer, otherwise);
-}
-
-static int write_config(train_run *run, const char *folder) {
-  attend_architecture a = run->s->made;
-  a.vocab = attend_tokenizer_count(run->tokenizer);
-  a.bos = special(run, ATTEND_SPECIAL_BOS, ATTEND_SPECIAL_CLS);
-  a.eos = special(run, ATTEND_SPECIAL_EOS, ATTEND_SPECIAL_SEP);
-  a.pad = special(run, ATTEND_SPECIAL_PAD, ATTEND_SPECIAL_PAD);
-  if (a.pad < 0) a.pad = a.eos;
-  if (!a.positions) a.positions = run->s->length ? run->s->length : 256;
-  char *path = path_of("%s/config.json", folder);
-  attend_status status = attend_config_write(run->ctx, path, &a);
-  free(path);
-  return status ? complain_status(run->ctx, status) : EXIT_OK;
-}
-
-static int take_tokenizer(train_run *run, const char *folder) {
-  int code;
-  char *path = model_path(run->s->tokenizer, &code);
-  if (!code && !is_folder(path)) {
-    complain("%s is no folder: a tokenizer's files lie in one", path);
-    code = EXIT_USAGE;
-  }
-  if (!code) code = copy_companions(run, path, folder, false);
-  free(path);
-  return code;
-}
-
-static int fill_base(train_run *run, const char *folder) {
-  const train_settings *s = run->s;
-  int code = EXIT_OK;
-  if (s->model) {
-    char *path = model_path(s->model, &code);
-    if (!code) code = copy_companions(run, path, folder, true);
-    free(path);
-    return code;
-  }
-  code =
-      s->tokenizer ? take_tokenizer(run, folder) : learn_tokenizer(run, folder);
-  if (code) return code;
-  TRY(run, attend_tokenizer_load(run->ctx, folder, &run->tokenizer));
-  return write_config(run, folder);
-}
-
-/* base/ is there as a whole or not. A run that saved nothing yet begins anew: what
- * it is asked for now may be something else. */
-static int make_base(train_run *run) {
-  const char *out = run->s->out;
-  run->base = path_of("%s/base", out);
-  if (!run->goes_on) remove_folder(run->base);
-  if (!is_folder(run->base)) {
-    char *draft = path_of("%s/.base.part", out);
-    remove_folder(draft);
-    int code = make_folder(draft) ? fill_base(run, draft) : EXIT_FAILED;
-    if (!code && rename(draft, run->base)) {
-      complain("%s cannot be made: %s", run->base, strerror(errno));
-      code = EXIT_FAILED;
-    }
-    if (code) remove_folder(draft);
-    free(draft);
-    GO(code);
-  }
-  if (!run->tokenizer)
-    TRY(run, attend_tokenizer_load(run->ctx, run->base, &run->tokenizer));
-  return EXIT_OK;
 }
 
 /* ---- the weights ------------------------------------------------------------------------- */
@@ -276,8 +162,9 @@ static int read_files(train_run *run, const word_list *files,
       .tokenizer = run->tokenizer,
       .task = run->task,
       .parts = parts,
-      .end = masked ? special(run, ATTEND_SPECIAL_SEP, ATTEND_SPECIAL_EOS)
-                    : special(run, ATTEND_SPECIAL_EOS, ATTEND_SPECIAL_SEP),
+      .end = masked
+                 ? train_special(run, ATTEND_SPECIAL_SEP, ATTEND_SPECIAL_EOS)
+                 : train_special(run, ATTEND_SPECIAL_EOS, ATTEND_SPECIAL_SEP),
       .field = s->field,
       .answer_field = s->answer_field,
       .source_length =
@@ -419,7 +306,7 @@ static int open_all(train_run *run, int argc, char **argv) {
   run->goes_on = run->s->resume && find_step(run, &step);
   GO(check_out(run->s->out, run->s->resume, run->goes_on));
   TRY(run, train_keep_words(run->ctx, run->s, argc, argv));
-  GO(make_base(run));
+  GO(train_base(run));
   GO(open_weights(run, run->goes_on, step));
   GO(make_learner(run));
   run->task = task_of(run);
