@@ -136,12 +136,19 @@ static char *lasting(const char *before, const char *word) {
   return to;
 }
 
-/* What was given, but for where the run lies and that it goes on. */
+/* Of one process, not of the run. */
+static bool is_passing(const char *word) {
+  const char *value;
+  return is_option(word, "--resume", &value) ||
+         is_option(word, "--json", &value) || !strcmp(word, "-j");
+}
+
+/* What was given, but for where the run lies and what is passing. */
 static names given_words(int argc, char **argv) {
   names list = {0};
   const char *value;
   for (int i = 1; i < argc; i++) {
-    if (is_option(argv[i], "--resume", &value)) continue;
+    if (is_passing(argv[i])) continue;
     if (is_option(argv[i], "--out", &value)) {
       if (!value) i++;
       continue;

@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# attend train: what goes on has the bits of what never stopped, on another number of
+# threads, after an interrupt, after a full disk; one run in a folder at a time.
+. "$(dirname "$0")/lib.bash"
+. "$(dirname "$0")/train.bash"
+without_tokenizers train --data "$work/text.txt" --out "$work/x"
+words=(--data "$work/text.txt" --tokenizer "$stories" "${tiny[@]}" --dropout 0.1
+  --schedule constant --warmup 0 --log-every 3 --valid-every 4)
+
+# begin OUT ARGUMENT...: in the background, until the log has lines; $child.
+begin() {
+  local out=$1
+  shift
+  "$ATTEND" train --out "$work/$out" "${words[@]}" "$@" >"$work/said" 2>&1 &
+  child=$!
+  for _ in {1..300}; do
+    if [[ -s $work/$out/last/config.json && $(wc -l <"$work/$out/log.jsonl") -gt 4 ]]; then
+      return
+    fi
+    sleep 0.02
+  done
+  fail "nothing was learnt: $(cat "$work/said")"
+}
+
+# end SIGNAL WORDS: it saves, says so, and exits with 130.
+end() {
+  local code=0
+  kill -"$1" "$child"
+  wait "$child" || code=$?
+  [[ $code == 130 ]] || fail "SIG$1: exits with $code: $(cat "$work/said")"
+  grep -q "$2" "$work/said" || fail "SIG$1: $(cat "$work/said")"
+}
+
+step_of() { readlink "$work/$1/last" | sed 's/step-0*//'; }
+
+# ---- a pause, and other threads ---------------------------------------------------------
+learn whole "${words[@]}" --steps 14 --save-every 5 --threads 1
+learn parts "${words[@]}" --steps 5 --save-every 5 --threads 2
+learn parts --resume --steps 10 --threads 1
+learn parts --resume --steps 14 --threads 2
+says 'it goes on'
+[[ $(step_of parts) == 14 ]] || fail "parts"
+for file in model.safetensors training.safetensors; do
+  cmp "$work/whole/last/$file" "$work/parts/last/$file" || fail "$file"
+done
+before=$(md5sum <"$work/parts/run.json")
+learn parts --resume # with what it was gone on with
+says '^14 steps'
+[[ $(md5sum <"$work/parts/run.json") == "$before" ]] || fail "run.json changed"
+(cd / && learn parts --resume --steps 15) # files are found from anywhere
+
+# ---- interrupts ---------------------------------------------------------------------------
+begin stopped --steps 100000 --save-every 100000
+complains 1 'in use by another training' train --resume --out "$work/stopped"
+complains 1 'in use by another training' train "${words[@]}" --out "$work/stopped"
+end INT 'interrupted: --resume goes on'
+no_leftovers stopped
+complains 2 'holds a training already' train "${words[@]}" --out "$work/stopped"
+n=$(step_of stopped)
+end=$((n + 7 - n % 4)) # not where it would be measured anyway
+learn stopped --resume --steps $end --threads 1
+learn straight "${words[@]}" --steps $end --save-every 100000
+same_run straight stopped
+begin told --steps 100000 --save-every 100000 --json
+end TERM '"interrupted": true'
+
+# ---- a full disk ---------------------------------------------------------------------------
+# limited KIB ARGUMENT...: as run 1, where no file may grow beyond that.
+limited() {
+  local code=0
+  (ulimit -f "$1" && shift && "$ATTEND" "$@") >"$work/out" 2>"$work/err" || code=$?
+  [[ $code == 1 ]] || fail "a full disk: exits with $code: $(cat "$work/err")"
+  [[ $(wc -l <"$work/err") == 1 ]] || fail "a full disk: $(cat "$work/err")"
+}
+limited 16 train "${words[@]}" --steps 8 --out "$work/full"
+no_leftovers full
+[[ ! -e $work/full/last ]] || fail "a step was saved on a full disk"
+learn full --resume --steps 5 --save-every 5
+limited 16 train --resume --out "$work/full" --steps 14
+grep -q 'File too large; the last saved step stands' "$work/err" || fail "$(cat "$work/err")"
+no_leftovers full
+[[ $(step_of full) == 5 ]] || fail "the last saved step is gone"
+run 0 eval "$work/full/last" "$work/text.txt"
+learn full --resume --steps 14
+cmp "$work/whole/last/training.safetensors" "$work/full/last/training.safetensors" ||
+  fail "after a full disk"
+# A real one, where a file system may be mounted.
+# shellcheck disable=SC2016 # for the other shell
+if unshare -m true 2>/dev/null; then
+  mkdir "$work/small"
+  unshare -m bash -c '
+    mount -t tmpfs -o size=400k none "$1/small" 2>/dev/null || exit 42
+    shift; "$@"' - "$work" "$ATTEND" train "${words[@]}" --steps 400 --save-every 1 \
+    --out "$work/small/run" >"$work/out" 2>"$work/err" && code=0 || code=$?
+  if [[ $code != 42 ]]; then
+    [[ $code == 1 && $(wc -l <"$work/err") == 1 ]] || fail "$code: $(cat "$work/err")"
+    grep -Eq 'No space left|disk may be full' "$work/err" || fail "$(cat "$work/err")"
+  fi
+fi
+
+# ---- runs that were damaged -----------------------------------------------------------------
+cp -r "$work/parts" "$work/hurt"
+truncate -s 1000 "$work/hurt/last/training.safetensors"
+complains 1 'training.safetensors' train --resume --out "$work/hurt"
+rm "$work/hurt/last/training.json"
+complains 2 'can be gone on from' train --resume --out "$work/hurt"
+rm -r "$work/hurt" && cp -r "$work/parts" "$work/hurt"
+complains 2 'other texts or other lessons' train --resume --out "$work/hurt" --batch 3
+complains 2 'other texts or other lessons' train --resume --out "$work/hurt" \
+  --data "$work/pairs.tsv" --task causal
+echo '{"words": [5, null, ["--data"]], "later": 7}' >"$work/hurt/run.json"
+complains 2 'no training to go on with' train --resume --out "$work/hurt"
+echo '{"words": [' >"$work/hurt/run.json"
+complains 1 'run.json' train --resume --out "$work/hurt"
+# Links that lead elsewhere, half a step, half a line: as a kill may leave them.
+rm -r "$work/hurt" && cp -r "$work/whole" "$work/hurt"
+ln -sfn step-00000005 "$work/hurt/last"
+rm "$work/hurt/best"
+mkdir "$work/hurt/.step-00000009.part" "$work/hurt/.gone.part" "$work/hurt/.base.part"
+touch "$work/hurt/.step-00000009.part/model.safetensors.part"
+printf '{"step": 15, "loss": 1}\n{"step": 14, "lo' >>"$work/hurt/log.jsonl"
+learn hurt --resume
+same_run whole hurt
+no_leftovers hurt
