@@ -11,7 +11,8 @@ if(NOT ATTEND_TEXT)
 endif()
 
 file(GLOB fuzzed CONFIGURE_DEPENDS src/base/*.c src/text/*.c
-     src/model/*.c src/design/*.c)
+     src/model/*.c src/design/*.c src/train/corpus*.c src/train/batches.c
+     src/train/training_save.c)
 list(FILTER fuzzed EXCLUDE REGEX "/src/text/absent\\.c$")
 add_library(attend_fuzzed STATIC EXCLUDE_FROM_ALL ${fuzzed})
 target_include_directories(attend_fuzzed PUBLIC ${PROJECT_SOURCE_DIR}/include
@@ -32,6 +33,12 @@ foreach(source ${fuzz_sources})
       target_sources(${name} PRIVATE cli/view_${part}.c)
     endforeach()
     foreach(part json_members course folders train_folder)
+      target_sources(${name} PRIVATE cli/${part}.c)
+    endforeach()
+    target_include_directories(${name} PRIVATE cli)
+  endif()
+  if(name STREQUAL fuzz_training)
+    foreach(part folders input json_members train_log)
       target_sources(${name} PRIVATE cli/${part}.c)
     endforeach()
     target_include_directories(${name} PRIVATE cli)

@@ -1,0 +1,194 @@
+/* What a run of attend train leaves for its next start: the first byte chooses
+ * training.json, training.safetensors, log.jsonl or run.json, the rest is the file.
+ * What is refused changes nothing; what is taken can be written again. */
+#include <argp.h>
+
+#include "attend/model.h"
+#include "attend/training.h"
+#include "base/files.h"
+#include "fuzz.h"
+
+/* Words are taken as they come: argp would end the program at a wrong one. */
+static void fuzz_parse(int n, char **words) {
+  for (int i = 0; i < n; i++) {
+    MUST(words[i]);
+    free(words[i]);
+  }
+  MUST(n > 0 && !words[n]);
+  free(words);
+}
+#define argp_parse(argp, n, words, flags, place, input) fuzz_parse(n, words)
+#include "../../cli/train_words.c"
+#undef argp_parse
+
+/* ---- what the program has elsewhere -------------------------------------------- */
+
+void complain(const char *sentence, ...) { (void)sentence; }
+int complain_status(const attend_context *ctx, attend_status status) {
+  MUST(*attend_message(ctx));
+  return (int)status;
+}
+void *need(size_t count, size_t size) {
+  void *block = calloc(count ? count : 1, size ? size : 1);
+  MUST(block);
+  return block;
+}
+char *need_copy(const char *text) {
+  return strcpy(need(strlen(text) + 1, 1), text);
+}
+double seconds_now(void) { return 0; }
+void progress_note(const char *now) { (void)now; }
+void progress_end(void) {}
+train_settings train_defaults(void) { return (train_settings){.out = "."}; }
+attend_context *options_context(const options *o, const char *isa, int *code) {
+  attend_options one = {.isa = "scalar", .threads = 1};
+  attend_context *ctx;
+  (void)o;
+  (void)isa;
+  *code = 0;
+  MUST(!attend_context_create(&one, &ctx));
+  return ctx;
+}
+
+static const char *folder(void) {
+  static char path[300];
+  snprintf(path, sizeof path, "%s", fuzz_path("."));
+  return path;
+}
+
+/* ---- a saved step ----------------------------------------------------------------- */
+
+static struct {
+  attend_learner *learner;
+  attend_optimizer *optimizer;
+  attend_training *training;
+  float *values, *moments; /* as they were saved */
+  size_t count;
+} saved;
+
+static void save_once(attend_context *ctx) {
+  attend_checkpoint *files;
+  attend_corpus *corpus;
+  attend_batches *batches;
+  char path[1024];
+  const char *golden = getenv("ATTEND_GOLDEN");
+  int32_t ids[50] = {1, 2, 3};
+  if (saved.learner) return;
+  snprintf(path, sizeof path, "%s/models/gpt2-by-layer",
+           golden ? golden : "tests/golden");
+  MUST(!attend_checkpoint_open(ctx, path, &files));
+  MUST(!attend_learner_create(files, NULL, &saved.learner));
+  MUST(!attend_optimizer_create(saved.learner, NULL, &saved.optimizer));
+  MUST(!attend_corpus_create(ctx, &corpus));
+  MUST(!attend_corpus_add(corpus, 50, ids, 0, NULL));
+  MUST(!attend_batches_create(corpus, NULL, &batches));
+  MUST(!attend_training_create(saved.learner, saved.optimizer, batches, NULL,
+                               &saved.training));
+  saved.values = attend_learner_values(saved.learner, &saved.count);
+  size_t bytes = saved.count * sizeof(float);
+  saved.values = memcpy(need(1, bytes), saved.values, bytes);
+  saved.moments = need(1, bytes);
+  MUST(!attend_training_save(saved.training, fuzz_path("step"), NULL));
+}
+
+/* The file, with the lessons that are right where the seed has others: no chance
+ * would find them. */
+static void put_step_file(attend_context *ctx, const char *name,
+                          const uint8_t *bytes, size_t length) {
+  static const char other[] = "0123456789abcdef";
+  char path[64], *at, *text = need(length + 1, 1);
+  attend_json *notes;
+  memcpy(text, bytes, length);
+  if (!strcmp(name, "training.json") && (at = strstr(text, other))) {
+    MUST(!json_read(ctx, fuzz_path("step/training.json"), &notes));
+    memcpy(at, attend_json_string(attend_json_get(notes, "lessons"), NULL), 16);
+    attend_json_free(notes);
+  }
+  snprintf(path, sizeof path, "step/%s", name);
+  fuzz_file(path, text, length);
+  free(text);
+}
+
+static void resume(attend_context *ctx, const char *name, const uint8_t *bytes,
+                   size_t length) {
+  attend_json *notes;
+  size_t live;
+  float *values = attend_learner_values(saved.learner, NULL);
+  float *moments = attend_optimizer_moments(saved.optimizer, 0);
+  MUST(!attend_training_save(saved.training, fuzz_path("step"), NULL));
+  put_step_file(ctx, name, bytes, length);
+  live = fuzz_live;
+  if (attend_training_resume(saved.training, fuzz_path("step"), &notes)) {
+    MUST(*attend_message(ctx) && !notes);
+    MUST(!memcmp(values, saved.values, saved.count * sizeof *values));
+    MUST(!memcmp(moments, saved.moments, saved.count * sizeof *moments));
+  }
+  attend_json_free(notes);
+  MUST(fuzz_live == live);
+  memset(moments, 0, saved.count * sizeof *moments);
+  memcpy(values, saved.values, saved.count * sizeof *values);
+  attend_optimizer_set_steps(saved.optimizer, 0);
+}
+
+/* ---- a run's own files --------------------------------------------------------------- */
+
+/* After it was opened every line of the log is one, and none of a later step. */
+static void check_log(attend_context *ctx) {
+  char line[16384];
+  FILE *file = fopen(fuzz_path("log.jsonl"), "rb");
+  MUST(file);
+  while (fgets(line, sizeof line, file)) {
+    attend_json *json;
+    int64_t step;
+    MUST(!attend_json_parse(ctx, "a line", line, strlen(line), &json));
+    MUST(attend_json_integer(attend_json_get(json, "step"), &step));
+    MUST(step >= 0 && step <= 6);
+    attend_json_free(json);
+  }
+  fclose(file);
+}
+
+static void reopen_log(attend_context *ctx, const uint8_t *bytes,
+                       size_t length) {
+  train_log log;
+  fuzz_file("log.jsonl", bytes, length);
+  MUST(!log_open(ctx, folder(), true, 5, &log));
+  MUST(!log_step(&log, &(log_line){.step = 6, .loss = 1}));
+  MUST(!log_keep(&log));
+  (void)log_draw(&log, true); /* numbers that no picture holds are refused */
+  log_close(&log);
+  if (!memchr(bytes, 0, length)) check_log(ctx);
+}
+
+static void parse_run(attend_context *ctx, const uint8_t *bytes,
+                      size_t length) {
+  train_settings s = {.out = folder(), .resume = true};
+  char *words[] = {"train", "--resume", "--steps", "7"};
+  fuzz_file("run.json", bytes, length);
+  if (parse_kept(folder(), &s)) return;
+  s = (train_settings){.out = folder(), .resume = true};
+  MUST(!train_keep_words(ctx, &s, 4, words));
+  MUST(!parse_kept(folder(), &s));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
+  attend_context *ctx = fuzz_context(length);
+  if (!length) return 0;
+  save_once(ctx);
+  size_t live = fuzz_live;
+  switch (bytes[0] % 4) {
+    case 0:
+      resume(ctx, "training.json", bytes + 1, length - 1);
+      break;
+    case 1:
+      resume(ctx, "training.safetensors", bytes + 1, length - 1);
+      break;
+    case 2:
+      reopen_log(ctx, bytes + 1, length - 1);
+      break;
+    default:
+      parse_run(ctx, bytes + 1, length - 1);
+  }
+  MUST(fuzz_live == live);
+  return 0;
+}
