@@ -13,7 +13,7 @@ begin() {
   shift
   "$ATTEND" train --out "$work/$out" "${words[@]}" "$@" >"$work/said" 2>&1 &
   child=$!
-  for _ in {1..300}; do
+  for _ in {1..1500}; do
     if [[ -s $work/$out/last/config.json && $(wc -l <"$work/$out/log.jsonl") -gt 4 ]]; then
       return
     fi
