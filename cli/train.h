@@ -18,6 +18,7 @@
 #include <stdio.h>
 
 #include "attend/training.h"
+#include "folders.h"
 #include "options.h"
 
 typedef struct {
@@ -53,6 +54,7 @@ typedef struct {
   long long keep;          /* 0: all */
   int patience;            /* 0: none */
   bool save_bf16;
+  names kept; /* words of run.json, which others here point to */
 } train_settings;
 
 train_settings train_defaults(void);
@@ -61,6 +63,7 @@ extern const struct argp train_argp; /* its input is a train_settings */
 /* Every round of parsing: what the run was begun with, and gone on with, if it
  * goes on; and what is given now. An exit code. */
 int train_parse(int argc, char **argv, train_settings *s);
+void train_forget(train_settings *s);
 /* run.json: what train_parse finds again. What is given to a run that goes on
  * comes behind what it was begun with. */
 attend_status train_keep_words(attend_context *ctx, const train_settings *s,

@@ -64,7 +64,9 @@ static const struct argp_option list[] = {
     {0, 0, 0, 0, "What is learnt from:", 1},
     {"data", KEY_DATA, "FILE", 0,
      "Text, .jsonl or .tsv (pairs); may be given several times", 1},
-    {"valid", KEY_VALID, "FILE", 0, "Measure with this", 1},
+    {"valid", KEY_VALID, "FILE", 0,
+     "Measure with this, which is not learnt from; may be given several times",
+     1},
     {"valid-share", KEY_VALID_SHARE, "X", 0,
      "Hold this share of the data back to measure with (default: 0.02 without "
      "--valid; 0: nothing)",
@@ -94,12 +96,12 @@ static const struct argp_option list[] = {
     {"kv-heads", KEY_KV_HEADS, "N", 0, "Llama (default: as many)", 2},
     {"width", KEY_WIDTH, "N", 0, "(default: 256)", 2},
     {"mlp", KEY_MLP, "N", 0, "Width inside (default: 4 widths; llama 8/3)", 2},
-    {"positions", KEY_POSITIONS, "N", 0, "It can take (default: as --length)",
-     2},
+    {"positions", KEY_POSITIONS, "N", 0,
+     "Tokens that it can take (default: as --length)", 2},
     {"untied", KEY_UNTIED, 0, 0, "A head of its own", 2},
     {"tokenizer", KEY_TOKENIZER, "PATH", 0,
-     "Of a new model (attend tokenize --train makes one; without it one is "
-     "learnt from the data)",
+     "Of a new model, or instead of MODEL's (attend tokenize --train makes "
+     "one; without it one is learnt from the data)",
      2},
     {"vocab", KEY_VOCAB, "N", 0,
      "Tokens of a tokenizer that is learnt (default: 4096)", 2},
@@ -142,7 +144,7 @@ static const struct argp_option list[] = {
     {"out", KEY_OUT, "DIR", 0, "The run's folder", 4},
     {"resume", KEY_RESUME, 0, 0,
      "Go on from the last saved step in --out, with the options it was begun "
-     "with; begin if there is none",
+     "with and those given now; begin if there is none",
      4},
     {"save-every", KEY_SAVE, "N", 0, "Steps (default: a tenth of all)", 4},
     {"valid-every", KEY_VALIDATE, "N", 0, "Steps (default: as --save-every)",
@@ -418,9 +420,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   return known ? 0 : ARGP_ERR_UNKNOWN;
 }
 
-static const struct argp_child children[] = {{&options_json, 0, NULL, 0},
-                                             {&options_run, 0, NULL, 0},
-                                             {&options_seed, 0, NULL, 0},
+static const struct argp_child children[] = {{&options_json, 0, "", 5},
+                                             {&options_run, 0, NULL, 5},
+                                             {&options_seed, 0, NULL, 5},
                                              {0}};
 const struct argp train_argp = {
     .options = list,
@@ -428,8 +430,8 @@ const struct argp train_argp = {
     .args_doc = "[MODEL] --data FILE... --out DIR",
     .doc =
         "A model learns from texts: MODEL further, or a new one. DIR gets "
-        "saved "
-        "steps that attend and Hugging Face transformers open, log.jsonl, and "
+        "saved steps that attend and Hugging Face transformers open, "
+        "log.jsonl, and "
         "loss.svg, which grows meanwhile. A run that was ended, by whatever, "
         "goes on with --resume to the same bits as one that was not."
         "\vattend view --run DIR shows attention at each saved step.",

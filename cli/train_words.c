@@ -10,7 +10,6 @@
 
 #include "attend/file.h"
 #include "attend/json.h"
-#include "folders.h"
 #include "input.h"
 #include "json_members.h"
 #include "train.h"
@@ -35,18 +34,19 @@ static int read_run(attend_context *ctx, const char *out, attend_json **json) {
   return code;
 }
 
-/* The words of a list, which live as long as the program. */
 static void parse_list(const attend_json *list, train_settings *s) {
-  size_t count = attend_json_count(list);
-  char **words = need(count + 2, sizeof *words);
-  int n = 0;
-  words[n++] = need_copy("attend train");
+  size_t count = attend_json_count(list), first = s->kept.count;
+  names_add(&s->kept, "attend train");
   for (size_t i = 0; i < count; i++) {
     const char *word = attend_json_string(attend_json_at(list, i), NULL);
-    if (word) words[n++] = need_copy(word);
+    if (word) names_add(&s->kept, word);
   }
+  size_t n = s->kept.count - first;
+  char **words = need(n + 1, sizeof *words); /* argp moves them about */
+  memcpy(words, s->kept.name + first, n * sizeof *words);
   s->round++;
-  argp_parse(&train_argp, n, words, 0, NULL, s);
+  argp_parse(&train_argp, (int)n, words, 0, NULL, s);
+  free(words);
 }
 
 static int parse_kept(const char *out, train_settings *s) {
@@ -57,6 +57,7 @@ static int parse_kept(const char *out, train_settings *s) {
   if (!code) code = read_run(ctx, out, &run);
   if (!code && run) {
     const attend_json *later = attend_json_get(run, "later");
+    train_forget(s);
     *s = train_defaults();
     parse_list(attend_json_get(run, "words"), s);
     for (size_t i = 0; i < attend_json_count(later); i++)
@@ -88,6 +89,12 @@ static int check_words(const train_settings *s) {
   else
     return EXIT_OK;
   return EXIT_USAGE;
+}
+
+void train_forget(train_settings *s) {
+  free(s->data.text);
+  free(s->valid.text);
+  names_free(&s->kept);
 }
 
 int train_parse(int argc, char **argv, train_settings *s) {
