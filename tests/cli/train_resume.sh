@@ -5,7 +5,7 @@
 . "$(dirname "$0")/train.bash"
 without_tokenizers train --data "$work/text.txt" --out "$work/x"
 words=(--data "$work/text.txt" --tokenizer "$stories" "${tiny[@]}" --dropout 0.1
-  --schedule constant --warmup 0 --log-every 3 --valid-every 4)
+  --schedule constant --warmup 0 --rate 0.1 --log-every 3 --valid-every 4)
 
 # begin OUT ARGUMENT...: in the background, until the log has lines; $child.
 begin() {
@@ -50,7 +50,8 @@ says '^14 steps'
 (cd / && learn parts --resume --steps 15) # files are found from anywhere
 
 # ---- interrupts ---------------------------------------------------------------------------
-begin stopped --steps 100000 --save-every 100000
+# Between two lines of the log, so that sums go on too.
+begin stopped --steps 100000 --save-every 100000 --log-every 1000003
 complains 1 'in use by another training' train --resume --out "$work/stopped"
 complains 1 'in use by another training' train "${words[@]}" --out "$work/stopped"
 end INT 'interrupted: --resume goes on'
@@ -59,7 +60,8 @@ complains 2 'holds a training already' train "${words[@]}" --out "$work/stopped"
 n=$(step_of stopped)
 end=$((n + 7 - n % 4)) # not where it would be measured anyway
 learn stopped --resume --steps $end --threads 1
-learn straight "${words[@]}" --steps $end --save-every 100000
+learn straight "${words[@]}" --steps $end --save-every 100000 --log-every 1000003
+grep -q '"best": false' "$work/straight/log.jsonl" || fail "every step was the best"
 same_run straight stopped
 begin told --steps 100000 --save-every 100000 --json
 end TERM '"interrupted": true'
