@@ -11,6 +11,8 @@
 #ifndef TEXT_TRAINER_H
 #define TEXT_TRAINER_H
 
+#include <omp.h>
+
 #include "attend/text_train.h"
 #include "text/loader.h"
 
@@ -83,6 +85,7 @@ struct attend_text_trainer {
   const struct like *like;
   pool pool; /* names */
   attend_tokenizer *cutter;
+  omp_lock_t memory;    /* for the caller's allocator */
   tally_worker *worker; /* [workers] */
   int workers;
   char *held; /* fed, not yet counted */

@@ -65,24 +65,27 @@ static attend_status put_part(attend_text_trainer *r, size_t end) {
 
 /* A caller's allocator need not know of threads. */
 static void *take_alone(size_t bytes, void *user) {
-  const attend_allocator *a = user;
-  void *block;
-#pragma omp critical(attend_text_memory)
-  block = a->take(bytes, a->user);
+  attend_text_trainer *r = user;
+  const attend_allocator *a = &r->ctx->allocator;
+  omp_set_lock(&r->memory);
+  void *block = a->take(bytes, a->user);
+  omp_unset_lock(&r->memory);
   return block;
 }
 
 static void give_alone(void *block, void *user) {
-  const attend_allocator *a = user;
-#pragma omp critical(attend_text_memory)
+  attend_text_trainer *r = user;
+  const attend_allocator *a = &r->ctx->allocator;
+  omp_set_lock(&r->memory);
   a->give(block, a->user);
+  omp_unset_lock(&r->memory);
 }
 
 static attend_status worker_start(attend_text_trainer *r, tally_worker *w) {
   w->ctx = *r->ctx;
   if (w->ctx.allocator.take) w->ctx.allocator.take = take_alone;
   if (w->ctx.allocator.give) w->ctx.allocator.give = give_alone;
-  w->ctx.allocator.user = &r->ctx->allocator;
+  w->ctx.allocator.user = r;
   w->t = *r->cutter;
   w->t.ctx = &w->ctx;
   return scratch_start(&w->t, &w->s);
