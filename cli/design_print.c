@@ -121,46 +121,30 @@ void design_print(const designed *g, FILE *out) {
 /* ---- rows --------------------------------------------------------------------------------- */
 
 /* Without twins nothing is said of them, except to programs. */
-static const column columns[] = {
-    {"design", "design", CELL_TEXT},
-    {"ok", "ok", CELL_OK},
-    {"way", NULL, CELL_TEXT},
-    {"inputs", "inputs", CELL_COUNT},
-    {"places", NULL, CELL_COUNT},
-    {"wrong", NULL, CELL_COUNT},
-    {"margin", "lead", CELL_RATIO},
-    {"counterexample", "counterexample", CELL_TEXT},
-    {"counterexample_place", NULL, CELL_COUNT},
-    {"wanted", NULL, CELL_TEXT},
-    {"given", NULL, CELL_TEXT},
-    {"least_sharpness", NULL, CELL_NUMBER},
-    {"least", "least sharpness", CELL_TEXT},
-    {"least_fails", NULL, CELL_NUMBER},
-    {"monotone", NULL, CELL_OK},
-    {"learned_ok", NULL, CELL_OK},
-    {"learned_accuracy", NULL, CELL_RATIO},
-    {"learned_loss", NULL, CELL_SMALL},
-    {"learned_seed", NULL, CELL_COUNT},
-    {"learned_steps", NULL, CELL_COUNT},
-    {"learned_s", NULL, CELL_SECONDS},
-    {NULL, NULL, CELL_TEXT}};
+#define CHECKED_COLUMNS                                                        \
+  {"design", "design", CELL_TEXT}, {"ok", "ok", CELL_OK},                      \
+      {"way", NULL, CELL_TEXT}, {"inputs", "inputs", CELL_COUNT},              \
+      {"places", NULL, CELL_COUNT}, {"wrong", NULL, CELL_COUNT},               \
+      {"margin", "lead", CELL_RATIO},                                          \
+      {"counterexample", "counterexample", CELL_TEXT},                         \
+      {"counterexample_place", NULL, CELL_COUNT}, {"wanted", NULL, CELL_TEXT}, \
+      {"given", NULL, CELL_TEXT}, {"least_sharpness", NULL, CELL_NUMBER},      \
+      {"least", "least sharpness", CELL_TEXT},                                 \
+      {"least_fails", NULL, CELL_NUMBER}, {                                    \
+    "monotone", NULL, CELL_OK                                                  \
+  }
+
+static const column columns[] = {CHECKED_COLUMNS,
+                                 {"learned_ok", NULL, CELL_OK},
+                                 {"learned_accuracy", NULL, CELL_RATIO},
+                                 {"learned_loss", NULL, CELL_SMALL},
+                                 {"learned_seed", NULL, CELL_COUNT},
+                                 {"learned_steps", NULL, CELL_COUNT},
+                                 {"learned_s", NULL, CELL_SECONDS},
+                                 {NULL, NULL, CELL_TEXT}};
 
 static const column learned_columns[] = {
-    {"design", "design", CELL_TEXT},
-    {"ok", "ok", CELL_OK},
-    {"way", NULL, CELL_TEXT},
-    {"inputs", "inputs", CELL_COUNT},
-    {"places", NULL, CELL_COUNT},
-    {"wrong", NULL, CELL_COUNT},
-    {"margin", "lead", CELL_RATIO},
-    {"counterexample", "counterexample", CELL_TEXT},
-    {"counterexample_place", NULL, CELL_COUNT},
-    {"wanted", NULL, CELL_TEXT},
-    {"given", NULL, CELL_TEXT},
-    {"least_sharpness", NULL, CELL_NUMBER},
-    {"least", "least sharpness", CELL_TEXT},
-    {"least_fails", NULL, CELL_NUMBER},
-    {"monotone", NULL, CELL_OK},
+    CHECKED_COLUMNS,
     {"learned_ok", "learned", CELL_OK},
     {"learned_accuracy", "accuracy", CELL_RATIO},
     {"learned_loss", "loss", CELL_SMALL},

@@ -17,34 +17,13 @@
  */
 #include <immintrin.h>
 
+#include "kernels/cpu/amx/tiles.h"
 #include "kernels/cpu/running.h"
 
 enum {
-  TILE = 16,  /* rows of a tile */
-  DEEP = 32,  /* elements that one instruction sums over */
   KEYS = 128, /* keys that share a maximum: 32 rows of scores are 16 KiB */
   HALF = KEYS / DEEP * TILE * DEEP /* weights of one tile of rows */
 };
-
-/* ---- tiles ------------------------------------------------------------------- */
-
-typedef struct {
-  uint8_t palette, start_row, reserved[14];
-  uint16_t bytes[16];
-  uint8_t rows[16];
-} tile_config;
-
-/* The compiler does not know that tile loads read memory. */
-#define WRITTEN __asm__ volatile("" ::: "memory")
-
-static void begin(void) {
-  tile_config c = {.palette = 1};
-  for (int i = 0; i < 8; i++) c.bytes[i] = 64, c.rows[i] = TILE;
-  WRITTEN;
-  _tile_loadconfig(&c);
-}
-
-static void end(void) { _tile_release(); }
 
 /* ---- packing ------------------------------------------------------------------ */
 
@@ -583,8 +562,8 @@ static const struct block_kernels block_bf16 = {
     .keys = KEYS,
     .pair = 2,
     .step = DEEP,
-    .begin = begin,
-    .end = end,
+    .begin = tiles_begin,
+    .end = tiles_end,
     .query_bytes = query_bytes,
     .pack_queries = pack_queries,
     .pack_keys = pack_keys,

@@ -16,30 +16,13 @@
  */
 #include <immintrin.h>
 
+#include "kernels/cpu/amx/tiles.h"
 #include "kernels/cpu/vec.h"
 
 enum {
-  TILE = 16,
-  DEEP = 32,
   ROW_BLOCK = 192, /* rows whose stretches lie in L2 */
   STEP = BLOCK     /* elements from row to row of a block */
 };
-
-typedef struct {
-  uint8_t palette, start_row, reserved[14];
-  uint16_t bytes[16];
-  uint8_t rows[16];
-} tile_config;
-
-/* The compiler does not know that tile loads read memory. */
-#define WRITTEN __asm__ volatile("" ::: "memory")
-
-static void begin(void) {
-  tile_config c = {.palette = 1};
-  for (int i = 0; i < 8; i++) c.bytes[i] = 64, c.rows[i] = TILE;
-  WRITTEN;
-  _tile_loadconfig(&c);
-}
 
 /* ---- packing ------------------------------------------------------------------ */
 
@@ -212,7 +195,7 @@ static void multiply(int rows, int depth, int lanes, const float *x, int ldx,
                      int ldy) {
   uint16_t near[ROW_BLOCK * STEP] __attribute__((aligned(64)));
   size_t lane = lane_elements(depth), step = (size_t)ldy * sizeof *y;
-  begin();
+  tiles_begin();
   for (int row = 0; row < rows; row += ROW_BLOCK) {
     int n = rows - row < ROW_BLOCK ? rows - row : ROW_BLOCK;
     float *to = y + (size_t)row * (size_t)ldy;
@@ -236,7 +219,7 @@ static void multiply(int rows, int depth, int lanes, const float *x, int ldx,
     }
     if (add && bias) add_bias(n, lanes, bias, to, (size_t)ldy);
   }
-  _tile_release();
+  tiles_end();
 }
 
 extern const struct mixed_kernels mixed_amx;
