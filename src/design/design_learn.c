@@ -82,7 +82,8 @@ static void put_batch(studying *s, int step) {
 static double row_loss(const float *logits, int n, int wanted, double scale,
                        float *dlogits) {
   double most = (double)logits[0], sum = 0;
-  for (int a = 1; a < n; a++) most = fmax(most, (double)logits[a]);
+  for (int a = 1; a < n; a++)
+    if ((double)logits[a] > most) most = (double)logits[a];
   for (int a = 0; a < n; a++) sum += exp((double)logits[a] - most);
   for (int a = 0; a < n; a++) {
     double share = exp((double)logits[a] - most) / sum;
