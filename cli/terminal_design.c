@@ -32,8 +32,10 @@ static int fitting(const picture_design_head *h, int from, int columns) {
 
 static double largest(const picture_grid *g) {
   double most = 0;
-  for (int i = 0; i < g->rows * g->columns; i++)
-    most = fmax(most, fabs((double)g->cells[i]));
+  for (int i = 0; i < g->rows * g->columns; i++) {
+    double size = fabs((double)g->cells[i]);
+    if (size > most) most = size;
+  }
   return g->is_weight ? 1 : most;
 }
 
