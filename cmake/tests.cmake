@@ -105,8 +105,8 @@ if(ATTEND_BUILD_TESTS)
       attend_test(browser_long browser ${browser} long)
       list(APPEND browser_tests browser_long)
     endif()
-    # A browser and a program at once: two cores, and nobody beside them.
-    set_tests_properties(${browser_tests} PROPERTIES PROCESSORS 2)
+    # A browser and a program at once: two cores. They take longest, and begin.
+    set_tests_properties(${browser_tests} PROPERTIES PROCESSORS 2 COST 1000)
   endif()
 endif()
 
