@@ -31,7 +31,8 @@ typedef struct {
   int32_t *ids, *targets;
   float *a, *b, *c; /* of sgemm */
   const char *name; /* of the row */
-  double seconds;   /* the median step, once measured */
+  bool linear;    /* the form sums over keys: pairs are not what it computes */
+  double seconds; /* the median step, once measured */
 } train_bench;
 
 /* ---- what it costs ---------------------------------------------------------------- */
@@ -128,6 +129,7 @@ static attend_status measure(train_bench *t, const char *weights, table *to) {
                   text_flops(attend_learner_config(t->learner), l->length) /
                   seconds * 1e-9;
   double peak = 2.0 * GEMM * GEMM * GEMM / product * 1e-9;
+  if (t->linear) gflops = NAN;
   snprintf(what, sizeof what, "%s %d x %d", t->name, l->batch, l->length);
   t->seconds = seconds;
   cell row[] = {cell_text(weights),
@@ -197,6 +199,7 @@ static attend_status bench_one(const train_benches *all,
   if (attention) {
     status = attend_form_parse(t.ctx, attention, &form);
     wanted.form = &form;
+    t.linear = attend_form_features(&form, 64) > 0;
   }
   if (!status) status = attend_learner_create(all->files, &wanted, &t.learner);
   if (!status) status = attend_optimizer_create(t.learner, NULL, &t.optimizer);
