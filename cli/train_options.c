@@ -137,7 +137,7 @@ static const struct argp_option list[] = {
      "Multiply in f32 or bf16; values and sums stay f32 (default: f32)", 3},
     {"recompute", KEY_RECOMPUTE, 0, 0,
      "Keep each layer's input alone and compute the rest again: less memory, "
-     "a third more time, the same bits",
+     "a fifth more time, the same bits",
      3},
 
     {0, 0, 0, 0, "What is kept:", 4},
