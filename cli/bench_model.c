@@ -18,13 +18,12 @@
 
 #include "attend/machine.h"
 #include "attend/problem.h"
-#include "blas.h"
+#include "bench_share.h"
 #include "model_path.h"
 #include "progress.h"
 #include "table.h"
 
 enum { TOKENS = 512, TEXTS = 32, TEXT_TOKENS = 128, NEW = 16, ROUNDS = 5 };
-enum { GEMM = 1024 }; /* sgemm of this side is the ceiling of reading */
 
 typedef struct {
   attend_context *ctx;
@@ -34,7 +33,7 @@ typedef struct {
   int32_t *ids;
   int sequences, tokens;
   float *logits;
-  float *a, *b, *c; /* of sgemm */
+  sgemm_ceiling ceiling;
 } model_bench;
 
 /* ---- one measurement ------------------------------------------------------------------- */
@@ -44,22 +43,7 @@ typedef struct {
   int count;
 } times;
 
-static int by_size(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-static double median(times *t) {
-  qsort(t->seconds, (size_t)t->count, sizeof *t->seconds, by_size);
-  return t->count ? t->seconds[t->count / 2] : NAN;
-}
-
-static double sgemm_seconds(const model_bench *m) {
-  if (!blas_name()) return NAN;
-  double start = seconds_now();
-  blas_sgemm(attend_context_threads(m->ctx), GEMM, GEMM, GEMM, m->a, m->b,
-             m->c);
-  return seconds_now() - start;
-}
+static double median(times *t) { return median_of(t->seconds, t->count); }
 
 static attend_status read_once(model_bench *m, times *t) {
   bool encoder = m->config->parts & ATTEND_ENCODER;
@@ -90,12 +74,6 @@ static attend_status write_once(model_bench *m, times *t) {
 
 /* ---- what it costs ------------------------------------------------------------------------ */
 
-static double layer_flops(const attend_stack *s, int gated) {
-  double q = (double)s->heads * s->dim, k = (double)s->kv_heads * s->dim;
-  double v = (double)s->kv_heads * s->dim_v, o = (double)s->heads * s->dim_v;
-  return 2.0 * s->width * (q + k + v + o + (2.0 + gated) * s->mlp);
-}
-
 /* Products of weights, and of queries with keys and weights with values. */
 static double read_flops(const model_bench *m) {
   const attend_stack *s = m->config->parts & ATTEND_ENCODER
@@ -103,12 +81,11 @@ static double read_flops(const model_bench *m) {
                               : &m->config->decoder;
   double head = attend_model_flops(m->model), pairs, tokens = m->tokens;
   bool causal = m->config->parts == ATTEND_DECODER;
-  double layers = layer_flops(s, m->config->gated);
+  double layers = layer_flops(s, m->config->gated, false);
   pairs = causal ? tokens * (tokens + 1) / 2 : tokens * tokens;
   double once = causal ? head - layers * s->layers : 0; /* the head, one row */
   return m->sequences *
-         (tokens * layers * s->layers + fmax(0, once) +
-          2.0 * pairs * s->heads * (s->dim + s->dim_v) * s->layers);
+         (tokens * layers * s->layers + fmax(0, once) + pair_flops(s, pairs));
 }
 
 /* ---- rows ------------------------------------------------------------------------------------- */
@@ -133,13 +110,15 @@ typedef struct {
 static void add_row(table *t, const bench_row *r) {
   double gflops = r->flops / r->seconds * 1e-9;
   double gbytes = r->bytes / r->seconds * 1e-9;
-  double peak = 2.0 * GEMM * GEMM * GEMM / r->sgemm * 1e-9;
-  cell row[] = {
-      cell_text(r->weights),       cell_text(r->what),
-      cell_number(r->seconds),     cell_number(r->tokens / r->seconds),
-      cell_number(gflops),         cell_number(gflops / peak),
-      cell_number(gbytes),         cell_number(gbytes * 1e9 / r->memory),
-      cell_number((double)r->held)};
+  cell row[] = {cell_text(r->weights),
+                cell_text(r->what),
+                cell_number(r->seconds),
+                cell_number(r->tokens / r->seconds),
+                cell_number(gflops),
+                cell_number(gflops / ceiling_gflops(r->sgemm)),
+                cell_number(gbytes),
+                cell_number(gbytes * 1e9 / r->memory),
+                cell_number((double)r->held)};
   table_add(t, row);
 }
 
@@ -151,7 +130,8 @@ static attend_status measure(model_bench *m, const char *weights, table *t) {
     attend_machine machine;
     status = read_once(m, &reading);
     if (!status && writes) status = write_once(m, &writing);
-    product.seconds[product.count++] = sgemm_seconds(m);
+    product.seconds[product.count++] =
+        ceiling_seconds(&m->ceiling, attend_context_threads(m->ctx));
     if (!status) status = attend_machine_measure(m->ctx, &machine);
     if (!status) bandwidth.seconds[bandwidth.count++] = machine.read_all;
     if (i == 0) reading.count = writing.count = product.count = 0;
@@ -200,9 +180,7 @@ static attend_status prepare(model_bench *m, const bench_model_options *o) {
     m->ids[i] = (int32_t)((i * 7919LL + 13) % m->config->vocab);
   m->logits =
       need((size_t)m->sequences * (size_t)m->config->vocab, sizeof *m->logits);
-  m->a = need((size_t)GEMM * GEMM, sizeof *m->a);
-  m->b = need((size_t)GEMM * GEMM, sizeof *m->b);
-  m->c = need((size_t)GEMM * GEMM, sizeof *m->c);
+  m->ceiling = ceiling_open();
   attend_run_options r = {.batch = m->sequences, .rows = m->tokens};
   return attend_run_create(m->model, &r, &m->run);
 }
@@ -211,9 +189,7 @@ static void finish(model_bench *m) {
   attend_run_free(m->run);
   free(m->ids);
   free(m->logits);
-  free(m->a);
-  free(m->b);
-  free(m->c);
+  ceiling_close(&m->ceiling);
 }
 
 static attend_status bench_weights(attend_context *ctx,

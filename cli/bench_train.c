@@ -15,13 +15,12 @@
 #include "attend/problem.h"
 #include "attend/train.h"
 #include "bench_model.h"
-#include "blas.h"
+#include "bench_share.h"
 #include "model_path.h"
 #include "progress.h"
 #include "table.h"
 
 enum { TEXTS = 2, TEXT_TOKENS = 512, ROUNDS = 7 };
-enum { GEMM = 1024 };
 
 typedef struct {
   attend_context *ctx;
@@ -29,25 +28,13 @@ typedef struct {
   attend_optimizer *optimizer;
   attend_lesson lesson;
   int32_t *ids, *targets;
-  float *a, *b, *c; /* of sgemm */
+  sgemm_ceiling ceiling;
   const char *name; /* of the row */
   bool linear;    /* the form sums over keys: pairs are not what it computes */
   double seconds; /* the median step, once measured */
 } train_bench;
 
 /* ---- what it costs ---------------------------------------------------------------- */
-
-static double stack_flops(const attend_stack *s, bool gated, bool cross) {
-  double q = (double)s->heads * s->dim, k = (double)s->kv_heads * s->dim;
-  double v = (double)s->kv_heads * s->dim_v, o = (double)s->heads * s->dim_v;
-  double once = q + k + v + o;
-  return 2.0 * s->width * s->layers *
-         ((cross ? 2 : 1) * once + (2.0 + gated) * s->mlp);
-}
-
-static double pair_flops(const attend_stack *s, double pairs) {
-  return 2.0 * pairs * s->heads * (s->dim + s->dim_v) * s->layers;
-}
 
 /* One text forward. An encoder-decoder is given the same on both sides. */
 static double text_flops(const attend_config *c, double tokens) {
@@ -56,28 +43,17 @@ static double text_flops(const attend_config *c, double tokens) {
   const attend_stack *last =
       c->parts & ATTEND_DECODER ? &c->decoder : &c->encoder;
   if (c->parts & ATTEND_ENCODER)
-    flops += tokens * stack_flops(&c->encoder, c->gated, false) +
-             pair_flops(&c->encoder, square);
+    flops +=
+        tokens * c->encoder.layers * layer_flops(&c->encoder, c->gated, false) +
+        pair_flops(&c->encoder, square);
   if (c->parts & ATTEND_DECODER)
-    flops += tokens * stack_flops(&c->decoder, c->gated, both) +
-             pair_flops(&c->decoder, square / 2 + (both ? square : 0));
+    flops +=
+        tokens * c->decoder.layers * layer_flops(&c->decoder, c->gated, both) +
+        pair_flops(&c->decoder, square / 2 + (both ? square : 0));
   return flops + 2.0 * tokens * c->vocab * last->width;
 }
 
 /* ---- measuring ---------------------------------------------------------------------- */
-
-static int by_size(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-static double product_seconds(const train_bench *t) {
-  if (!blas_name()) return NAN;
-  double start = seconds_now();
-  blas_sgemm(attend_context_threads(t->ctx), GEMM, GEMM, GEMM, t->a, t->b,
-             t->c);
-  return seconds_now() - start;
-}
 
 static attend_status step(train_bench *t, double *seconds) {
   attend_outcome outcome;
@@ -92,17 +68,16 @@ static attend_status step(train_bench *t, double *seconds) {
 static attend_status rounds(train_bench *t, double *seconds, double *product) {
   double steps[ROUNDS], products[ROUNDS], warm;
   attend_status status = step(t, &warm);
-  product_seconds(t);
+  int threads = attend_context_threads(t->ctx);
+  ceiling_seconds(&t->ceiling, threads);
   for (int i = 0; i < ROUNDS && !status; i++) {
     status = step(t, &steps[i]);
-    products[i] = product_seconds(t);
+    products[i] = ceiling_seconds(&t->ceiling, threads);
     progress_step((size_t)i, "steps");
   }
   if (status) return status;
-  qsort(steps, ROUNDS, sizeof *steps, by_size);
-  qsort(products, ROUNDS, sizeof *products, by_size);
-  *seconds = steps[ROUNDS / 2];
-  *product = products[ROUNDS / 2];
+  *seconds = median_of(steps, ROUNDS);
+  *product = median_of(products, ROUNDS);
   return ATTEND_OK;
 }
 
@@ -128,7 +103,6 @@ static attend_status measure(train_bench *t, const char *weights, table *to) {
   double gflops = 3 * l->batch *
                   text_flops(attend_learner_config(t->learner), l->length) /
                   seconds * 1e-9;
-  double peak = 2.0 * GEMM * GEMM * GEMM / product * 1e-9;
   if (t->linear) gflops = NAN;
   snprintf(what, sizeof what, "%s %d x %d", t->name, l->batch, l->length);
   t->seconds = seconds;
@@ -137,7 +111,7 @@ static attend_status measure(train_bench *t, const char *weights, table *to) {
                 cell_number(seconds),
                 cell_number(tokens / seconds),
                 cell_number(gflops),
-                cell_number(gflops / peak),
+                cell_number(gflops / ceiling_gflops(product)),
                 cell_number((double)attend_learner_bytes(t->learner)),
                 cell_number((double)attend_learner_work_bytes(t->learner))};
   table_add(to, row);
@@ -166,9 +140,7 @@ static void prepare(train_bench *t, const bench_model_options *o) {
     t->lesson.said = length;
     t->lesson.said_ids = t->ids;
   }
-  t->a = need((size_t)GEMM * GEMM, sizeof *t->a);
-  t->b = need((size_t)GEMM * GEMM, sizeof *t->b);
-  t->c = need((size_t)GEMM * GEMM, sizeof *t->c);
+  t->ceiling = ceiling_open();
 }
 
 static void finish(train_bench *t) {
@@ -176,9 +148,7 @@ static void finish(train_bench *t) {
   attend_learner_free(t->learner);
   free(t->ids);
   free(t->targets);
-  free(t->a);
-  free(t->b);
-  free(t->c);
+  ceiling_close(&t->ceiling);
 }
 
 typedef struct {

@@ -41,6 +41,11 @@ char *cache_home(void) {
 
 /* ---- folders ----------------------------------------------------------------- */
 
+bool path_ends(const char *name, const char *end) {
+  size_t n = strlen(name), m = strlen(end);
+  return n >= m && !strcmp(name + n - m, end);
+}
+
 bool is_folder(const char *path) {
   struct stat info;
   return !stat(path, &info) && S_ISDIR(info.st_mode);

@@ -13,6 +13,8 @@ char *path_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* XDG_CACHE_HOME, else ~/.cache; NULL after a complaint if there is neither. */
 char *cache_home(void);
 
+/* Whether a name ends so. */
+bool path_ends(const char *name, const char *end);
 bool is_folder(const char *path);
 /* Bytes of a regular file, through links; -1 if there is none. */
 int64_t file_bytes(const char *path);

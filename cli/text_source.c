@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "attend/file.h"
 #include "attend/json.h"
 #include "folders.h"
 #include "progress.h"
@@ -25,16 +26,11 @@ bool text_format_named(const char *name, text_format *format) {
   return false;
 }
 
-static bool ends_with(const char *s, const char *end) {
-  size_t n = strlen(s), m = strlen(end);
-  return n >= m && !strcmp(s + n - m, end);
-}
-
 static text_format format_of(const text_source *s, const char *path) {
   if (s->format != TEXT_BY_NAME) return s->format;
-  if (ends_with(path, ".jsonl") || ends_with(path, ".ndjson"))
+  if (path_ends(path, ".jsonl") || path_ends(path, ".ndjson"))
     return TEXT_JSONL;
-  return ends_with(path, ".tsv") ? TEXT_TSV : TEXT_PLAIN;
+  return path_ends(path, ".tsv") ? TEXT_TSV : TEXT_PLAIN;
 }
 
 static const char *name_of(const char *path) {
@@ -155,6 +151,14 @@ static int read_stream(text_source *s, FILE *in, const char *path) {
   return EXIT_FAILED;
 }
 
+static int check_text(const text_source *s, FILE *in, const char *path) {
+  char begin[8];
+  size_t n = fread(begin, 1, sizeof begin, in);
+  rewind(in);
+  if (!attend_text_check(s->ctx, path, begin, n)) return EXIT_OK;
+  return complain_status(s->ctx, ATTEND_IO);
+}
+
 int text_read(text_source *s, const char *path) {
   if (!strcmp(path, "-")) return read_stream(s, stdin, path);
   if (is_folder(path)) {
@@ -166,7 +170,8 @@ int text_read(text_source *s, const char *path) {
     complain("%s cannot be opened: %s", path, strerror(errno));
     return EXIT_FAILED;
   }
-  int code = read_stream(s, in, path);
+  int code = file_bytes(path) >= 0 ? check_text(s, in, path) : EXIT_OK;
+  if (!code) code = read_stream(s, in, path);
   fclose(in);
   return code;
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bench_share.h"
 #include "blas.h"
 #include "progress.h"
 
@@ -94,16 +95,6 @@ static attend_status run_once(attend_context *ctx, contestant *c,
 
 /* ---- all of them -------------------------------------------------------------------- */
 
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-static double median(double *times, int n) {
-  qsort(times, (size_t)n, sizeof *times, by_value);
-  return n % 2 ? times[n / 2] : (times[n / 2 - 1] + times[n / 2]) / 2;
-}
-
 /* Twice, the first for the caches and the threads; then how often it fits into
  * a second. */
 static attend_status warm_up(attend_context *ctx, contestant *c, int repeat) {
@@ -144,7 +135,7 @@ attend_status time_contestants(attend_context *ctx, contestant *list, int count,
     }
   progress_end();
   for (int n = 0; n < count && !status; n++) {
-    list[n].median_s = median(list[n].times, list[n].taken);
+    list[n].median_s = median_of(list[n].times, list[n].taken);
     list[n].best_s = list[n].times[0]; /* sorted now */
   }
   return status;

@@ -97,11 +97,6 @@ static int make_learner(train_run *run) {
 
 /* ---- the texts ------------------------------------------------------------------------------- */
 
-static bool ends_in(const char *text, const char *end) {
-  size_t n = strlen(text), m = strlen(end);
-  return n >= m && !strcmp(text + n - m, end);
-}
-
 static attend_task task_of(const train_run *run) {
   static const char *const tasks[] = {"causal", "masked", "pairs"};
   attend_parts parts = attend_learner_config(run->learner)->parts;
@@ -109,8 +104,8 @@ static attend_task task_of(const train_run *run) {
     if (!strcmp(tasks[i], run->s->task)) return (attend_task)i;
   if (parts == ATTEND_BOTH) return ATTEND_LEARN_PAIRS;
   if (parts == ATTEND_ENCODER) return ATTEND_LEARN_MASKED;
-  return ends_in(run->s->data.text[0], ".tsv") ? ATTEND_LEARN_PAIRS
-                                               : ATTEND_LEARN_CAUSAL;
+  return path_ends(run->s->data.text[0], ".tsv") ? ATTEND_LEARN_PAIRS
+                                                 : ATTEND_LEARN_CAUSAL;
 }
 
 static int check_task(const train_run *run) {

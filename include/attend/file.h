@@ -105,6 +105,12 @@ ATTEND_API attend_status attend_file_write(attend_context *ctx,
                                            const char *path, const void *bytes,
                                            size_t length);
 
+/* ATTEND_IO, with a sentence that says what it is, if the first bytes of a file are
+ * surely not those of a text: packed, UTF-16, Parquet. */
+ATTEND_API attend_status attend_text_check(attend_context *ctx,
+                                           const char *name, const char *bytes,
+                                           size_t length);
+
 /* Bytes of one element, and the format's name of the kind: "F32". */
 ATTEND_API size_t attend_stored_size(attend_stored stored);
 ATTEND_API const char *attend_stored_name(attend_stored stored);

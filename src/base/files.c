@@ -40,6 +40,11 @@ attend_status file_read(attend_context *ctx, const char *path, char **bytes,
   return status;
 }
 
+bool name_ends(const char *name, const char *end) {
+  size_t n = strlen(name), m = strlen(end);
+  return n >= m && !strcmp(name + n - m, end);
+}
+
 bool file_beside(const char *folder, const char *name, char *path,
                  size_t size) {
   struct stat info;

@@ -13,6 +13,8 @@ enum { LONGEST_PATH = 4096 };
 /* A file as a whole, with a zero byte behind; freed with give. */
 attend_status file_read(attend_context *ctx, const char *path, char **bytes,
                         size_t *length);
+/* Whether a name ends so. */
+bool name_ends(const char *name, const char *end);
 /* folder/name; false if it does not fit or there is no such file. */
 bool file_beside(const char *folder, const char *name, char *path, size_t size);
 attend_status json_read(attend_context *ctx, const char *path,

@@ -94,11 +94,6 @@ static attend_status read_weights(attend_context *ctx,
   return status;
 }
 
-static bool ends_in(const char *path, const char *end) {
-  size_t n = strlen(path), m = strlen(end);
-  return n >= m && !strcmp(path + n - m, end);
-}
-
 static attend_status open_weights(attend_context *ctx, const char *path,
                                   attend_design **design) {
   attend_tensor_file *file;
@@ -113,7 +108,7 @@ attend_status attend_design_open(attend_context *ctx, const char *path,
   char *text;
   size_t length;
   *design = NULL;
-  if (ends_in(path, ".safetensors")) return open_weights(ctx, path, design);
+  if (name_ends(path, ".safetensors")) return open_weights(ctx, path, design);
   ATTEND_TRY(file_read(ctx, path, &text, &length));
   attend_status status = attend_design_read(ctx, path, text, length, design);
   give(ctx, text);

@@ -80,11 +80,6 @@ attend_status put_added(attend_tokenizer *t, const char *what, int64_t id,
 
 /* ---- which file ------------------------------------------------------------------------ */
 
-static bool ends_with(const char *s, const char *end) {
-  size_t n = strlen(s), m = strlen(end);
-  return n >= m && !strcmp(s + n - m, end);
-}
-
 /* path with its end replaced, if the file exists. */
 static bool sibling(const char *path, const char *end, const char *other,
                     char *out, size_t size) {
@@ -97,7 +92,7 @@ static bool sibling(const char *path, const char *end, const char *other,
 static attend_status load_pair(attend_tokenizer *t, const char *path,
                                const char *end, const char *other) {
   char beside[LONGEST_PATH];
-  bool is_vocab = ends_with(path, "vocab.json");
+  bool is_vocab = name_ends(path, "vocab.json");
   if (!sibling(path, end, other, beside, sizeof beside))
     return fail(t->ctx, ATTEND_IO,
                 "%s needs a file whose name ends in %s beside it", path, other);
@@ -108,7 +103,7 @@ static attend_status load_pair(attend_tokenizer *t, const char *path,
 static attend_status load_json_file(attend_tokenizer *t, const char *path,
                                     bool *whole) {
   attend_json *root;
-  if (ends_with(path, "vocab.json"))
+  if (name_ends(path, "vocab.json"))
     return load_pair(t, path, "vocab.json", "merges.txt");
   ATTEND_TRY(json_read(t->ctx, path, &root));
   *whole = true;
@@ -119,12 +114,12 @@ static attend_status load_json_file(attend_tokenizer *t, const char *path,
 
 static attend_status load_file(attend_tokenizer *t, const char *path,
                                const char *folder, bool *whole) {
-  if (ends_with(path, ".json")) return load_json_file(t, path, whole);
-  if (ends_with(path, "merges.txt"))
+  if (name_ends(path, ".json")) return load_json_file(t, path, whole);
+  if (name_ends(path, "merges.txt"))
     return load_pair(t, path, "merges.txt", "vocab.json");
-  if (ends_with(path, ".txt")) return load_vocab_txt(t, path, folder);
-  if (ends_with(path, ".model")) return load_sentencepiece(t, path, folder);
-  if (ends_with(path, ".bin")) return load_llama2c(t, path);
+  if (name_ends(path, ".txt")) return load_vocab_txt(t, path, folder);
+  if (name_ends(path, ".model")) return load_sentencepiece(t, path, folder);
+  if (name_ends(path, ".bin")) return load_llama2c(t, path);
   return fail(t->ctx, ATTEND_INVALID,
               "%s: the name does not say which kind of tokenizer it is: it "
               "must end in .json, .txt, .model or .bin",
@@ -138,7 +133,7 @@ static bool find_bin(const char *folder, char *path, size_t size) {
   bool found = false;
   while (d && !found && (entry = readdir(d)))
     found = !strncmp(entry->d_name, "tok", 3) &&
-            ends_with(entry->d_name, ".bin") &&
+            name_ends(entry->d_name, ".bin") &&
             file_beside(folder, entry->d_name, path, size);
   if (d) closedir(d);
   return found;

@@ -1,7 +1,7 @@
 /* A file of texts, as it lies on the disk.
  *
  * Place: train/ - below corpus_read.c. The file is mapped: one that is larger than
- * the memory can be read too. What is surely no text is refused by what it is.
+ * the memory can be read too.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,31 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "attend/file.h"
 #include "train/corpus.h"
-
-static const struct {
-  const char *begins;
-  size_t length;
-  const char *is;
-} others[] = {{"\x1f\x8b", 2, "packed by gzip: unpack it"},
-              {"\x28\xb5\x2f\xfd", 4, "packed by zstd: unpack it"},
-              {"\xfd"
-               "7zXZ",
-               5, "packed by xz: unpack it"},
-              {"PK\3\4", 4, "a zip archive: unpack it"},
-              {"PAR1\x15", 5, "a Parquet file: write it as .jsonl"},
-              {"\xff\xfe", 2, "UTF-16: write it as UTF-8"},
-              {"\xfe\xff", 2, "UTF-16: write it as UTF-8"}};
-
-static attend_status check_kind(attend_context *ctx, const char *path,
-                                const text_file *f) {
-  for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-    if (f->length >= others[i].length &&
-        !memcmp(f->text, others[i].begins, others[i].length))
-      return fail(ctx, ATTEND_IO, "%.300s is no text, but %s first", path,
-                  others[i].is);
-  return ATTEND_OK;
-}
 
 /* Some editors put a mark before the first character, which is none. */
 static void skip_mark(text_file *f) {
@@ -57,7 +34,7 @@ static attend_status map_open(attend_context *ctx, const char *path, int file,
   f->map = map;
   f->text = map;
   f->length = f->bytes;
-  ATTEND_TRY(check_kind(ctx, path, f));
+  ATTEND_TRY(attend_text_check(ctx, path, f->text, f->length));
   skip_mark(f);
   return ATTEND_OK;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "attend/json.h"
+#include "base/files.h"
 #include "train/corpus.h"
 
 enum { LONGEST_PIECE = 1 << 20 }; /* of text that is encoded at once */
@@ -170,11 +171,6 @@ static attend_status add_pair(reader *r, const char *source, size_t n,
 
 /* ---- kinds of files --------------------------------------------------------------- */
 
-static bool has_suffix(const char *path, const char *suffix) {
-  size_t n = strlen(path), m = strlen(suffix);
-  return n >= m && !strcmp(path + n - m, suffix);
-}
-
 static const char *field_text(const attend_json *object, const char *given,
                               const char *first, const char *second,
                               size_t *length) {
@@ -306,8 +302,9 @@ static attend_status read_text(reader *r) {
 static attend_status read_kind(reader *r) {
   bool pairs = r->o->task == ATTEND_LEARN_PAIRS;
   ATTEND_TRY(find_open(r));
-  if (has_suffix(r->path, ".jsonl")) return each_line(r, read_object);
-  if (pairs && has_suffix(r->path, ".tsv")) return each_line(r, read_columns);
+  if (name_ends(r->path, ".jsonl") || name_ends(r->path, ".ndjson"))
+    return each_line(r, read_object);
+  if (pairs && name_ends(r->path, ".tsv")) return each_line(r, read_columns);
   ATTEND_CHECK(r->c->ctx, !pairs,
                "%.300s: pairs of texts come from files called .jsonl or .tsv",
                r->path);

@@ -6,7 +6,7 @@
 #include "attend/model.h"
 #include "attend/training.h"
 #include "base/files.h"
-#include "fuzz.h"
+#include "program.h"
 
 /* Words are taken as they come: argp would end the program at a wrong one. */
 static void fuzz_parse(int n, char **words) {
@@ -19,22 +19,6 @@ static void fuzz_parse(int n, char **words) {
 
 /* ---- what the program has elsewhere -------------------------------------------- */
 
-void complain(const char *sentence, ...) { (void)sentence; }
-int complain_status(const attend_context *ctx, attend_status status) {
-  MUST(*attend_message(ctx));
-  return (int)status;
-}
-void *need(size_t count, size_t size) {
-  void *block = calloc(count ? count : 1, size ? size : 1);
-  MUST(block);
-  return block;
-}
-char *need_copy(const char *text) {
-  return strcpy(need(strlen(text) + 1, 1), text);
-}
-double seconds_now(void) { return 0; }
-void progress_note(const char *now) { (void)now; }
-void progress_end(void) {}
 train_settings train_defaults(void) { return (train_settings){.out = "."}; }
 attend_context *options_context(const options *o, const char *isa, int *code) {
   attend_options one = {.isa = "scalar", .threads = 1};

@@ -2,8 +2,7 @@
  * rest is its body, in which RUN stands for a run that there is. Every answer is
  * one of JSON or parts whose header is right; a refusal has a sentence. */
 #include "attend/model.h"
-#include "fuzz.h"
-#include "progress.h"
+#include "program.h"
 #include "view_core.h"
 
 static const char *const names[] = {
@@ -12,23 +11,6 @@ static const char *const names[] = {
     "candidates", "embeddings", "positions", "picture", "nothing", "course"};
 enum { NAMES = sizeof names / sizeof *names };
 
-/* What the program has elsewhere. */
-void complain(const char *sentence, ...) { (void)sentence; }
-int complain_status(const attend_context *ctx, attend_status status) {
-  (void)ctx;
-  return (int)status;
-}
-void *need(size_t count, size_t size) {
-  void *block = calloc(count ? count : 1, size ? size : 1);
-  MUST(block);
-  return block;
-}
-char *need_copy(const char *text) {
-  return strcpy(need(strlen(text) + 1, 1), text);
-}
-double seconds_now(void) { return 0; }
-void progress_note(const char *what) { (void)what; }
-void progress_end(void) {}
 bool answer_picture(asking *a) { return ask_fail(a, 501, "no pictures"); }
 
 static viewer *open_viewer(void) {
