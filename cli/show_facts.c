@@ -80,7 +80,7 @@ static void add_product(model_facts *f, const attend_parameter *p,
   bool keys = !strcmp(p->what, "cross-attention key") ||
               !strcmp(p->what, "cross-attention value");
   add_matrix(f, (double)p->shape[0], (double)p->shape[1]);
-  if (p->layer < 0)
+  if (p->layer < 0 && !p->encoder)
     ops->head += both;
   else if (keys)
     ops->cross_keys += both;
@@ -121,20 +121,25 @@ static double cache_of_a_token(const attend_stack *s) {
   return (double)s->layers * s->kv_heads * (s->dim + s->dim_v) * sizeof(float);
 }
 
-static double row_floats(const attend_stack *s, int gated) {
-  if (!s->layers) return 0;
+enum { BUFFERS = 4 }; /* x and h, qkv, mix, inside */
+
+/* Each buffer of a run is as wide as the wider side needs it. */
+static void widen(const attend_stack *s, int gated, double row[BUFFERS]) {
   double qkv =
       (double)s->heads * s->dim + (double)s->kv_heads * (s->dim + s->dim_v);
-  return 2 * padded(s->width) + padded(qkv) +
-         padded((double)s->heads * s->dim_v) +
-         padded((double)s->mlp * (1 + gated));
+  const double mine[BUFFERS] = {2 * padded(s->width), padded(qkv),
+                                padded((double)s->heads * s->dim_v),
+                                padded((double)s->mlp * (1 + gated))};
+  for (int i = 0; i < BUFFERS; i++) row[i] = fmax(row[i], mine[i]);
 }
 
 /* A sequence that is read in pieces of 512 rows, and logits for it. */
 static double work_of(const attend_config *c) {
-  double row = fmax(row_floats(&c->encoder, c->gated),
-                    row_floats(&c->decoder, c->gated));
-  return (ROWS * row + HEAD_ROWS * padded(c->vocab)) * sizeof(float);
+  double row[BUFFERS] = {0}, sum = 0;
+  if (c->encoder.layers) widen(&c->encoder, c->gated, row);
+  if (c->decoder.layers) widen(&c->decoder, c->gated, row);
+  for (int i = 0; i < BUFFERS; i++) sum += row[i];
+  return (ROWS * sum + HEAD_ROWS * padded(c->vocab)) * sizeof(float);
 }
 
 /* Of one layer's form, asked of a state that holds nothing yet: it does not

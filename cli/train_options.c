@@ -19,6 +19,9 @@ enum {
   KEY_FAMILY,
   KEY_LAYERS,
   KEY_DECODER_LAYERS,
+  KEY_DECODER_WIDTH,
+  KEY_DECODER_HEADS,
+  KEY_DECODER_MLP,
   KEY_HEADS,
   KEY_KV_HEADS,
   KEY_WIDTH,
@@ -96,6 +99,13 @@ static const struct argp_option list[] = {
     {"kv-heads", KEY_KV_HEADS, "N", 0, "Llama (default: as many)", 2},
     {"width", KEY_WIDTH, "N", 0, "(default: 256)", 2},
     {"mlp", KEY_MLP, "N", 0, "Width inside (default: 4 widths; llama 8/3)", 2},
+    {"decoder-width", KEY_DECODER_WIDTH, "N", 0,
+     "Of an encoder-decoder, whose other sizes are then the encoder's "
+     "(default: as --width)",
+     2},
+    {"decoder-heads", KEY_DECODER_HEADS, "N", 0, "(default: as --heads)", 2},
+    {"decoder-mlp", KEY_DECODER_MLP, "N", 0,
+     "(default: as --mlp, or 4 decoder widths)", 2},
     {"positions", KEY_POSITIONS, "N", 0,
      "Tokens that it can take (default: as --length)", 2},
     {"untied", KEY_UNTIED, 0, 0, "A head of its own", 2},
@@ -259,6 +269,15 @@ static bool parse_model(int key, char *arg, struct argp_state *state,
       return true;
     case KEY_MLP:
       a->mlp = SIZE("--mlp", 1 << 24);
+      return true;
+    case KEY_DECODER_WIDTH:
+      a->decoder_width = SIZE("--decoder-width", 1 << 20);
+      return true;
+    case KEY_DECODER_HEADS:
+      a->decoder_heads = SIZE("--decoder-heads", 4096);
+      return true;
+    case KEY_DECODER_MLP:
+      a->decoder_mlp = SIZE("--decoder-mlp", 1 << 24);
       return true;
     case KEY_POSITIONS:
       a->positions = SIZE("--positions", 1 << 24);

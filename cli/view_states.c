@@ -63,6 +63,18 @@ static bool put_candidates(asking *a, const view_run *run, const float *logits,
   return reply_json(a, &w);
 }
 
+/* An encoder may be wider than the decoder, whose rows the head reads. */
+static bool head_reads(asking *a, const view_run *run,
+                       const attend_sight *hidden) {
+  const attend_config *c = &run->of->config;
+  const attend_stack *s = c->parts & ATTEND_DECODER ? &c->decoder : &c->encoder;
+  return hidden->shape[3] == s->width ||
+         ask_fail(a, 400,
+                  "the head reads rows of %d numbers, those of the decoder: "
+                  "the encoder's are of %d",
+                  s->width, hidden->shape[3]);
+}
+
 bool answer_candidates(asking *a) {
   view_run *run;
   side_facts s;
@@ -72,7 +84,8 @@ bool answer_candidates(asking *a) {
   if (!ask_run(a, a->q, &run) || !ask_side(a, run, &s) ||
       !ask_integer(a, "position", 0, s.tokens - 1, s.tokens - 1, &position) ||
       !ask_integer(a, "top", 1, 64, 10, &top) ||
-      !hidden_of(a, run, s.role, s.layers, &hidden))
+      !hidden_of(a, run, s.role, s.layers, &hidden) ||
+      !head_reads(a, run, &hidden))
     return false;
   attend_run_options o = {.rows = 1};
   size_t vocab = (size_t)run->of->config.vocab;

@@ -96,15 +96,18 @@ ATTEND_API attend_status attend_config_read(attend_context *ctx,
                                             attend_config *config);
 
 /* The config.json of a new model, as that family's readers want it. */
-typedef struct {         /* zero means default */
-  const char *family;    /* gpt2, llama, bert, bart or t5                     */
-  int layers;            /* 4; of an encoder-decoder, the encoder's           */
-  int decoder_layers;    /* 0: as many                                        */
-  int width, heads;      /* 256, 4                                            */
-  int kv_heads;          /* llama; 0: heads                                   */
-  int mlp;               /* 0: 4 width; llama: 8/3 width in steps of 32       */
-  int positions;         /* 512                                               */
-  int vocab;             /* needed                                            */
+typedef struct {      /* zero means default */
+  const char *family; /* gpt2, llama, bert, bart or t5                     */
+  int layers;         /* 4; of an encoder-decoder, the encoder's           */
+  int decoder_layers; /* 0: as many                                        */
+  int width, heads;   /* 256, 4                                            */
+  int kv_heads;       /* llama; 0: heads                                   */
+  int mlp;            /* 0: 4 width; llama: 8/3 width in steps of 32       */
+  int decoder_width;  /* bart, t5: these three 0: as the encoder's; mlp of  */
+  int decoder_heads;  /* another width: 4 times that. The two sides share  */
+  int decoder_mlp;    /* one table of tokens, of the decoder's width       */
+  int positions;      /* 512                                               */
+  int vocab;          /* needed                                            */
   const char *attention; /* a form; NULL: softmax                             */
   int untied;            /* a head of its own                                 */
   int bos, eos, pad;     /* negative: none                                    */

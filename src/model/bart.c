@@ -1,19 +1,24 @@
 /* BART: encoder and decoder, norms last, learned positions from row 2 on.
  *
  * Place: model/ - a family.
+ *
+ * attend_encoder_width, which is ours, makes the encoder wider or narrower than
+ * the decoder, d_model. The two still share one table of tokens, so that what is
+ * read can be written: its rows are projected before the encoder takes them.
  */
 #include <math.h>
 
 #include "model/family.h"
 
-static void read_stack(config_reader *r, const char *side, attend_stack *s) {
+static void read_stack(config_reader *r, const char *side, int width,
+                       attend_stack *s) {
   char name[64];
 #define READ(what) (snprintf(name, sizeof name, "%s_" what, side), name)
   s->layers = read_size(r, READ("layers"), -1);
   s->heads = read_size(r, READ("attention_heads"), -1);
   s->mlp = read_size(r, READ("ffn_dim"), -1);
 #undef READ
-  s->width = read_size(r, "d_model", -1);
+  s->width = width;
   complete_stack(r, s);
 }
 
@@ -21,8 +26,10 @@ static attend_status configure(attend_context *ctx, const attend_json *json,
                                const char *path, attend_config *c) {
   config_reader r = {ctx, json, path, ATTEND_OK};
   c->parts = ATTEND_BOTH;
-  read_stack(&r, "encoder", &c->encoder);
-  read_stack(&r, "decoder", &c->decoder);
+  int width = read_size(&r, "d_model", -1);
+  read_stack(&r, "encoder", read_size(&r, "attend_encoder_width", width),
+             &c->encoder);
+  read_stack(&r, "decoder", width, &c->decoder);
   c->vocab = read_size(&r, "vocab_size", -1);
   c->positions = read_size(&r, "max_position_embeddings", 1024);
   c->position_offset = 2;
@@ -30,7 +37,7 @@ static attend_status configure(attend_context *ctx, const attend_json *json,
   c->post_norm = c->embed_norm = 1;
   c->activation = read_activation(&r, "activation_function", "gelu");
   if (read_switch(&r, "scale_embedding", false))
-    c->embed_factor = sqrtf((float)c->encoder.width);
+    c->embed_factor = sqrtf((float)c->decoder.width);
   c->tied = read_switch(&r, "tie_word_embeddings", true);
   return r.status;
 }
@@ -55,6 +62,7 @@ static attend_status configure(attend_context *ctx, const attend_json *json,
 
 static const line lines[] = {
     {TOKENS, 0, "shared|decoder.embed_tokens|encoder.embed_tokens", "VF", 0},
+    {PROJECTION, ATTEND_ENCODER, "encoder.embed_projection", "FD", 0},
     EMBEDDINGS("encoder.", ATTEND_ENCODER),
     SELF("encoder.layers.%d.", ATTEND_ENCODER),
     MLP("encoder.layers.%d.", ATTEND_ENCODER),

@@ -335,6 +335,7 @@ static const char *const slot_names[SLOTS] = {
     [MLP_GATE] = "mlp gate",
     [MLP_UP] = "mlp up",
     [MLP_DOWN] = "mlp down",
+    [PROJECTION] = "embedding projection",
     [TRANSFORM] = "head's transform",
     [TRANSFORM_NORM] = "norm of the head's transform",
     [HEAD] = "head",

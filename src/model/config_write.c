@@ -78,13 +78,14 @@ static void write_bert(sheet *s) {
 
 static void write_bart(sheet *s) {
   const attend_architecture *a = s->a;
-  number(s, "d_model", a->width);
+  number(s, "d_model", a->decoder_width);
+  if (a->width != a->decoder_width) number(s, "attend_encoder_width", a->width);
   number(s, "encoder_layers", a->layers);
   number(s, "decoder_layers", a->decoder_layers);
   number(s, "encoder_attention_heads", a->heads);
-  number(s, "decoder_attention_heads", a->heads);
+  number(s, "decoder_attention_heads", a->decoder_heads);
   number(s, "encoder_ffn_dim", a->mlp);
-  number(s, "decoder_ffn_dim", a->mlp);
+  number(s, "decoder_ffn_dim", a->decoder_mlp);
   number(s, "max_position_embeddings", a->positions);
   text(s, "activation_function", "gelu");
   truth(s, "scale_embedding", false);
@@ -93,14 +94,30 @@ static void write_bart(sheet *s) {
   id(s, "forced_eos_token_id", a->eos);
 }
 
-static void write_t5(sheet *s) {
+static bool is_lopsided(const attend_architecture *a) {
+  return a->width != a->decoder_width || a->heads != a->decoder_heads ||
+         a->mlp != a->decoder_mlp;
+}
+
+/* T5 has one size for both sides: where they differ, ours say the encoder's. */
+static void write_t5_sides(sheet *s) {
   const attend_architecture *a = s->a;
-  number(s, "d_model", a->width);
+  number(s, "d_model", a->decoder_width);
   number(s, "num_layers", a->layers);
   number(s, "num_decoder_layers", a->decoder_layers);
-  number(s, "num_heads", a->heads);
-  number(s, "d_kv", a->width / a->heads);
-  number(s, "d_ff", a->mlp);
+  number(s, "num_heads", a->decoder_heads);
+  number(s, "d_kv", a->decoder_width / a->decoder_heads);
+  number(s, "d_ff", a->decoder_mlp);
+  if (!is_lopsided(a)) return;
+  number(s, "attend_encoder_width", a->width);
+  number(s, "attend_encoder_heads", a->heads);
+  number(s, "attend_encoder_d_kv", a->width / a->heads);
+  number(s, "attend_encoder_d_ff", a->mlp);
+}
+
+static void write_t5(sheet *s) {
+  const attend_architecture *a = s->a;
+  write_t5_sides(s);
   number(s, "n_positions", a->positions);
   text(s, "feed_forward_proj", "relu");
   number(s, "relative_attention_num_buckets", 32);
@@ -141,7 +158,30 @@ static attend_architecture complete(const attend_architecture *given) {
     a.mlp = strcmp(a.family, "llama")
                 ? 4 * a.width
                 : (int)round_up((size_t)(8 * a.width / 3), 32);
+  if (!a.decoder_width) a.decoder_width = a.width;
+  if (!a.decoder_heads) a.decoder_heads = a.heads;
+  if (!a.decoder_mlp)
+    a.decoder_mlp = a.decoder_width == a.width ? a.mlp : 4 * a.decoder_width;
   return a;
+}
+
+static attend_status check_sides(attend_context *ctx,
+                                 const attend_architecture *a) {
+  bool both = !strcmp(a->family, "bart") || !strcmp(a->family, "t5");
+  ATTEND_CHECK(
+      ctx, both || !is_lopsided(a),
+      "a %s has one side: bart and t5 have a decoder that may be wider "
+      "or narrower than their encoder",
+      a->family);
+  ATTEND_CHECK(ctx, a->decoder_width > 0 && a->decoder_mlp > 0,
+               "a decoder cannot have a width of %d, or of %d inside",
+               a->decoder_width, a->decoder_mlp);
+  ATTEND_CHECK(ctx,
+               a->decoder_heads > 0 && a->decoder_width % a->decoder_heads == 0,
+               "a decoder's width of %d cannot be cut into %d heads: choose "
+               "the number of its heads",
+               a->decoder_width, a->decoder_heads);
+  return ATTEND_OK;
 }
 
 static attend_status check(attend_context *ctx, const attend_architecture *a) {
@@ -166,6 +206,7 @@ static attend_status check(attend_context *ctx, const attend_architecture *a) {
                "%d heads of a width of %d have %d numbers each: llama turns "
                "them in pairs, so choose an even one",
                a->heads, a->width, a->width / a->heads);
+  ATTEND_TRY(check_sides(ctx, a));
   return a->attention ? attend_form_parse(ctx, a->attention, &form) : ATTEND_OK;
 }
 

@@ -28,13 +28,23 @@ static void add_positions(attend_run *r, const stack *s, int ld) {
                ld);
 }
 
+static void embed_tokens(attend_run *r, const stack *s, const int32_t *ids) {
+  const int rows = r->count * r->n, ld = padded(s->shape->width);
+  const int width =
+      s->projection ? attend_linear_inputs(s->projection) : s->shape->width;
+  float *to = s->projection ? r->h : r->x;
+  attend_embed(r->ctx, &r->model->tokens, rows, width, ids,
+               r->model->config.embed_factor, 0, to, padded(width));
+  if (s->projection)
+    attend_linear_forward(s->projection, rows, to, padded(width), r->x, ld);
+}
+
 void embed_rows(attend_run *r, const stack *s, const int32_t *ids,
                 const int32_t *types) {
   const attend_config *c = &r->model->config;
   const int width = s->shape->width, ld = padded(width);
   const int rows = r->count * r->n;
-  attend_embed(r->ctx, &r->model->tokens, rows, width, ids, c->embed_factor, 0,
-               r->x, ld);
+  embed_tokens(r, s, ids);
   add_positions(r, s, ld);
   if (s->types.data) {
     int32_t *zeros = (int32_t *)r->inside;
@@ -92,6 +102,11 @@ static attend_status head_rows(attend_run *r, int n, const int32_t *places,
   ATTEND_CHECK(r->ctx, r->model->head,
                "the checkpoint has no head that gives logits, or it was not "
                "loaded");
+  ATTEND_CHECK(r->ctx,
+               r->side->shape->width == attend_linear_inputs(r->model->head),
+               "the head reads the decoder's rows of %d numbers, not the "
+               "encoder's of %d: extend the decoder",
+               attend_linear_inputs(r->model->head), r->side->shape->width);
   if (!r->wide && c->vocab != padded(c->vocab))
     ATTEND_TRY(
         take(r->ctx,

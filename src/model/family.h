@@ -33,7 +33,8 @@ enum slot {
   MLP_GATE,
   MLP_UP,
   MLP_DOWN,
-  TRANSFORM, /* the head's, once */
+  PROJECTION, /* tokens' rows to a side of another width, once a stack */
+  TRANSFORM,  /* the head's, once */
   TRANSFORM_NORM,
   HEAD,
   SLOTS
@@ -53,8 +54,8 @@ enum {                 /* what a line says besides */
        FIXED = 1024         /* not learnt */
 };
 
-/* The sizes of a tensor by letter: V vocabulary, F width, E encoder's width, P
- * rows of positions, T types, Q heads x dim, K kv heads x dim, W kv heads x
+/* The sizes of a tensor by letter: V vocabulary, F width, E encoder's width, D
+ * width of the tokens' rows, P rows of positions, T types, Q heads x dim, K kv heads x dim, W kv heads x
  * dim_v, O heads x dim_v, A = Q + K + W, I inside the mlp, B buckets, H heads. */
 typedef struct {
   enum slot slot;

@@ -58,13 +58,15 @@ static double bucket_spread(const attend_checkpoint *c, const parameter *p) {
 }
 
 /* The standard deviation that training begins with: 0.02, and where norms come
- * first, what adds to the stream less the more layers add to it. */
+ * first, what adds to the stream less the more layers add to it. Projected rows
+ * begin as large as the table's, beside positions of that size. */
 static double start_spread(const attend_checkpoint *c, const parameter *p) {
   bool adds = p->slot == SELF_O || p->slot == CROSS_O || p->slot == MLP_DOWN;
   int layers = p->of == ATTEND_ENCODER ? c->config.encoder.layers
                                        : c->config.decoder.layers;
   if (c->config.position == ATTEND_POSITIONS_BUCKETS)
     return bucket_spread(c, p);
+  if (p->slot == PROJECTION) return 1 / sqrt((double)p->shape[1]);
   if (!adds || c->config.post_norm) return 0.02;
   return 0.02 / sqrt(2.0 * layers);
 }

@@ -178,6 +178,7 @@ static attend_status read_stack(loading *l, attend_parts of,
   ATTEND_TRY(read_norm(l, FINAL_NORM, of, -1, &s->final_norm));
   const parameter *p = checkpoint_find(l->m->files, RELATIVE, of, -1, false);
   if (p) ATTEND_TRY(read_floats(l, p, &s->relative));
+  ATTEND_TRY(LINEAR(l, of, -1, &s->projection, PROJECTION));
   ATTEND_TRY(take_zeroed(l->m->ctx, (size_t)shape->layers * sizeof *s->layers,
                          "the layers", &s->layers));
   for (int i = 0; i < shape->layers; i++)
@@ -270,6 +271,7 @@ static void free_stack(attend_context *ctx, stack *s) {
     for (size_t j = 0; j < sizeof all / sizeof *all; j++)
       attend_linear_free(all[j]);
   }
+  attend_linear_free(s->projection);
   give(ctx, s->layers);
 }
 

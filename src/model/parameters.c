@@ -23,6 +23,8 @@ static int64_t size_of(const attend_config *c, attend_parts of, char letter) {
       return s->width;
     case 'E':
       return c->encoder.width;
+    case 'D':
+      return stack_of(c, 0)->width;
     case 'P':
       return (int64_t)c->positions + c->position_offset;
     case 'T':
@@ -53,6 +55,9 @@ static bool is_wanted(const attend_config *c, const line *l) {
   if (l->flags & IF_GATED && !c->gated) return false;
   if (l->flags & IF_PLAIN && c->gated) return false;
   if (l->slot == TYPES && c->types == 0) return false;
+  if (l->slot == PROJECTION &&
+      stack_of(c, l->of)->width == stack_of(c, 0)->width)
+    return false;
   if (l->slot == POSITIONS && c->position != ATTEND_POSITIONS_LEARNED)
     return false;
   return true;

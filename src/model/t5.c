@@ -8,14 +8,21 @@
 
 #include "model/family.h"
 
-static void read_stack(config_reader *r, const char *layers, int otherwise,
-                       attend_stack *s) {
-  s->layers = read_size(r, layers, otherwise);
-  s->width = read_size(r, "d_model", -1);
-  s->heads = read_size(r, "num_heads", -1);
-  s->dim = read_size(r, "d_kv", 0);
-  s->mlp = read_size(r, "d_ff", -1);
-  complete_stack(r, s);
+/* One size for both sides, unless attend_encoder_..., which are ours, say another
+ * of the encoder's. Both share one table of tokens: see bart.c. */
+static void read_sides(config_reader *r, attend_stack *e, attend_stack *d) {
+  e->layers = read_size(r, "num_layers", -1);
+  d->layers = read_size(r, "num_decoder_layers", e->layers);
+  d->width = read_size(r, "d_model", -1);
+  d->heads = read_size(r, "num_heads", -1);
+  d->dim = read_size(r, "d_kv", 0);
+  d->mlp = read_size(r, "d_ff", -1);
+  e->width = read_size(r, "attend_encoder_width", d->width);
+  e->heads = read_size(r, "attend_encoder_heads", d->heads);
+  e->dim = read_size(r, "attend_encoder_d_kv", d->dim);
+  e->mlp = read_size(r, "attend_encoder_d_ff", d->mlp);
+  complete_stack(r, e);
+  complete_stack(r, d);
 }
 
 /* "relu", "gated-gelu" (which means gelu_new), "gated-silu". */
@@ -41,8 +48,7 @@ static attend_status configure(attend_context *ctx, const attend_json *json,
                                const char *path, attend_config *c) {
   config_reader r = {ctx, json, path, ATTEND_OK};
   c->parts = ATTEND_BOTH;
-  read_stack(&r, "num_layers", -1, &c->encoder);
-  read_stack(&r, "num_decoder_layers", c->encoder.layers, &c->decoder);
+  read_sides(&r, &c->encoder, &c->decoder);
   c->vocab = read_size(&r, "vocab_size", -1);
   c->position = ATTEND_POSITIONS_BUCKETS;
   c->buckets = read_size(&r, "relative_attention_num_buckets", 32);
@@ -82,6 +88,7 @@ static attend_status configure(attend_context *ctx, const attend_json *json,
 
 static const line lines[] = {
     {TOKENS, 0, "shared|decoder.embed_tokens|encoder.embed_tokens", "VF", 0},
+    {PROJECTION, ATTEND_ENCODER, "encoder.embed_projection", "FD", 0},
     SELF("encoder.block.%d.", ATTEND_ENCODER),
     MLP("encoder.block.%d.layer.1.", ATTEND_ENCODER),
     {FINAL_NORM, ATTEND_ENCODER, "encoder.final_layer_norm", "F", 0},

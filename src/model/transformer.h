@@ -26,8 +26,9 @@ typedef struct {
   const attend_stack *shape;
   attend_table positions, types; /* data NULL: none */
   norm embed_norm, final_norm;
-  float *relative; /* [buckets, H] or NULL */
-  layer *layers;   /* [shape->layers] or NULL: there is no such side */
+  float *relative;           /* [buckets, H] or NULL */
+  attend_linear *projection; /* of the tokens' rows; NULL: they are as wide */
+  layer *layers; /* [shape->layers] or NULL: there is no such side */
 } stack;
 
 struct attend_model {

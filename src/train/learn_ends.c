@@ -36,12 +36,42 @@ static const int32_t *types_of(attend_learner *l, const learn_stack *s) {
   return (const int32_t *)l->wide;
 }
 
+/* The tokens' rows, as wide as the table is. */
+static void look_up(attend_learner *l, const learn_stack *s, int width,
+                    float *to) {
+  attend_table tokens = table_of(&l->tokens);
+  attend_embed(l->ctx, &tokens, s->rows, width, s->ids, l->config.embed_factor,
+               0, to, padded(width));
+}
+
+static void embed_tokens(attend_learner *l, const learn_stack *s, float *to) {
+  const learn_linear *p = &s->projection;
+  int width = s->shape->width;
+  look_up(l, s, p->w ? p->inputs : width, p->w ? l->h : to);
+  if (p->w)
+    attend_linear_forward(p->go, s->rows, l->h, padded(p->inputs), to,
+                          padded(width));
+}
+
+static void embed_tokens_back(attend_learner *l, const learn_stack *s,
+                              const float *dx) {
+  const learn_linear *p = &s->projection;
+  int width = p->w ? p->inputs : s->shape->width, ld = padded(width);
+  if (p->w) {
+    look_up(l, s, width, l->h);
+    linear_unlearn(l, p, s->rows, l->h, ld, dx, padded(s->shape->width), false,
+                   l->dh, ld);
+    dx = l->dh;
+  }
+  attend_embed_back(l->ctx, s->rows, width, s->ids, l->config.embed_factor, dx,
+                    ld, l->tokens.entries, l->tokens.dw);
+}
+
 void embed_forward(attend_learner *l, learn_stack *s) {
   int width = s->shape->width, ld = padded(width);
   float *x = s->trails[0].x, *sum = l->config.embed_norm ? s->embedded : x;
-  attend_table tokens = table_of(&l->tokens), types = table_of(&s->types);
-  attend_embed(l->ctx, &tokens, s->rows, width, s->ids, l->config.embed_factor,
-               0, sum, ld);
+  attend_table types = table_of(&s->types);
+  embed_tokens(l, s, sum);
   add_positions(l, s, sum);
   if (s->types.w)
     attend_embed(l->ctx, &types, s->rows, width, types_of(l, s), 1, 1, sum, ld);
@@ -56,8 +86,7 @@ void embed_backward(attend_learner *l, learn_stack *s, float *dx) {
   if (l->config.embed_norm)
     learn_norm_back(l, &s->embed_norm, s->rows, width, s->embedded, dx, false,
                     dx);
-  attend_embed_back(l->ctx, s->rows, width, s->ids, l->config.embed_factor, dx,
-                    ld, l->tokens.entries, l->tokens.dw);
+  embed_tokens_back(l, s, dx);
   if (s->types.w)
     attend_embed_back(l->ctx, s->rows, width, types_of(l, s), 1, dx, ld,
                       s->types.entries, s->types.dw);

@@ -119,7 +119,8 @@ static size_t cut_work(attend_learner *l, void *block) {
 static size_t need_scratch(const attend_learner *l) {
   sizes z = sizes_of(l);
   size_t most = attend_norm_back_bytes((int)z.rows, z.width);
-  const int pairs[][2] = {{z.wide, z.width}, {z.width, z.mix}};
+  const int pairs[][2] = {
+      {z.wide, z.width}, {z.width, z.mix}, {z.width, z.width}};
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
     size_t n = attend_linear_weight_grad_bytes(l->ctx, (int)z.rows, pairs[i][0],
                                                pairs[i][1]);

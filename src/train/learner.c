@@ -51,6 +51,7 @@ static void add_group(attend_learner *l, attend_parts of, int layer, int n,
 
 static void add_stack(attend_learner *l, attend_parts of,
                       const attend_stack *s) {
+  GROUP(l, of, -1, PROJECTION);
   GROUP(l, of, -1, POSITIONS);
   GROUP(l, of, -1, TYPES);
   GROUP(l, of, -1, EMBED_NORM);
@@ -208,6 +209,7 @@ static attend_status find_stack(attend_learner *l, attend_parts of,
   find_table(l, RELATIVE, of, &s->relative);
   find_norm(l, EMBED_NORM, of, -1, &s->embed_norm);
   find_norm(l, FINAL_NORM, of, -1, &s->final_norm);
+  LINEAR(l, of, -1, &s->projection, PROJECTION);
   size_t layers = (size_t)shape->layers;
   ATTEND_TRY(take_zeroed(l->ctx, layers * sizeof *s->layers, "the layers",
                          &s->layers));
@@ -297,7 +299,8 @@ static attend_status each_linear(attend_learner *l,
                                  attend_status (*f)(attend_learner *l,
                                                     learn_linear *x)) {
   learn_stack *sides[] = {&l->encoder, &l->decoder};
-  for (int k = 0; k < 2; k++)
+  for (int k = 0; k < 2; k++) {
+    if (sides[k]->projection.w) ATTEND_TRY(f(l, &sides[k]->projection));
     for (int i = 0; sides[k]->layers && i < sides[k]->shape->layers; i++) {
       learn_layer *w = &sides[k]->layers[i];
       learn_linear *all[] = {&w->qkv,       &w->out, &w->cross_q, &w->cross_kv,
@@ -305,6 +308,7 @@ static attend_status each_linear(attend_learner *l,
       for (size_t j = 0; j < sizeof all / sizeof *all; j++)
         if (all[j]->w) ATTEND_TRY(f(l, all[j]));
     }
+  }
   if (l->transform.w) ATTEND_TRY(f(l, &l->transform));
   return l->head.w ? f(l, &l->head) : ATTEND_OK;
 }
@@ -383,7 +387,8 @@ static size_t linear_bytes(const learn_linear *x) {
 size_t attend_learner_bytes(const attend_learner *l) {
   size_t bytes = 2 * l->count * sizeof(float);
   const learn_stack *sides[] = {&l->encoder, &l->decoder};
-  for (int k = 0; k < 2; k++)
+  for (int k = 0; k < 2; k++) {
+    bytes += linear_bytes(&sides[k]->projection);
     for (int i = 0; sides[k]->layers && i < sides[k]->shape->layers; i++) {
       const learn_layer *w = &sides[k]->layers[i];
       bytes += linear_bytes(&w->qkv) + linear_bytes(&w->out) +
@@ -391,6 +396,7 @@ size_t attend_learner_bytes(const attend_learner *l) {
                linear_bytes(&w->cross_out) + linear_bytes(&w->up) +
                linear_bytes(&w->down);
     }
+  }
   return bytes + linear_bytes(&l->transform) + linear_bytes(&l->head);
 }
 

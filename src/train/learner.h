@@ -53,6 +53,7 @@ typedef struct {
   const attend_stack *shape;
   bool encoder;
   learn_table positions, types;
+  learn_linear projection; /* of the tokens' rows; w NULL: they are as wide */
   learn_norm embed_norm, final_norm;
   learn_table relative; /* [buckets][H] */
   learn_layer *layers;  /* NULL: there is no such side */

@@ -1,0 +1,188 @@
+/* Small encoder-decoders whose sides differ, lessons for them, and gradients by
+ * differences of the loss. */
+#ifndef TESTS_SIDES_H
+#define TESTS_SIDES_H
+
+#include "lessons.h"
+
+__attribute__((destructor)) static void leave_nothing(void) { remove_folder(); }
+
+static inline attend_context *context(void) {
+  static attend_context *ctx;
+  if (!ctx) ctx = open_context(NULL, 1, NULL);
+  return ctx;
+}
+
+/* The decoder narrower than the encoder, or wider. */
+static inline attend_architecture sides(const char *family, bool narrow) {
+  return (attend_architecture){.family = family,
+                               .layers = 2,
+                               .decoder_layers = 1,
+                               .width = narrow ? 24 : 12,
+                               .heads = narrow ? 3 : 2,
+                               .mlp = 20,
+                               .decoder_width = narrow ? 10 : 40,
+                               .decoder_heads = narrow ? 2 : 5,
+                               .decoder_mlp = narrow ? 36 : 18,
+                               .positions = 16,
+                               .vocab = 29,
+                               .bos = 1,
+                               .eos = 2,
+                               .pad = 0};
+}
+
+static const char *const both[] = {"bart", "t5"};
+
+static inline attend_config write_and_read(const attend_architecture *a) {
+  attend_config c;
+  OK(context(), attend_config_write(context(), in_folder("config.json"), a));
+  OK(context(), attend_config_read(context(), models_folder(), &c));
+  return c;
+}
+
+static inline attend_learner *begin(const attend_architecture *a,
+                                    const attend_learner_options *o,
+                                    attend_checkpoint **files) {
+  attend_learner *l;
+  write_and_read(a);
+  OK(context(), attend_checkpoint_start(context(), models_folder(), 4, files));
+  OK(context(), attend_learner_create(*files, o, &l));
+  return l;
+}
+
+static inline void end(attend_learner *l, attend_checkpoint *files) {
+  attend_learner_free(l);
+  attend_checkpoint_close(files);
+}
+
+/* ---- lessons ------------------------------------------------------------------------- */
+
+enum { TEXTS = 3, READ = 7, SAID = 5 };
+
+typedef struct {
+  int32_t ids[TEXTS * READ], said[TEXTS * SAID], targets[TEXTS * SAID];
+} copybook;
+
+static const int32_t real[TEXTS] = {READ, 3, 5};
+
+/* What is asked for is what was read. */
+static inline void write_book(const attend_config *c, uint64_t seed,
+                              copybook *b) {
+  int32_t *ids = random_ids(c, seed, TEXTS * READ);
+  memcpy(b->ids, ids, sizeof b->ids);
+  for (int t = 0; t < TEXTS; t++)
+    for (int i = 0; i < SAID; i++) {
+      int at = t * SAID + i;
+      b->targets[at] = i < real[t] ? ids[t * READ + i] : -1;
+      b->said[at] = i ? ids[t * READ + i - 1] : c->decoder_start;
+    }
+  free(ids);
+}
+
+static inline attend_lesson lesson_in(const copybook *b, bool quiet) {
+  return (attend_lesson){.batch = TEXTS,
+                         .length = READ,
+                         .ids = b->ids,
+                         .lengths = real,
+                         .said = SAID,
+                         .said_ids = b->said,
+                         .targets = b->targets,
+                         .scale = 1,
+                         .quiet = quiet};
+}
+
+static inline double loss_of(attend_learner *l, const copybook *b) {
+  attend_outcome got;
+  attend_lesson lesson = lesson_in(b, true);
+  OK(context(), attend_learner_refresh(l));
+  OK(context(), attend_learner_study(l, &lesson, &got));
+  return got.loss;
+}
+
+/* ---- gradients by differences ------------------------------------------------------------ */
+
+/* The slope of the loss along the direction d of one parameter. */
+static inline double slope(attend_learner *l, const copybook *b,
+                           const attend_learnt *x, const float *d,
+                           double step) {
+  size_t n = (size_t)x->count;
+  float *kept = room_for(n, sizeof *kept);
+  double loss[2];
+  memcpy(kept, x->value, n * sizeof *kept);
+  for (int up = 0; up < 2; up++) {
+    for (size_t i = 0; i < n; i++)
+      x->value[i] = kept[i] + (float)((up ? step : -step) * (double)d[i]);
+    loss[up] = loss_of(l, b);
+  }
+  memcpy(x->value, kept, n * sizeof *kept);
+  free(kept);
+  return (loss[1] - loss[0]) / (2 * step);
+}
+
+static inline double length_of(const float *x, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; i++) sum += (double)x[i] * (double)x[i];
+  return sqrt(sum);
+}
+
+/* Along the gradient, whose slope is its length: a wrong one has a lesser. And
+ * along one at random. */
+static inline void check_parameter(attend_learner *l, const copybook *b,
+                                   const attend_learnt *x, double largest) {
+  size_t n = (size_t)x->count;
+  float *d = room_for(n, sizeof *d);
+  double length = length_of(x->gradient, x->count);
+  for (int random = 0; random < 2; random++) {
+    double want = 0;
+    if (random)
+      attend_random_normal((attend_random){9, 1}, 0, n, d);
+    else
+      memcpy(d, x->gradient, n * sizeof *d);
+    double unit = length_of(d, x->count);
+    for (size_t i = 0; i < n && unit > 0; i++) {
+      d[i] = (float)((double)d[i] / unit);
+      want += (double)d[i] * (double)x->gradient[i];
+    }
+    double far = slope(l, b, x, d, 2e-3), near = slope(l, b, x, d, 1e-3);
+    double got = (4 * near - far) / 3;
+    if (!(fabs(got - want) <= 0.01 * length + 3e-4 * largest))
+      CHECK_FAIL("%s: a slope of %g, not %g (of %g)", x->name, got, want,
+                 length);
+  }
+  free(d);
+}
+
+/* Weights that are larger than training begins with, so that all gradients are
+ * felt; T5 divides no scores. */
+static inline void grow(attend_learner *l) {
+  attend_learnt x;
+  double size = attend_learner_config(l)->score_factor > 0 ? 0.15 : 0.3;
+  for (size_t i = 0; attend_learner_get(l, i, &x); i++) {
+    if (x.rank != 2 || x.fixed) continue;
+    double factor = size * sqrt((double)x.count) / length_of(x.value, x.count);
+    for (int64_t j = 0; j < x.count; j++) x.value[j] *= (float)factor;
+  }
+  OK(context(), attend_learner_refresh(l));
+}
+
+static inline int check_gradients(attend_learner *l) {
+  attend_learnt x;
+  attend_outcome got;
+  copybook b;
+  double largest = 0;
+  int checked = 0;
+  write_book(attend_learner_config(l), 5, &b);
+  attend_lesson lesson = lesson_in(&b, false);
+  grow(l);
+  OK(context(), attend_learner_study(l, &lesson, &got));
+  for (size_t i = 0; attend_learner_get(l, i, &x); i++)
+    largest = fmax(largest, length_of(x.gradient, x.count));
+  for (size_t i = 0; attend_learner_get(l, i, &x); i++) {
+    if (x.fixed) continue;
+    check_parameter(l, &b, &x, largest);
+    checked++;
+  }
+  return checked;
+}
+
+#endif
