@@ -24,6 +24,8 @@ static const verb verbs[] = {
     {"compare", "one model and text under several forms of attention",
      cmd_compare},
     {"generate", "a model continues texts, or answers them", cmd_generate},
+    {"summarize", "the few words that a text comes to, and their sources",
+     cmd_summarize},
     {"train", "a model learns from texts, with any form of attention",
      cmd_train},
     {"eval", "how well a model predicts a text: perplexity", cmd_eval},

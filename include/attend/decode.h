@@ -55,6 +55,8 @@ typedef struct {
   float repetition; /* penalty of what was said: 1 is none                    */
   int no_repeat;    /* no n tokens in a row twice; 0: may                     */
   uint64_t seed;
+  const uint64_t *streams; /* [prompts] of random numbers: sample i of a prompt
+                              takes the stream + i; NULL: its number << 32    */
   int samples; /* of each prompt                                              */
   /* searching: the best of `beams` that are kept                             */
   int beams;

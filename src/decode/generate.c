@@ -150,8 +150,9 @@ static continuation *one_of(const batch *b, int i) {
 /* The stream of random numbers is the continuation's own, however many samples
  * there are of each prompt. */
 static attend_random random_of(const batch *b, const continuation *one) {
-  return (attend_random){b->o->seed, (uint64_t)one->public.prompt << 32 |
-                                         (uint64_t)one->public.sample};
+  uint64_t prompt = (uint64_t)one->public.prompt;
+  uint64_t first = b->o->streams ? b->o->streams[prompt] : prompt << 32;
+  return (attend_random){b->o->seed, first + (uint64_t)one->public.sample};
 }
 
 static int32_t pick(batch *b, int i, float *log_probability) {
