@@ -83,7 +83,8 @@ static attend_status put(const char *text, size_t length, bool ends,
 
 int documents_read(const summarize_options *o, summary_document **docs,
                    int *count) {
-  static char *input[] = {"-"}, *usual[] = {"document"};
+  static char dash[] = "-", document[] = "document";
+  static char *input[] = {dash}, *usual[] = {document};
   char **files = o->n_files ? o->files : input;
   int n = o->n_files ? o->n_files : 1, code;
   attend_context *ctx = options_context(&o->common, NULL, &code);
