@@ -42,6 +42,15 @@ typedef struct {
 } attend_token;
 
 typedef struct {
+  int prompt;
+  const int32_t *ids; /* that were written so far */
+  int count;
+  float *logits; /* [n], to be changed: -INFINITY forbids a token. Beams: log
+                    probabilities                                             */
+  int n;
+} attend_choice;
+
+typedef struct {
   int max_new; /* tokens                                                      */
   int min_new; /* before this many, no end                                    */
   bool ignore_end; /* no end token                                            */
@@ -62,6 +71,9 @@ typedef struct {
   int beams;
   float length_penalty; /* score = sum of log p / length^penalty              */
   bool early_stop;      /* as soon as `beams` have ended                      */
+  int groups; /* of beams, each kept from what those before it choose; 0: 1   */
+  float diversity; /* log probability that a token costs for each beam of an
+                      earlier group that takes it in the same step            */
   /* where a text ends: the first of these, which is not said                 */
   const attend_tokenizer *tokenizer; /* NULL: ids only                        */
   const char *const *stops;
@@ -75,6 +87,8 @@ typedef struct {
   /* Called when a continuation is complete; what it is given stays as long as
    * the generation. */
   void (*on_done)(const struct attend_continuation *one, void *user);
+  /* Called before every choice, of beams too, after the penalties.           */
+  void (*on_logits)(const attend_choice *choice, void *user);
   /* Called before every step, of beams too. Other than 0 ends all
    * continuations. */
   int (*on_step)(void *user);
@@ -116,7 +130,8 @@ ATTEND_API attend_status attend_generate(attend_model *model, int n_prompts,
                                          const attend_generate_options *options,
                                          attend_generation **generation);
 ATTEND_API void attend_generation_free(attend_generation *generation);
-/* By prompt, then by sample (beams: best first). NULL past the last. */
+/* By prompt, then by sample (beams: best first; groups: the best of each, then
+ * the second of each, ..). NULL past the last. */
 ATTEND_API const attend_continuation *attend_generation_get(
     const attend_generation *generation, int i);
 

@@ -6,7 +6,11 @@
  * probabilities and looks at the 2k best. Those that end the text and are among
  * the first k are put aside with their sum divided by length^penalty; the best
  * k that go on are the next beams and share the cache pages of their parents.
- * A prompt is done when no beam can beat what was put aside.
+ * A search is done when no beam can beat what was put aside.
+ *
+ * A prompt is searched by several groups of k beams, one after the other in each
+ * step: a token that the groups before took in this step costs `diversity` for
+ * each time (Vijayakumar et al., Diverse Beam Search, 2016).
  */
 #include <math.h>
 #include <stdlib.h>
@@ -18,9 +22,11 @@ typedef struct {
   int32_t *ids; /* [max_new] */
   int count;
   double sum, score;
+  double
+      own; /* log probability by the model as it is: no penalties, no force */
 } hypothesis;
 
-typedef struct {     /* of one prompt */
+typedef struct {     /* of one group of one prompt */
   hypothesis *open;  /* [k] beams that go on */
   hypothesis *next;  /* [k] */
   hypothesis *ended; /* [k], best first */
@@ -30,18 +36,20 @@ typedef struct {     /* of one prompt */
 } beams;
 
 typedef struct {
-  double sum;
+  double sum, own;
   int beam;
   int32_t id;
 } candidate;
 
 typedef struct {
   batch *b;
-  beams *of;       /* [prompts] */
-  candidate *best; /* [2k] of one prompt, best first */
+  beams *of;       /* [groups of all prompts] */
+  int groups, k;   /* of a prompt; beams of a group */
+  candidate *best; /* [2k] of one group, best first */
   int32_t *parents, *ids, *lengths;
-  int step;  /* tokens that every open beam has */
-  bool lost; /* a sum was no number */
+  int32_t *took; /* [sequences] in this step; -1: nothing */
+  int step;      /* tokens that every open beam has */
+  bool lost;     /* a sum was no number */
 } search;
 
 /* ---- candidates ---------------------------------------------------------------------- */
@@ -68,32 +76,48 @@ static void log_softmax(attend_context *ctx, float *logits, int n) {
   for (int i = 0; i < n; i++) logits[i] -= all;
 }
 
-static void prepare(search *s, int sequence, const hypothesis *h) {
+/* A token that other groups of this prompt took in this step costs. */
+static void make_different(const search *s, int group, float *log_p) {
+  int first = group - group % s->groups;
+  for (int g = first; g < group; g++)
+    for (int i = g * s->k; i < (g + 1) * s->k; i++)
+      if (s->took[i] >= 0) log_p[s->took[i]] -= s->b->o->diversity;
+}
+
+/* What the search goes by: log p of a beam's next tokens, as the caller would
+ * have them. */
+static const float *prepare(search *s, int group, int beam, float *log_p) {
   batch *b = s->b;
   const attend_config *c = attend_model_config(b->model);
-  float *logits = b->logits + (size_t)sequence * (size_t)c->vocab;
-  log_softmax(b->ctx, logits, c->vocab);
-  adjust_logits(b->o, logits, c->vocab, b->history[sequence],
+  const hypothesis *h = &s->of[group].open[beam];
+  int sequence = group * s->k + beam;
+  float *changed = b->logits + (size_t)batch_size(b) * (size_t)c->vocab;
+  log_softmax(b->ctx, log_p, c->vocab);
+  memcpy(changed, log_p, (size_t)c->vocab * sizeof *log_p);
+  adjust_logits(b->o, changed, c->vocab, b->history[sequence],
                 b->held[sequence]);
-  if (h->count < b->o->min_new || b->o->ignore_end) forbid_end(b, logits);
+  if (h->count < b->o->min_new || b->o->ignore_end) forbid_end(b, changed);
+  ask_caller(b, sequence, h->ids, h->count, changed);
+  make_different(s, group, changed);
   int32_t forced = forced_id(b, h->count);
   for (int i = 0; forced >= 0 && i < c->vocab; i++)
-    logits[i] = i == forced ? 0 : -INFINITY;
+    changed[i] = i == forced ? 0 : -INFINITY;
+  return changed;
 }
 
 /* At first all beams are the same: only one of them is asked. */
-static int find_best(search *s, int prompt) {
+static int find_best(search *s, int group) {
   batch *b = s->b;
   const attend_config *c = attend_model_config(b->model);
-  int count = 0, k = b->each, asked = s->step == 0 ? 1 : k;
+  int count = 0, asked = s->step == 0 ? 1 : s->k;
   for (int i = 0; i < asked; i++) {
-    const hypothesis *h = &s->of[prompt].open[i];
-    int sequence = prompt * k + i;
-    const float *logits = b->logits + (size_t)sequence * (size_t)c->vocab;
-    prepare(s, sequence, h);
+    const hypothesis *h = &s->of[group].open[i];
+    float *own = b->logits + (size_t)(group * s->k + i) * (size_t)c->vocab;
+    const float *log_p = prepare(s, group, i, own);
     for (int32_t id = 0; id < c->vocab; id++) {
-      candidate x = {h->sum + (double)logits[id], i, id};
-      if (x.sum > -INFINITY) insert(s->best, &count, 2 * k, x);
+      candidate x = {h->sum + (double)log_p[id], h->own + (double)own[id], i,
+                     id};
+      if (x.sum > -INFINITY) insert(s->best, &count, 2 * s->k, x);
       s->lost |= h->sum > -INFINITY && isnan(x.sum);
     }
   }
@@ -112,11 +136,12 @@ static void extend_into(hypothesis *to, const hypothesis *from,
   to->ids[from->count] = c->id;
   to->count = from->count + 1;
   to->sum = c->sum;
+  to->own = c->own;
 }
 
 static void put_aside(search *s, beams *p, const hypothesis *from,
                       const candidate *c) {
-  int k = s->b->each, at;
+  int k = s->k, at;
   double score = score_of(s, c->sum, from->count + 1);
   if (p->n_ended == k && score <= p->ended[k - 1].score) return;
   at = p->n_ended < k ? p->n_ended++ : k - 1;
@@ -130,16 +155,16 @@ static void put_aside(search *s, beams *p, const hypothesis *from,
 
 /* Whether no open beam can still win: its sum can only fall. */
 static bool is_done(const search *s, const beams *p) {
-  int k = s->b->each;
+  int k = s->k;
   if (p->n_ended < k) return false;
   if (s->b->o->early_stop) return true;
   return p->ended[k - 1].score >= score_of(s, p->open[0].sum, p->open[0].count);
 }
 
-static int advance_prompt(search *s, int prompt) {
+static int advance_group(search *s, int group) {
   batch *b = s->b;
-  beams *p = &s->of[prompt];
-  int k = b->each, count = find_best(s, prompt), open = 0;
+  beams *p = &s->of[group];
+  int k = s->k, count = find_best(s, group), open = 0;
   for (int i = 0; i < count && open < k; i++) {
     const candidate *x = &s->best[i];
     if (is_end(b, x->id)) {
@@ -147,8 +172,9 @@ static int advance_prompt(search *s, int prompt) {
       continue;
     }
     extend_into(&p->next[open], &p->open[x->beam], x);
-    s->parents[prompt * k + open] = prompt * k + x->beam;
-    s->ids[prompt * k + open++] = x->id;
+    s->parents[group * k + open] = group * k + x->beam;
+    s->took[group * k + open] = x->id;
+    s->ids[group * k + open++] = x->id;
   }
   hypothesis *swap = p->open;
   p->open = p->next;
@@ -156,14 +182,13 @@ static int advance_prompt(search *s, int prompt) {
   return open;
 }
 
-static void close_prompt(search *s, int prompt) {
-  beams *p = &s->of[prompt];
-  int k = s->b->each;
-  p->done = true;
-  for (int i = 0; i < k; i++) {
-    s->parents[prompt * k + i] = prompt * k + i;
-    s->ids[prompt * k + i] = 0;
-    s->lengths[prompt * k + i] = 0;
+static void close_group(search *s, int group) {
+  int k = s->k;
+  s->of[group].done = true;
+  for (int i = group * k; i < (group + 1) * k; i++) {
+    s->parents[i] = i;
+    s->ids[i] = 0;
+    s->lengths[i] = 0;
   }
 }
 
@@ -172,7 +197,7 @@ static void end_open(search *s, beams *p, int open, attend_end why) {
   p->cut = why;
   for (int i = 0; i < open; i++) {
     hypothesis *h = &p->open[i];
-    candidate last = {h->sum, i, h->ids[h->count - 1]};
+    candidate last = {h->sum, h->own, i, h->ids[h->count - 1]};
     hypothesis shorter = *h;
     shorter.count--;
     put_aside(s, p, &shorter, &last);
@@ -183,13 +208,17 @@ static bool has_room(const search *s, int sequence) {
   return !s->b->limit || attend_run_length(s->b->run, sequence) < s->b->limit;
 }
 
+static int all_groups(const search *s) { return s->b->count * s->groups; }
+
 static attend_status advance(search *s, bool *live) {
   batch *b = s->b;
+  int k = s->k;
   *live = false;
-  for (int i = 0; i < b->count; i++) {
+  for (int i = 0; i < batch_size(b); i++) s->took[i] = -1;
+  for (int i = 0; i < all_groups(s); i++) {
     beams *p = &s->of[i];
     if (p->done) continue;
-    int open = advance_prompt(s, i), k = b->each;
+    int open = advance_group(s, i);
     if (s->lost) return fail_not_finite(b);
     for (int j = 0; j < k; j++) s->lengths[i * k + j] = j < open;
     for (int j = open; j < k; j++) {
@@ -201,7 +230,7 @@ static attend_status advance(search *s, bool *live) {
     if (open && (last || full))
       end_open(s, p, open, last ? ATTEND_END_LENGTH : ATTEND_END_CONTEXT);
     if (!open || last || full || is_done(s, p))
-      close_prompt(s, i);
+      close_group(s, i);
     else
       *live = true;
   }
@@ -211,12 +240,10 @@ static attend_status advance(search *s, bool *live) {
 
 static void write_history(search *s) {
   batch *b = s->b;
-  const attend_config *c = attend_model_config(b->model);
-  int k = b->each;
   for (int i = 0; i < batch_size(b); i++) {
-    const beams *p = &s->of[i / k];
-    const hypothesis *h = &p->open[i % k];
-    int before = c->parts == ATTEND_DECODER ? b->prompts[i / k].count : 1;
+    const beams *p = &s->of[i / s->k];
+    const hypothesis *h = &p->open[i % s->k];
+    int before = history_before(b, i);
     if (p->done || h->sum == -INFINITY) continue;
     memcpy(b->history[i] + before, h->ids, (size_t)h->count * sizeof *h->ids);
     b->held[i] = before + h->count;
@@ -225,14 +252,13 @@ static void write_history(search *s) {
 
 /* The caller has had enough: what there is counts as ended. */
 static void stop_search(search *s) {
-  batch *b = s->b;
-  for (int i = 0; i < b->count; i++) {
+  for (int i = 0; i < all_groups(s); i++) {
     beams *p = &s->of[i];
     int open = 0;
     if (p->done) continue;
-    while (open < b->each && p->open[open].sum > -INFINITY) open++;
+    while (open < s->k && p->open[open].sum > -INFINITY) open++;
     end_open(s, p, open, ATTEND_END_CALLER);
-    close_prompt(s, i);
+    close_group(s, i);
   }
 }
 
@@ -256,7 +282,7 @@ static attend_status run_search(search *s) {
 /* ---- memory and answers -------------------------------------------------------------------- */
 
 static attend_status make_beams(search *s, beams *p, int32_t **ids) {
-  size_t k = (size_t)s->b->each, n = (size_t)s->b->o->max_new;
+  size_t k = (size_t)s->k, n = (size_t)s->b->o->max_new;
   hypothesis **lists[] = {&p->open, &p->next, &p->ended};
   for (int l = 0; l < 3; l++) {
     ATTEND_TRY(
@@ -266,59 +292,102 @@ static attend_status make_beams(search *s, beams *p, int32_t **ids) {
   return ATTEND_OK;
 }
 
-static attend_status write_answers(search *s) {
+static attend_status write_answer(search *s, const beams *p,
+                                  const hypothesis *h, continuation *one) {
   batch *b = s->b;
   const char *text;
   size_t length;
-  for (int i = 0; i < batch_size(b); i++) {
-    const beams *p = &s->of[i / b->each];
-    continuation *one = &b->g->one[b->first * b->each + i];
-    one->public.score = one->public.log_probability = -INFINITY;
-    if (i % b->each >= p->n_ended) continue; /* there were fewer */
-    const hypothesis *h = &p->ended[i % b->each];
-    for (int j = 0; j < h->count; j++) {
-      ATTEND_TRY(add_id(b->ctx, one, h->ids[j]));
-      ATTEND_TRY(stream_push(&one->stream, h->ids[j], &text, &length));
-    }
-    ATTEND_TRY(stream_end(&one->stream, &text, &length));
-    one->public.text = one->stream.text ? one->stream.text : "";
-    one->public.log_probability = h->sum;
-    one->public.score = h->score;
-    one->public.end = one->stream.stopped               ? ATTEND_END_STOP
-                      : is_end(b, h->ids[h->count - 1]) ? ATTEND_END_TOKEN
-                                                        : p->cut;
-    one->done = true;
-    if (i % b->each < b->o->samples) tell_done(b, one);
+  for (int j = 0; j < h->count; j++) {
+    ATTEND_TRY(add_id(b->ctx, one, h->ids[j]));
+    ATTEND_TRY(stream_push(&one->stream, h->ids[j], &text, &length));
   }
+  ATTEND_TRY(stream_end(&one->stream, &text, &length));
+  one->public.text = one->stream.text ? one->stream.text : "";
+  one->public.log_probability = h->own;
+  one->public.score = h->score;
+  one->public.end = one->stream.stopped               ? ATTEND_END_STOP
+                    : is_end(b, h->ids[h->count - 1]) ? ATTEND_END_TOKEN
+                                                      : p->cut;
+  one->done = true;
   return ATTEND_OK;
+}
+
+/* Of what the groups put aside: the best of each, then the second of each, ..;
+ * among those of a rank, as the model has them without penalties. */
+static const beams *take_best(const search *s, beams *groups, int rank,
+                              bool *taken) {
+  const beams *best = NULL;
+  double most = -INFINITY;
+  int at = 0;
+  for (int g = 0; g < s->groups; g++) {
+    const beams *p = &groups[g];
+    if (taken[g] || rank >= p->n_ended) continue;
+    const hypothesis *h = &p->ended[rank];
+    double score = score_of(s, h->own, h->count);
+    if (best && score <= most) continue;
+    best = p;
+    most = score;
+    at = g;
+  }
+  if (best) taken[at] = true;
+  return best;
+}
+
+static attend_status write_prompt(search *s, int prompt, bool *taken) {
+  batch *b = s->b;
+  continuation *one = &b->g->one[(b->first + prompt) * b->each];
+  int written = 0;
+  for (int rank = 0; rank < s->k; rank++) {
+    const beams *p;
+    memset(taken, 0, (size_t)s->groups * sizeof *taken);
+    while ((p = take_best(s, &s->of[prompt * s->groups], rank, taken)))
+      ATTEND_TRY(write_answer(s, p, &p->ended[rank], &one[written++]));
+  }
+  for (int i = written; i < b->each; i++) /* there were fewer */
+    one[i].public.score = one[i].public.log_probability = -INFINITY;
+  for (int i = 0; i < written && i < b->o->samples; i++) tell_done(b, &one[i]);
+  return ATTEND_OK;
+}
+
+static attend_status write_answers(search *s) {
+  bool *taken;
+  attend_status status =
+      take(s->b->ctx, (size_t)s->groups * sizeof *taken, "the groups", &taken);
+  for (int i = 0; i < s->b->count && !status; i++)
+    status = write_prompt(s, i, taken);
+  give(s->b->ctx, taken);
+  return status;
 }
 
 static attend_status take_search(search *s, int32_t **ids) {
   batch *b = s->b;
   size_t all = (size_t)batch_size(b);
   int32_t *at;
-  ATTEND_TRY(take_zeroed(b->ctx, (size_t)b->count * sizeof *s->of, "the beams",
-                         &s->of));
-  ATTEND_TRY(take(b->ctx, 2 * (size_t)b->each * sizeof *s->best, "the beams",
-                  &s->best));
+  ATTEND_TRY(take_zeroed(b->ctx, (size_t)all_groups(s) * sizeof *s->of,
+                         "the beams", &s->of));
   ATTEND_TRY(
-      take_zeroed(b->ctx, 3 * all * sizeof *s->ids, "the beams", &s->ids));
+      take(b->ctx, 2 * (size_t)s->k * sizeof *s->best, "the beams", &s->best));
+  ATTEND_TRY(
+      take_zeroed(b->ctx, 4 * all * sizeof *s->ids, "the beams", &s->ids));
   s->parents = s->ids + all;
   s->lengths = s->parents + all;
+  s->took = s->lengths + all;
   ATTEND_TRY(take_zeroed(b->ctx, 3 * all * (size_t)b->o->max_new * sizeof **ids,
                          "the beams", ids));
   at = *ids;
-  for (int i = 0; i < b->count; i++) ATTEND_TRY(make_beams(s, &s->of[i], &at));
+  for (int i = 0; i < all_groups(s); i++)
+    ATTEND_TRY(make_beams(s, &s->of[i], &at));
   return ATTEND_OK;
 }
 
 attend_status search_batch(batch *b) {
-  search s = {.b = b};
+  int groups = b->o->groups > 1 ? b->o->groups : 1;
+  search s = {.b = b, .groups = groups, .k = b->each / groups};
   int32_t *ids = NULL;
   attend_status status = take_search(&s, &ids);
   if (!status) status = run_search(&s);
   if (!status) status = write_answers(&s);
-  for (int i = 0; s.of && i < b->count; i++) {
+  for (int i = 0; s.of && i < all_groups(&s); i++) {
     give(b->ctx, s.of[i].open);
     give(b->ctx, s.of[i].next);
     give(b->ctx, s.of[i].ended);

@@ -74,6 +74,11 @@ attend_status add_id(attend_context *ctx, continuation *c, int32_t id);
 /* Whether the id ends a text, and never: no end can be chosen. */
 bool is_end(const batch *b, int32_t id);
 void forbid_end(const batch *b, float *logits);
+/* What the caller would have after `count` ids of a sequence. */
+void ask_caller(const batch *b, int sequence, const int32_t *ids, int count,
+                float *logits);
+/* Ids of a sequence's history that it did not write. */
+int history_before(const batch *b, int sequence);
 /* The id that must come after `count` ones; -1: any. */
 int32_t forced_id(const batch *b, int count);
 attend_status fail_not_finite(const batch *b);

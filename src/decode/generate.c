@@ -36,6 +36,19 @@ void forbid_end(const batch *b, float *logits) {
   }
 }
 
+int history_before(const batch *b, int sequence) {
+  bool continues = attend_model_config(b->model)->parts == ATTEND_DECODER;
+  return continues ? b->prompts[sequence / b->each].count : 1;
+}
+
+void ask_caller(const batch *b, int sequence, const int32_t *ids, int count,
+                float *logits) {
+  if (!b->o->on_logits) return;
+  attend_choice choice = {b->first + sequence / b->each, ids, count, logits,
+                          attend_model_config(b->model)->vocab};
+  b->o->on_logits(&choice, b->o->user);
+}
+
 int32_t forced_id(const batch *b, int count) {
   const attend_config *c = attend_model_config(b->model);
   if (count == 0 && c->forced_bos >= 0) return c->forced_bos;
@@ -168,6 +181,7 @@ static int32_t pick(batch *b, int i, float *log_probability) {
     if (one->public.count < b->o->min_new || b->o->ignore_end)
       forbid_end(b, changed);
     adjust_logits(b->o, changed, c->vocab, b->history[i], b->held[i]);
+    ask_caller(b, i, one->ids, one->public.count, changed);
     id = choose_adjusted(b->o, changed, c->vocab, u, b->scratch);
   }
   if (id < 0) return id;

@@ -36,6 +36,12 @@ static attend_status check_options(attend_context *ctx,
   ATTEND_CHECK(ctx, o->beams <= MOST_BEAMS,
                "%d beams: %d are the most that can be kept", o->beams,
                MOST_BEAMS);
+  ATTEND_CHECK(ctx,
+               o->groups <= 1 || (o->groups > 0 && o->beams % o->groups == 0),
+               "%d beams cannot be cut into %d groups: take a multiple",
+               o->beams, o->groups);
+  ATTEND_CHECK(ctx, o->diversity >= 0 && isfinite(o->diversity),
+               "the diversity of groups must be 0 or more");
   ATTEND_CHECK(ctx, o->beams == 1 || o->samples <= o->beams,
                "%d answers cannot come from %d beams", o->samples, o->beams);
   ATTEND_CHECK(ctx, o->beams == 1 || o->temperature == 0,
