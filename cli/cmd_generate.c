@@ -3,13 +3,10 @@
  * Place: cli/ - a verb. generate_prompts.c has what goes in, generate_print.c
  * what comes out.
  */
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <unistd.h>
 
 #include "generate.h"
 #include "interrupt.h"
@@ -99,17 +96,6 @@ static const struct argp_option list[] = {
     {"batch", KEY_BATCH, "N", 0, "Texts at once (default: 8)", 4},
     {0}};
 
-static float read_real(struct argp_state *state, const char *name,
-                       const char *text, double low, double high) {
-  char *end;
-  errno = 0;
-  double x = strtod(text, &end);
-  if (errno || end == text || *end || !(x >= low && x <= high))
-    argp_error(state, "%s takes a number from %g to %g, not \"%s\"", name, low,
-               high, text);
-  return (float)x;
-}
-
 static int read_count(struct argp_state *state, const char *name,
                       const char *text, int low) {
   return (int)options_number(state, name, text, low, MOST_TOKENS);
@@ -195,7 +181,7 @@ static bool parse_draw(int key, char *arg, struct argp_state *state, asked *a) {
   attend_generate_options *how = &a->o.how;
   switch (key) {
     case KEY_TEMP:
-      how->temperature = read_real(state, "--temp", arg, 0, 1e6);
+      how->temperature = (float)options_real(state, "--temp", arg, 0, 1e6);
       a->temperature = true;
       return true;
     case KEY_TOP_K:
@@ -203,11 +189,11 @@ static bool parse_draw(int key, char *arg, struct argp_state *state, asked *a) {
       a->draws = true;
       return true;
     case KEY_TOP_P:
-      how->top_p = read_real(state, "--top-p", arg, 0, 1);
+      how->top_p = (float)options_real(state, "--top-p", arg, 0, 1);
       a->draws = true;
       return true;
     case KEY_MIN_P:
-      how->min_p = read_real(state, "--min-p", arg, 0, 1);
+      how->min_p = (float)options_real(state, "--min-p", arg, 0, 1);
       a->draws = true;
       return true;
     case 's':
@@ -223,7 +209,8 @@ static bool parse_choice(int key, char *arg, struct argp_state *state,
   attend_generate_options *how = &a->o.how;
   switch (key) {
     case KEY_REPEAT:
-      how->repetition = read_real(state, "--repeat-penalty", arg, 0.01, 100);
+      how->repetition =
+          (float)options_real(state, "--repeat-penalty", arg, 0.01, 100);
       return true;
     case KEY_NO_REPEAT:
       how->no_repeat = read_count(state, "--no-repeat", arg, 1);
@@ -232,7 +219,8 @@ static bool parse_choice(int key, char *arg, struct argp_state *state,
       how->beams = read_count(state, "--beams", arg, 1);
       return true;
     case KEY_LENGTH:
-      how->length_penalty = read_real(state, "--length-penalty", arg, -10, 10);
+      how->length_penalty =
+          (float)options_real(state, "--length-penalty", arg, -10, 10);
       a->beam_words = true;
       return true;
     case KEY_EARLY:
@@ -312,12 +300,7 @@ static void settle(asked *a) {
   attend_generate_options *how = &a->o.how;
   if (how->samples > 1 && how->beams == 1) a->draws = true;
   if (a->draws && !a->temperature) how->temperature = TEMPERATURE;
-  if (!a->random_seed) return;
-  uint32_t seed = 0;
-  if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
-    seed = (uint32_t)getpid();
-  how->seed = seed;
-  fprintf(stderr, "attend: --seed %u writes this again\n", seed);
+  if (a->random_seed) how->seed = options_new_seed();
 }
 
 /* Texts need the tokenizer; ids only if there is something to say in words. */

@@ -10,7 +10,7 @@
 #include "progress.h"
 #include "summarize.h"
 
-enum { KEY_MODEL = 1700, KEY_LINES, KEY_FIELD, KEY_BEAMS };
+enum { KEY_LINES = 1700, KEY_FIELD };
 
 static const struct argp_option list[] = {
     {"model", 'm', "MODEL", 0,
@@ -22,7 +22,6 @@ static const struct argp_option list[] = {
      "The input is lines of JSON, and this member the document (default: "
      "document, of files that end in .jsonl)",
      1},
-    {"beams", KEY_BEAMS, "N", 0, "Search with N beams; 1 is greedy", 2},
     {0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
@@ -37,13 +36,10 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case KEY_FIELD:
       o->field = arg;
       return 0;
-    case KEY_BEAMS:
-      o->how.how.beams = (int)options_number(state, "--beams", arg, 1, 1024);
-      o->how.given |= SUMMARY_BEAMS;
-      return 0;
     case ARGP_KEY_INIT:
       options_share(state, 2);
       state->child_inputs[2] = &o->model;
+      state->child_inputs[3] = &o->how;
       return 0;
     case ARGP_KEY_ARGS:
       o->files = state->argv + state->next;
@@ -58,6 +54,7 @@ static const struct argp_child children[] = {
     {&options_json, 0, NULL, 3},
     {&options_run, 0, "", 6},
     {&options_model, 0, "How it runs:", 5},
+    {&options_summary, 0, "How summaries are written:", 4},
     {0}};
 static const struct argp argp = {
     .options = list,

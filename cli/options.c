@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
 
 long long options_number(struct argp_state *state, const char *name,
                          const char *text, long long low, long long high) {
@@ -17,6 +19,25 @@ long long options_number(struct argp_state *state, const char *name,
     argp_error(state, "%s takes a number from %lld to %lld, not \"%s\"", name,
                low, high, text);
   return n;
+}
+
+double options_real(struct argp_state *state, const char *name,
+                    const char *text, double low, double high) {
+  char *end;
+  errno = 0;
+  double x = strtod(text, &end);
+  if (errno || end == text || *end || !(x >= low && x <= high))
+    argp_error(state, "%s takes a number from %g to %g, not \"%s\"", name, low,
+               high, text);
+  return x;
+}
+
+uint64_t options_new_seed(void) {
+  uint32_t seed = 0;
+  if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
+    seed = (uint32_t)getpid();
+  complain("--seed %u writes this again", seed);
+  return seed;
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state) {

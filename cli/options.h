@@ -29,6 +29,11 @@ void options_share(struct argp_state *state, int count);
 long long options_number(struct argp_state *state, const char *name,
                          const char *text, long long low, long long high);
 
+double options_real(struct argp_state *state, const char *name,
+                    const char *text, double low, double high);
+/* A new seed for `--seed random', which is said. */
+uint64_t options_new_seed(void);
+
 /* A context as the options ask, on the given instruction set (NULL: theirs).
  * NULL after a complaint; *code then is the exit code. */
 attend_context *options_context(const options *o, const char *isa, int *code);

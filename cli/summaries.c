@@ -14,6 +14,7 @@
 #include "summarize.h"
 
 enum { BEAMS = 4, TOKENS = 128, BATCH = 32, ROUNDS = 8 };
+enum { MOST_PIECES = 8 }; /* tokens of a word, for a bound on memory */
 
 summary_options summary_defaults(void) {
   summary_options o = {.how = attend_generate_defaults()};
@@ -36,6 +37,18 @@ static int check_model(const summarizer *s) {
   return EXIT_USAGE;
 }
 
+/* Words take the place of a folder's bounds in tokens. */
+static int bound_words(summarizer *s, const summary_options *o) {
+  if (!o->least && !o->most) return EXIT_OK;
+  int room = MOST_PIECES * (o->most ? o->most : o->least) + TOKENS / 4;
+  if (!(o->given & SUMMARY_MOST) && (o->most || room > s->how.max_new))
+    s->how.max_new = room;
+  s->how.min_new = 0;
+  attend_status status = word_bounds_make(s->m.model, s->m.tokenizer, o->least,
+                                          o->most, &s->words);
+  return status ? complain_status(s->m.ctx, status) : EXIT_OK;
+}
+
 int summarizer_open(const options *common, const model_options *model,
                     const summary_options *o, summarizer *s) {
   model_options wanted = *model;
@@ -51,10 +64,12 @@ int summarizer_open(const options *common, const model_options *model,
   s->reads = s->how.context && (!made || s->how.context < made) ? s->how.context
                                                                 : made;
   s->how.tokenizer = s->m.tokenizer;
-  return summary_settings_read(s, o->given);
+  code = summary_settings_read(s, o->given);
+  return code ? code : bound_words(s, o);
 }
 
 void summarizer_close(summarizer *s) {
+  word_bounds_free(s->words);
   free(s->prefix);
   model_close(&s->m);
 }
@@ -177,6 +192,11 @@ static int on_step(void *user) {
   return is_interrupted();
 }
 
+static void on_logits(const attend_choice *choice, void *user) {
+  const writing *w = user;
+  word_bounds_keep(w->s->words, choice);
+}
+
 static void tell_done(writing *w, summary_document *d) {
   d->done = true;
   w->done++;
@@ -253,6 +273,7 @@ int summaries_write(summarizer *s, summary_document *docs, int count,
   writing w = {.s = s, .watch = watch, .how = s->how, .count = count};
   w.docs = need((size_t)count, sizeof(void *));
   w.how.on_step = on_step;
+  if (s->words) w.how.on_logits = on_logits;
   w.how.user = &w;
   for (int i = 0; i < count; i++) w.docs[i] = &docs[i];
   attend_status status = read_documents(s, docs, count);

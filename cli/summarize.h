@@ -27,16 +27,35 @@ enum {
   SUMMARY_REPEAT = 4,  /* no_repeat      */
   SUMMARY_LEAST = 8,   /* min_new        */
   SUMMARY_MOST = 16,   /* max_new        */
-  SUMMARY_EARLY = 32   /* early_stop     */
+  SUMMARY_EARLY = 32,  /* early_stop     */
+  SUMMARY_SAMPLES = 64,
+  SUMMARY_DIVERSITY = 128,
+  SUMMARY_TEMPERATURE = 256,
+  SUMMARY_DRAWS = 512,    /* another option of drawing */
+  SUMMARY_NEW_SEED = 1024 /* --seed random */
 };
 
 typedef struct {
   attend_generate_options how; /* callbacks are not the caller's */
   unsigned given;
+  int least, most; /* words; 0: as many as the model likes */
 } summary_options;
 
 /* Beams, 128 tokens, one summary of each document. */
 summary_options summary_defaults(void);
+
+/* --beams, --samples, --length, ..: summary_options.c. The input is a
+ * summary_options that began as summary_defaults. */
+extern const struct argp options_summary;
+
+/* Bounds in words, which a model counts in tokens: summary_words.c. */
+typedef struct word_bounds word_bounds;
+attend_status word_bounds_make(const attend_model *model,
+                               const attend_tokenizer *tokenizer, int least,
+                               int most, word_bounds **bounds);
+void word_bounds_free(word_bounds *bounds);
+/* Forbids what would leave them: no end before `least`, no word after `most`. */
+void word_bounds_keep(const word_bounds *bounds, const attend_choice *choice);
 
 /* ---- the model ------------------------------------------------------------------ */
 
@@ -44,7 +63,8 @@ typedef struct {
   model_opened m;
   attend_generate_options how; /* as asked, and as the folder says */
   char *prefix;                /* of each document: "summarize: ", or "" */
-  int reads; /* tokens that the encoder takes; 0: any number */
+  int reads;          /* tokens that the encoder takes; 0: any number */
+  word_bounds *words; /* NULL: none */
 } summarizer;
 
 /* The path of the options may be NULL: attend:summarizer. Complains of a model
