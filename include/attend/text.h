@@ -1,4 +1,4 @@
-/* attend/text.h - text to token ids and back.
+/* attend/text.h - text to token ids and back; text to sentences.
  *
  *   attend_tokenizer *tok;
  *   attend_encoding *enc;
@@ -136,6 +136,33 @@ ATTEND_API attend_status attend_decoder_finish(attend_decoder *decoder,
 ATTEND_API attend_status attend_decode(attend_decoder *decoder,
                                        const int32_t *ids, size_t count,
                                        const char **text, size_t *length);
+
+/* ---- text to sentences ------------------------------------------------------ */
+
+/* Bytes [start, start + length) of the text, without white space around. */
+typedef struct {
+  size_t start, length;
+  bool ends_paragraph;
+} attend_sentence;
+
+/* The sentence that follows *sentence, which begins as {0}; false behind the
+ * last one. Needs no tokenizer and no memory, and cannot fail:
+ *
+ *   for (attend_sentence s = {0}; attend_sentence_next(text, length, &s);)
+ *     use(text + s.start, s.length);
+ *
+ * Sentences lie in order, do not overlap, and leave out white space alone. Made
+ * for English prose; the full stops of other scripts are known. A full stop
+ * ends no sentence inside numbers, names and addresses, after initials and
+ * abbreviations unless a word that begins sentences follows, or before a lower
+ * case letter, save behind a whole word; closing quotes and brackets belong to
+ * what they close. Lines that are wrapped are joined; a paragraph ends at a
+ * blank line, before items of lists and indented first lines, and at the end of
+ * any line that was broken although the next word had room. Any bytes will do:
+ * what is no UTF-8 counts as letters. The time is linear in the length, and a
+ * text may be cut in pieces behind any sentence that ends a paragraph. */
+ATTEND_API bool attend_sentence_next(const char *text, size_t length,
+                                     attend_sentence *sentence);
 
 #ifdef __cplusplus
 }

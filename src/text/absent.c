@@ -3,6 +3,8 @@
  * Place: text/ - compiled alone, where ATTEND_TEXT is OFF (a target without
  * utf8proc and PCRE2).
  */
+#include <string.h>
+
 #include "attend/text.h"
 #include "attend/text_train.h"
 #include "base/base.h"
@@ -133,4 +135,14 @@ attend_status attend_text_trainer_save(attend_text_trainer *trainer,
 const char *attend_text_trainer_file(int i) {
   (void)i;
   return NULL;
+}
+
+/* Without knowing letters there is one sentence: all of the text. */
+bool attend_sentence_next(const char *text, size_t length,
+                          attend_sentence *sentence) {
+  size_t at = sentence->start + sentence->length;
+  while (at < length && strchr(" \t\r\n", text[at])) at++;
+  while (length > at && strchr(" \t\r\n", text[length - 1])) length--;
+  *sentence = (attend_sentence){at, length > at ? length - at : 0, true};
+  return sentence->length > 0;
 }

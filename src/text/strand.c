@@ -243,6 +243,11 @@ bool is_chinese(uint32_t c) {
          (c >= 0xf900 && c <= 0xfaff) || (c >= 0x2f800 && c <= 0x2fa1f);
 }
 
+bool is_upper(uint32_t c) {
+  utf8proc_category_t k = category(c);
+  return k == UTF8PROC_CATEGORY_LU || k == UTF8PROC_CATEGORY_LT;
+}
+bool is_lower(uint32_t c) { return category(c) == UTF8PROC_CATEGORY_LL; }
 uint32_t lower_of(uint32_t c) {
   if (c < 0x80) return c >= 'A' && c <= 'Z' ? c + 32 : c;
   if (c == 0x130) return 'i';

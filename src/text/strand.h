@@ -137,6 +137,8 @@ bool is_mark(uint32_t c);
 bool is_nonspacing(uint32_t c);
 bool is_control(uint32_t c); /* category C, but for tab and line ends */
 bool is_word(uint32_t c);    /* \w */
+bool is_upper(uint32_t c);   /* categories Lu and Lt */
+bool is_lower(uint32_t c);
 uint32_t lower_of(uint32_t c);
 bool is_chinese(uint32_t c); /* an ideograph, as BERT counts them */
 
