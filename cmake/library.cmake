@@ -42,7 +42,7 @@ if(ATTEND_FLAGS_amx)
 endif()
 
 set(rooms base kernels attention layers text model decode train trace lens plot
-    design studies)
+    score design studies)
 list(TRANSFORM rooms REPLACE "(.+)" "src/\\1/*.c")
 file(GLOB sources CONFIGURE_DEPENDS ${rooms})
 # Tokenizers need two libraries; without them one file says so.

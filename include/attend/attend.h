@@ -19,6 +19,7 @@
 #include "attend/model.h"
 #include "attend/lens.h"
 #include "attend/decode.h"
+#include "attend/score.h"
 #include "attend/train.h"
 #include "attend/data.h"
 #include "attend/training.h"

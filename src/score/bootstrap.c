@@ -1,0 +1,89 @@
+/* How sure a mean is: percentiles of the means of resamples.
+ *
+ * Place: score/ - for whatever was measured on many things.
+ *
+ * A resample is a stream of random numbers of its own, so that threads may take them
+ * in any order.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "score/score.h"
+
+static int rising(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+/* The means of one resample's columns, `apart` numbers apart. */
+static void resample(attend_random r, size_t n, size_t columns,
+                     const double *values, size_t apart, double *means) {
+  uint32_t draw[4];
+  for (size_t c = 0; c < columns; c++) means[c * apart] = 0;
+  for (size_t i = 0; i < n; i++) {
+    if (i % 4 == 0) attend_random_block(r, i / 4, draw);
+    size_t chosen = (size_t)((uint64_t)draw[i % 4] * n >> 32);
+    for (size_t c = 0; c < columns; c++)
+      means[c * apart] += values[chosen * columns + c];
+  }
+  for (size_t c = 0; c < columns; c++) means[c * apart] /= (double)n;
+}
+
+/* Between the two sorted values that it falls between. */
+static double percentile(const double *sorted, int count, double share) {
+  double at = share * (count - 1);
+  int below = (int)at;
+  if (below >= count - 1) return sorted[count - 1];
+  return sorted[below] + (at - below) * (sorted[below + 1] - sorted[below]);
+}
+
+static double mean_of(size_t n, size_t columns, const double *values) {
+  double sum = 0;
+  for (size_t i = 0; i < n; i++) sum += values[i * columns];
+  return sum / (double)n;
+}
+
+static attend_status check(attend_context *ctx, size_t n,
+                           const attend_bootstrap_options *o) {
+  ATTEND_CHECK(ctx, n > 0, "there is nothing to resample");
+  ATTEND_CHECK(ctx, n < UINT32_MAX, "%zu values are too many to resample", n);
+  ATTEND_CHECK(ctx, o->resamples >= 1 && o->resamples <= 1 << 24,
+               "%d resamples were asked for: choose from 1 to 2^24",
+               o->resamples);
+  ATTEND_CHECK(ctx, o->confidence > 0 && o->confidence < 1,
+               "a confidence of %g was asked for: choose one between 0 and 1",
+               o->confidence);
+  return ATTEND_OK;
+}
+
+attend_status attend_bootstrap(attend_context *ctx, size_t n, size_t columns,
+                               const double *values,
+                               const attend_bootstrap_options *options,
+                               attend_interval *intervals) {
+  attend_bootstrap_options o =
+      options ? *options : (attend_bootstrap_options){0};
+  if (!o.resamples) o.resamples = 1000;
+  if (o.confidence == 0) o.confidence = 0.95;
+  ATTEND_TRY(check(ctx, n, &o));
+  size_t count = (size_t)o.resamples;
+  double *means, tail = (1 - o.confidence) / 2;
+  bool overflow = false;
+  size_t bytes = size_times(size_times(count, columns, &overflow),
+                            sizeof *means, &overflow);
+  ATTEND_CHECK(ctx, !overflow, "%zu columns are too many to resample", columns);
+  ATTEND_TRY(take(ctx, bytes, "resamples", &means));
+#pragma omp parallel for num_threads(ctx->threads) schedule(static)
+  for (int i = 0; i < o.resamples; i++)
+    resample((attend_random){o.seed, (uint64_t)i}, n, columns, values, count,
+             means + i);
+  for (size_t c = 0; c < columns; c++) {
+    double *sorted = means + c * count;
+    qsort(sorted, count, sizeof *sorted, rising);
+    intervals[c] = (attend_interval){mean_of(n, columns, values + c),
+                                     percentile(sorted, o.resamples, tail),
+                                     percentile(sorted, o.resamples, 0.5),
+                                     percentile(sorted, o.resamples, 1 - tail)};
+  }
+  give(ctx, means);
+  return ATTEND_OK;
+}
