@@ -1,7 +1,7 @@
 /* attend eval: how well a model predicts a text.
  *
  * Place: cli/ - a verb. eval_score.c has the losses; here are options, texts
- * and printing.
+ * and printing. eval_rouge.c is for what models write.
  */
 #include <errno.h>
 #include <math.h>
@@ -12,6 +12,7 @@
 #include "eval.h"
 #include "interrupt.h"
 #include "progress.h"
+#include "rouge.h"
 #include "table.h"
 
 /* Windows longer than this are the caller's wish: their cost grows faster than
@@ -95,7 +96,8 @@ static const struct argp argp = {
         "counts too.\n\n"
         "Masked models read parts of --context tokens side by side, with one "
         "token masked at a time (pseudo-perplexity).\n\n"
-        "Ctrl-C reports what was done so far and exits with 130.",
+        "Ctrl-C reports what was done so far and exits with 130.\n\n"
+        "attend eval --rouge scores summaries: see attend eval --rouge --help.",
     .children = model_children};
 
 /* ---- texts ---------------------------------------------------------------------------- */
@@ -214,8 +216,8 @@ static int plan(eval_run *run) {
                    .user = run};
   if (c->parts == ATTEND_BOTH) {
     complain(
-        "%s writes an answer to a text, and a text alone has none: use "
-        "generate to see what it writes",
+        "%s writes an answer to a text, and a text alone has none: score its "
+        "answers with --rouge",
         c->family);
     return EXIT_USAGE;
   }
@@ -347,6 +349,7 @@ static int score_all(eval_run *run) {
 /* ---- the verb ------------------------------------------------------------------------------ */
 
 int cmd_eval(int argc, char **argv) {
+  if (is_eval_rouge(argc, argv)) return eval_rouge(argc, argv);
   eval_options o = {0};
   eval_run run = {.o = &o};
   argp_parse(&argp, argc, argv, 0, NULL, &o);

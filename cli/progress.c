@@ -5,6 +5,7 @@
 #include "progress.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -54,10 +55,28 @@ void progress_step(size_t done, const char *now) {
   show(text);
 }
 
+enum { BAR = 20 }; /* characters */
+
+static int bar_width(double share) { return (int)(share * BAR); }
+
+static const char full_bar[] = "====================";
+
+/* Not before a fiftieth is done: what is left would be a guess. */
+void progress_share(double share, const char *now) {
+  if (!is_due()) return;
+  char text[256], left[32];
+  double seconds = seconds_now() - line.started;
+  if (share > 1) share = 1;
+  snprintf(text, sizeof text, "%.28s [%-*.*s] %3.0f %%, %.40s", line.what, BAR,
+           bar_width(share), full_bar, 100 * share, now);
+  format_cell(CELL_SECONDS, seconds / share - seconds, left, sizeof left);
+  size_t n = strlen(text);
+  if (share > 0.02) snprintf(text + n, sizeof text - n, ", %s left", left);
+  show(text);
+}
+
 /* "[=====>    ]  50 % of 1.5 GiB", or how much there is. */
 static void put_bar(size_t done, char *text, size_t size) {
-  enum { BAR = 20 };
-  static const char full[] = "====================";
   char bytes[32];
   format_cell(CELL_BYTES, (double)(line.total ? line.total : done), bytes,
               sizeof bytes);
@@ -66,9 +85,8 @@ static void put_bar(size_t done, char *text, size_t size) {
     return;
   }
   double part = done < line.total ? (double)done / (double)line.total : 1;
-  int width = (int)(part * BAR);
-  snprintf(text, size, "[%-*.*s] %3.0f %% of %s", BAR, width, full, 100 * part,
-           bytes);
+  snprintf(text, size, "[%-*.*s] %3.0f %% of %s", BAR, bar_width(part),
+           full_bar, 100 * part, bytes);
 }
 
 void progress_bytes(size_t done, size_t before) {
