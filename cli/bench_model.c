@@ -196,10 +196,12 @@ static attend_status bench_weights(attend_context *ctx,
                                    attend_checkpoint *files,
                                    const bench_model_options *o,
                                    attend_weights kind, const char *name,
-                                   const attend_form *form, table *t) {
+                                   const attend_form *form, unsigned roles,
+                                   table *t) {
   model_bench m = {.ctx = ctx, .config = attend_checkpoint_config(files)};
   attend_model_options wanted = {.weights = kind,
                                  .form = form,
+                                 .roles = roles,
                                  .no_head = m.config->parts & ATTEND_ENCODER};
   attend_status status = attend_model_create(files, &wanted, &m.model);
   if (!status) status = prepare(&m, o);
@@ -230,16 +232,15 @@ static attend_status bench_kinds(attend_context *ctx, attend_checkpoint *files,
                                  const bench_model_options *o, table *t) {
   static const char *const names[] = {"f32", "bf16", "int8"};
   attend_form form = {0};
-  attend_status status = ATTEND_OK;
-  if (o->model.attention)
-    status = attend_form_parse(ctx, o->model.attention, &form);
+  unsigned roles;
+  attend_status status = model_form(ctx, &o->model, &form, &roles);
   progress_start("measuring", 3);
   for (int i = 0; i < 3 && !status; i++) {
     const char *asked = o->model.weights_given;
     if (asked && strcmp(asked, names[i])) continue;
     progress_step((size_t)i, names[i]);
     status = bench_weights(ctx, files, o, (attend_weights)i, names[i],
-                           o->model.attention ? &form : NULL, t);
+                           o->model.attention ? &form : NULL, roles, t);
   }
   progress_end();
   return status;

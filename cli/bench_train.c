@@ -169,6 +169,8 @@ static attend_status bench_one(const train_benches *all,
   if (attention) {
     status = attend_form_parse(t.ctx, attention, &form);
     wanted.form = &form;
+    if (!status && o->model.roles)
+      status = attend_roles_parse(t.ctx, o->model.roles, &wanted.roles);
     t.linear = attend_form_features(&form, 64) > 0;
   }
   if (!status) status = attend_learner_create(all->files, &wanted, &t.learner);

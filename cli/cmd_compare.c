@@ -390,7 +390,7 @@ int cmd_compare(int argc, char **argv) {
   comparison c = {0};
   argp_parse(&argp, argc, argv, 0, NULL, &o);
   o.model.text = !o.ids;
-  if (o.n_forms) o.model.attention = o.forms[0];
+  o.model.attention = o.n_forms ? o.forms[0] : usual[0];
   int code = model_open(&o.common, &o.model, &c.opened);
   if (!code) code = prepare(&c, &o);
   if (!code) code = compare_run(&c);

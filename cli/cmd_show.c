@@ -80,12 +80,18 @@ static int show_files(const show_options *o, const char *path,
 static int show(const show_options *o, attend_context *ctx, const char *path) {
   model_facts facts = {.ctx = ctx, .weights = o->model.weights};
   attend_checkpoint *files;
-  attend_status status =
-      o->model.attention
-          ? attend_form_parse(ctx, o->model.attention, &facts.form)
-          : ATTEND_OK;
+  attend_form form = {0};
+  unsigned roles;
+  attend_status status = model_form(ctx, &o->model, &form, &roles);
   if (!status) status = attend_checkpoint_open(ctx, path, &files);
   if (status) return complain_status(ctx, status);
+  status = attend_config_forms(ctx, attend_checkpoint_config(files),
+                               o->model.attention ? &form : NULL, roles,
+                               facts.forms);
+  if (status) {
+    attend_checkpoint_close(files);
+    return complain_status(ctx, status);
+  }
   facts.files = files;
   int code = show_files(o, path, &facts);
   attend_checkpoint_close(files);

@@ -368,16 +368,29 @@ static void complete_other(view_state *s) {
   c->pad = s->c.pad;
 }
 
+/* --attention and where it is, else what the model learnt with. */
+static void complete_form(const viewer *v, const model_options *o,
+                          view_case *c) {
+  const attend_config *config = &v->models[0].config;
+  char learnt[ATTEND_ROLES_TEXT];
+  const char *form = o->attention;
+  const char *roles = o->roles ? o->roles : "";
+  if (!form && config->attention[0]) {
+    form = config->attention;
+    roles = attend_roles_text(config->roles, learnt);
+  }
+  if (!form) return;
+  char text[2 * VIEW_FORM];
+  snprintf(text, sizeof text, "%s%s%s", form, *roles ? "@" : "", roles);
+  if (strlen(text) < VIEW_FORM) snprintf(c->attention, VIEW_FORM, "%s", text);
+}
+
 static int complete(viewer *v, view_options *o) {
   view_case *c = &o->state.c;
   int code = EXIT_OK;
   c->model = need_copy("0");
   c->seed = c->untrained || o->state.other.untrained ? o->common.seed : 0;
-  const char *form = o->model.attention; /* else what the model learnt with */
-  if (!form && v->models[0].config.attention[0])
-    form = v->models[0].config.attention;
-  if (form && strlen(form) < VIEW_FORM)
-    snprintf(c->attention, VIEW_FORM, "%s", form);
+  complete_form(v, &o->model, c);
   if (o->file)
     code = read_file(o->file, &c->text);
   else

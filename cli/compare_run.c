@@ -44,6 +44,13 @@ static attend_role watched_role(const comparison *c) {
   return c->config->parts & ATTEND_ENCODER ? ATTEND_ENCODER_SELF
                                            : ATTEND_DECODER_SELF;
 }
+/* Whether the form is where weights are looked at, and knows all of the scores:
+ * a bias is not ours to give. */
+static bool is_direct(const comparison *c) {
+  unsigned roles = c->opened.roles;
+  return c->config->position != ATTEND_POSITIONS_BUCKETS &&
+         (!roles || roles & 1u << watched_role(c));
+}
 static const attend_stack *watched_stack(const comparison *c) {
   return c->config->parts & ATTEND_ENCODER ? &c->config->encoder
                                            : &c->config->decoder;
@@ -124,12 +131,12 @@ static void see_direct(form_run *r, const attend_sight *s) {
 
 static void see(const attend_sight *s, void *user) {
   form_run *r = user;
-  bool biased = r->c->config->position == ATTEND_POSITIONS_BUCKETS;
   if (s->role != watched_role(r->c)) return;
   if (s->what == ATTEND_SEE_ATTENTION) see_weights(r, s);
   if (s->what == ATTEND_SEE_QUERY) r->q = s->view;
   if (s->what == ATTEND_SEE_KEY) r->k = s->view;
-  if (s->what == ATTEND_SEE_VALUE && r->first && !biased) see_direct(r, s);
+  if (s->what == ATTEND_SEE_VALUE && r->first && is_direct(r->c))
+    see_direct(r, s);
 }
 
 /* ---- hidden states ------------------------------------------------------------------- */
@@ -294,9 +301,9 @@ static attend_status run_form(comparison *c, baseline *base,
   attend_status status = attend_run_create(model, &o, &r.run);
   if (!status) status = measure(&r);
   attend_run_free(r.run);
-  bool biased = c->config->position == ATTEND_POSITIONS_BUCKETS;
   f->attention = c->attention ? mean_of(f->heads, cells) : NAN;
-  f->direct = c->attention && !biased ? mean_of(f->direct_heads, cells) : NAN;
+  f->direct =
+      c->attention && is_direct(c) ? mean_of(f->direct_heads, cells) : NAN;
   return status;
 }
 
@@ -306,8 +313,8 @@ static attend_status run_form(comparison *c, baseline *base,
 static attend_status with_model(comparison *c, baseline *base, int i) {
   attend_model *model = c->opened.model;
   if (i > 0) {
-    attend_status status =
-        attend_model_with_form(c->opened.model, &c->forms[i].form, &model);
+    attend_status status = attend_model_with_roles(
+        c->opened.model, &c->forms[i].form, c->opened.roles, &model);
     if (status) return status;
   }
   attend_status status = run_form(c, base, model, i);
@@ -323,9 +330,8 @@ int compare_run(comparison *c) {
   for (int i = 0; i < c->count; i++) {
     c->forms[i].heads = need(cells, sizeof(double));
     c->forms[i].direct_heads = need(cells, sizeof(double));
-    bool biased = c->config->position == ATTEND_POSITIONS_BUCKETS;
-    for (size_t j = 0; biased && j < cells; j++)
-      c->forms[i].direct_heads[j] = NAN; /* the bias is not ours to give */
+    for (size_t j = 0; !is_direct(c) && j < cells; j++)
+      c->forms[i].direct_heads[j] = NAN;
   }
   progress_start("comparing", (size_t)c->count);
   for (int i = 0; i < c->count && !status; i++) {

@@ -144,7 +144,8 @@ static const char *weights_name(attend_weights kind) {
 
 static const char *form_name(const generate_run *run) {
   const char *asked = run->o->model.attention;
-  return asked ? asked : "softmax";
+  const char *learnt = attend_model_config(run->m.model)->attention;
+  return asked ? asked : *learnt ? learnt : "softmax";
 }
 
 static const char *as(cell_kind kind, double number) {

@@ -11,13 +11,17 @@
 #include "model_path.h"
 #include "progress.h"
 
-enum { KEY_ATTENTION = 1200, KEY_WEIGHTS, KEY_DEVICE };
+enum { KEY_ATTENTION = 1200, KEY_ROLES, KEY_WEIGHTS, KEY_DEVICE };
 
 static const struct argp_option list[] = {
     {"attention", KEY_ATTENTION, "FORM", 0,
      "Run every attention of the model in this form, such as favor(m=256) "
      "(default: what the model learnt with: softmax unless its config.json "
      "says otherwise)",
+     1},
+    {"attention-roles", KEY_ROLES, "ROLES", 0,
+     "Where that form is: encoder, decoder, cross or several with commas; the "
+     "others as learnt (default: everywhere)",
      1},
     {"weights", KEY_WEIGHTS, "KIND", 0,
      "Keep the weights as f32, bf16 or int8 (default: f32)", 1},
@@ -37,6 +41,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   switch (key) {
     case KEY_ATTENTION:
       o->attention = arg;
+      return 0;
+    case KEY_ROLES:
+      o->roles = arg;
       return 0;
     case KEY_WEIGHTS:
       o->weights = read_weights(state, arg);
@@ -88,14 +95,22 @@ static int say_progress(size_t done, size_t total, void *user) {
   return 0;
 }
 
+attend_status model_form(attend_context *ctx, const model_options *o,
+                         attend_form *form, unsigned *roles) {
+  attend_status status = ATTEND_OK;
+  *roles = 0;
+  if (o->attention) status = attend_form_parse(ctx, o->attention, form);
+  if (!status && o->roles) status = attend_roles_parse(ctx, o->roles, roles);
+  return status;
+}
+
 static attend_status load(const model_options *o, model_opened *m) {
-  attend_status status = o->attention
-                             ? attend_form_parse(m->ctx, o->attention, &m->form)
-                             : ATTEND_OK;
+  attend_status status = model_form(m->ctx, o, &m->form, &m->roles);
   if (!status) status = attend_checkpoint_open(m->ctx, m->path, &m->files);
   if (status) return status;
   attend_model_options wanted = {.weights = o->weights,
                                  .form = o->attention ? &m->form : NULL,
+                                 .roles = m->roles,
                                  .no_head = o->no_head,
                                  .progress = say_progress};
   progress_start("loading", attend_checkpoint_bytes(m->files));

@@ -13,7 +13,8 @@
 
 typedef struct {
   const char *path;      /* a folder, hf:owner/name or npm:package */
-  const char *attention; /* a form; NULL: softmax */
+  const char *attention; /* a form; NULL: what the model learnt with */
+  const char *roles;     /* where that form is; NULL: everywhere */
   attend_weights weights;
   const char *weights_given; /* NULL: not */
   bool no_head;              /* the verb needs hidden states alone */
@@ -22,7 +23,7 @@ typedef struct {
   int count;
 } model_options;
 
-/* --attention, --weights, --device. The input is a model_options. */
+/* --attention, --attention-roles, --weights, --device. The input is a model_options. */
 extern const struct argp options_model;
 
 /* options_json, options_run, options_model. */
@@ -32,11 +33,17 @@ extern const struct argp_child model_children[];
  * `options`: reads MODEL [WORD...]. ARGP_ERR_UNKNOWN: not a key of that. */
 error_t model_parse(int key, struct argp_state *state, model_options *o);
 
+/* --attention and --attention-roles, read; *form is left alone where none is
+ * given. */
+attend_status model_form(attend_context *ctx, const model_options *o,
+                         attend_form *form, unsigned *roles);
+
 typedef struct {
   attend_context *ctx;
   char *path; /* on disk */
   attend_checkpoint *files;
-  attend_form form;
+  attend_form form; /* that was asked for, or learnt with */
+  unsigned roles;   /* that --attention is for; 0: all */
   attend_model *model;
   attend_tokenizer *tokenizer; /* NULL unless asked for */
   double seconds;              /* that loading took */

@@ -146,7 +146,7 @@ static double work_of(const attend_config *c) {
  * grow. */
 static attend_status count_state(model_facts *f) {
   const attend_stack *s = &f->config->decoder;
-  attend_form form = f->form;
+  attend_form form = f->forms[ATTEND_DECODER_SELF];
   attend_plan *plan;
   attend_state *state;
   f->state_form = "this form";
@@ -185,11 +185,13 @@ static attend_status count_memory(model_facts *f) {
 /* ---- what a token costs --------------------------------------------------------------------- */
 
 /* Attention of all layers: `rows` queries at the end of `keys` keys. */
-static attend_status attention_of(const model_facts *f, const attend_stack *s,
-                                  bool causal, int rows, int keys,
-                                  attend_cost *cost) {
+static attend_status attention_of(const model_facts *f, attend_role role,
+                                  int rows, int keys, attend_cost *cost) {
+  const attend_stack *s =
+      role == ATTEND_ENCODER_SELF ? &f->config->encoder : &f->config->decoder;
+  const bool causal = role == ATTEND_DECODER_SELF;
   attend_desc d = {
-      .form = f->form,
+      .form = f->forms[role],
       .batch = 1,
       .heads = s->heads,
       .kv_heads = s->kv_heads,
@@ -198,7 +200,7 @@ static attend_status attention_of(const model_facts *f, const attend_stack *s,
       .dim = s->dim,
       .dim_v = s->dim_v,
       .mask.causal = causal ? ATTEND_CAUSAL_BOTTOM : ATTEND_NOT_CAUSAL};
-  if (attend_form_features(&f->form, s->dim) > 0) d.engine = "linear";
+  if (attend_form_features(&d.form, s->dim) > 0) d.engine = "linear";
   attend_status status = attend_desc_cost(f->ctx, &d, cost);
   cost->flops *= s->layers;
   cost->bytes *= s->layers;
@@ -216,13 +218,11 @@ static void add_cost(model_facts *f, const char *what, double flops,
 }
 
 /* Read at once: the weights come from memory once for all tokens. */
-static attend_status cost_of_reading(model_facts *f, const attend_stack *s,
-                                     bool causal, const char *what,
-                                     double flops) {
+static attend_status cost_of_reading(model_facts *f, attend_role role,
+                                     const char *what, double flops) {
   attend_cost cost;
   double n = f->context;
-  attend_status status =
-      attention_of(f, s, causal, f->context, f->context, &cost);
+  attend_status status = attention_of(f, role, f->context, f->context, &cost);
   add_cost(f, what, flops + cost.flops / n,
            (f->packed[f->weights] + cost.bytes) / n);
   return status;
@@ -233,15 +233,15 @@ static attend_status count_costs(model_facts *f, const products *ops) {
   attend_cost self, cross = {0};
   attend_status status = ATTEND_OK;
   if (c->parts & ATTEND_ENCODER)
-    status = cost_of_reading(f, &c->encoder, false, "encode",
+    status = cost_of_reading(f, ATTEND_ENCODER_SELF, "encode",
                              ops->encoder + ops->cross_keys);
   if (status || !(c->parts & ATTEND_DECODER)) return status;
   if (c->parts == ATTEND_DECODER)
-    status = cost_of_reading(f, &c->decoder, true, "read", ops->decoder);
+    status = cost_of_reading(f, ATTEND_DECODER_SELF, "read", ops->decoder);
   if (!status)
-    status = attention_of(f, &c->decoder, true, 1, f->context, &self);
+    status = attention_of(f, ATTEND_DECODER_SELF, 1, f->context, &self);
   if (!status && c->parts == ATTEND_BOTH)
-    status = attention_of(f, &c->decoder, false, 1, f->context, &cross);
+    status = attention_of(f, ATTEND_CROSS, 1, f->context, &cross);
   double weights = f->packed[f->weights];
   if (c->parts == ATTEND_BOTH) /* the encoder rests while the decoder writes */
     weights *= (ops->decoder + ops->head) /

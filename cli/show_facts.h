@@ -26,7 +26,7 @@ typedef struct {
   attend_context *ctx;
   const attend_checkpoint *files;
   const attend_config *config;
-  attend_form form;
+  attend_form forms[ATTEND_ROLES];
   attend_weights weights;
   int context; /* tokens that costs are counted at */
   /* as stored */
@@ -49,7 +49,7 @@ typedef struct {
   bool measured; /* the ceilings are known */
 } model_facts;
 
-/* ctx, files, form and weights are given. */
+/* ctx, files, forms and weights are given. */
 attend_status facts_count(model_facts *f);
 
 const char *parts_name(attend_parts parts);

@@ -54,6 +54,10 @@ static void put_config(attend_json_writer *w, const shown *s) {
   json_text(w, "parts", parts_name(c->parts));
   put_stack(w, "encoder", &c->encoder);
   put_stack(w, "decoder", &c->decoder);
+  char roles[ATTEND_ROLES_TEXT];
+  json_text(w, "attention", *c->attention ? c->attention : "softmax");
+  json_text(w, "attention_roles",
+            c->roles ? attend_roles_text(c->roles, roles) : NULL);
   json_text(w, "position", positions_name(c->position));
   json_number(w, "positions", c->positions);
   json_text(w, "activation", attend_activation_name(c->activation));

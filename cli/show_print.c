@@ -93,6 +93,14 @@ static void print_positions(const attend_config *c) {
   putchar('\n');
 }
 
+static void print_attention(const attend_config *c) {
+  char roles[ATTEND_ROLES_TEXT];
+  if (!*c->attention) return;
+  printf("  %-11s %s", "attention", c->attention);
+  if (c->roles) printf(" in %s", attend_roles_text(c->roles, roles));
+  putchar('\n');
+}
+
 static void print_config(const shown *s) {
   const attend_config *c = s->facts->config;
   bool head = attend_checkpoint_has_head(s->facts->files);
@@ -100,6 +108,7 @@ static void print_config(const shown *s) {
          parts_name(c->parts));
   print_stack("encoder", &c->encoder);
   print_stack("decoder", &c->decoder);
+  print_attention(c);
   print_positions(c);
   printf("  %-11s %s%s\n", "activation", attend_activation_name(c->activation),
          c->gated ? ", gated" : "");

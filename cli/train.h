@@ -38,6 +38,7 @@ typedef struct {
   const char *task;         /* causal, masked, pairs; NULL: by the model */
   attend_architecture made; /* from nothing */
   bool is_made;             /* some of it was given */
+  const char *roles;        /* where its attention is; NULL: everywhere */
   attend_weights weights;
   bool recompute;
   double dropout;
@@ -146,6 +147,7 @@ typedef struct {
   attend_batches *batches, *measured; /* measured NULL: nothing was held back */
   attend_training *training;
   attend_task task;
+  unsigned roles; /* that --attention is for; 0: all */
   uint64_t steps; /* to be taken in all */
   uint64_t save_every, valid_every, log_every;
   bool goes_on;

@@ -113,6 +113,7 @@ int train_special(const train_run *run, attend_special which,
 /* Positions that were never learnt with would be noise: no more than are used. */
 static int write_config(train_run *run, const char *folder) {
   attend_architecture a = run->s->made;
+  a.roles = run->roles;
   a.vocab = attend_tokenizer_count(run->tokenizer);
   a.bos = train_special(run, ATTEND_SPECIAL_BOS, ATTEND_SPECIAL_CLS);
   a.eos = train_special(run, ATTEND_SPECIAL_EOS, ATTEND_SPECIAL_SEP);
@@ -126,18 +127,21 @@ static int write_config(train_run *run, const char *folder) {
 }
 
 static void put_config(attend_json_writer *w, const attend_json *config,
-                       const char *attention) {
+                       const char *attention, unsigned roles) {
   static const char member[] = "attend_attention";
+  static const char where[] = "attend_attention_roles";
+  char text[ATTEND_ROLES_TEXT];
   attend_json_indent(w, true);
   attend_json_open(w, '{');
   for (size_t i = 0; i < attend_json_count(config); i++) {
     const attend_json *one = attend_json_at(config, i);
     const char *name = attend_json_name(one, NULL);
-    if (!name || !strcmp(name, member)) continue;
+    if (!name || !strcmp(name, member) || !strcmp(name, where)) continue;
     attend_json_member(w, name);
     json_tree(w, one);
   }
   json_text(w, member, attention);
+  if (roles) json_text(w, where, attend_roles_text(roles, text));
   attend_json_close(w, '}');
 }
 
@@ -148,7 +152,7 @@ static attend_status rewrite_config(train_run *run, const char *path,
   attend_status status =
       attend_json_parse(run->ctx, path, text, length, &config);
   if (status) return status;
-  put_config(&w, config, run->s->made.attention);
+  put_config(&w, config, run->s->made.attention, run->roles);
   status = attend_json_finish(&w);
   if (!status) status = attend_file_write(run->ctx, path, w.text, w.length);
   attend_json_writer_free(&w);
@@ -172,14 +176,27 @@ static int set_attention(train_run *run, const char *folder) {
 
 /* ---- all of it ----------------------------------------------------------------------------- */
 
+/* config.json names one form: a model cannot keep its own where another is not. */
+static int check_roles(const train_run *run, const char *path,
+                       const attend_config *c) {
+  bool covered = c->roles && !(c->roles & ~run->roles);
+  if (!run->roles || c->form.kind == ATTEND_SOFTMAX || covered) return EXIT_OK;
+  complain(
+      "%s learnt with %s, and a model has one form beside softmax: leave "
+      "--attention-roles away, or name its roles too",
+      path, c->attention);
+  return EXIT_USAGE;
+}
+
 static int from_model(train_run *run, const char *path, const char *folder) {
   const train_settings *s = run->s;
   attend_config config;
   attend_status status = attend_config_read(run->ctx, path, &config);
   if (status) return complain_status(run->ctx, status);
-  int code = s->tokenizer
-                 ? take_tokenizer(run, folder)
-                 : check_tokenizer(run, path, ": say --tokenizer PATH");
+  int code = check_roles(run, path, &config);
+  if (code) return code;
+  code = s->tokenizer ? take_tokenizer(run, folder)
+                      : check_tokenizer(run, path, ": say --tokenizer PATH");
   if (!code && !s->tokenizer) code = copy_all(run, path, folder, of_tokenizer);
   if (!code) code = copy_all(run, path, folder, of_model);
   if (!code && s->made.attention) code = set_attention(run, folder);

@@ -31,6 +31,7 @@ enum {
   KEY_UNTIED,
   KEY_TOKENIZER,
   KEY_ATTENTION,
+  KEY_ROLES,
   KEY_WEIGHTS,
   KEY_RECOMPUTE,
   KEY_DROPOUT,
@@ -117,6 +118,10 @@ static const struct argp_option list[] = {
      "Tokens of a tokenizer that is learnt (default: 4096)", 2},
     {"attention", KEY_ATTENTION, "FORM", 0,
      "Learn with this form of attention, such as elu or favor(m=64)", 2},
+    {"attention-roles", KEY_ROLES, "ROLES", 0,
+     "Where that form is: encoder, decoder, cross or several with commas "
+     "(default: everywhere)",
+     2},
 
     {0, 0, 0, 0, "How it is learnt:", 3},
     {"batch", KEY_BATCH, "N", 0, "Texts at once (default: 8)", 3},
@@ -293,6 +298,9 @@ static bool parse_model(int key, char *arg, struct argp_state *state,
       return true;
     case KEY_ATTENTION:
       a->attention = arg;
+      return true;
+    case KEY_ROLES:
+      s->roles = arg;
       return true;
     default:
       return false;

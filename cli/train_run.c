@@ -79,12 +79,19 @@ static int open_weights(train_run *run, bool on, uint64_t step) {
   return status ? complain_status(run->ctx, status) : EXIT_OK;
 }
 
+static int read_roles(train_run *run) {
+  const char *text = run->s->roles;
+  if (text) TRY(run, attend_roles_parse(run->ctx, text, &run->roles));
+  return EXIT_OK;
+}
+
 static int make_learner(train_run *run) {
   const train_settings *s = run->s;
   attend_form form = {0};
   const char *attention = s->made.attention;
   if (attention) TRY(run, attend_form_parse(run->ctx, attention, &form));
   attend_learner_options how = {.form = attention ? &form : NULL,
+                                .roles = run->roles,
                                 .weights = s->weights,
                                 .recompute = s->recompute,
                                 .dropout = (float)s->dropout,
@@ -300,6 +307,7 @@ static int open_all(train_run *run, int argc, char **argv) {
   uint64_t step = 0;
   run->goes_on = run->s->resume && find_step(run, &step);
   GO(check_out(run->s->out, run->s->resume, run->goes_on));
+  GO(read_roles(run));
   TRY(run, train_keep_words(run->ctx, run->s, argc, argv));
   GO(train_base(run));
   GO(open_weights(run, run->goes_on, step));

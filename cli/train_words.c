@@ -81,6 +81,8 @@ static int check_words(const train_settings *s) {
              s->out);
   else if (!s->data.count)
     complain("say --data FILE: what to learn from");
+  else if (s->roles && !s->made.attention)
+    complain("--attention-roles says where a form is: say --attention FORM");
   else if (s->model && s->is_made)
     complain(
         "%s has its own family and sizes: give a model, or --family and "

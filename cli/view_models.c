@@ -164,8 +164,21 @@ static bool fresh_weights(asking *a, view_model *m, uint64_t seed,
   return weights_load(a, m->path, true, *w);
 }
 
+/* A case says where a form is behind an @: "favor(m=64)@encoder,cross". */
+static bool case_form(asking *a, const char *text, attend_form *form,
+                      unsigned *roles) {
+  char name[VIEW_FORM];
+  size_t n = strcspn(text, "@");
+  *roles = 0;
+  snprintf(name, sizeof name, "%.*s", (int)n, text);
+  return ask_status(a, attend_form_parse(a->v->ctx, name, form)) &&
+         (!text[n] ||
+          ask_status(a, attend_roles_parse(a->v->ctx, text + n + 1, roles)));
+}
+
 bool models_take(asking *a, const view_case *c, view_run *run) {
   attend_form form = {0};
+  unsigned roles;
   if (!models_find(a, c->model, &run->of)) return false;
   view_model *m = run->of;
   run->weights = &m->trained;
@@ -179,9 +192,9 @@ bool models_take(asking *a, const view_case *c, view_run *run) {
   if (!strcmp(c->attention, "softmax") &&
       attend_model_form(run->model)->kind == ATTEND_SOFTMAX)
     return true;
-  return ask_status(a, attend_form_parse(a->v->ctx, c->attention, &form)) &&
-         ask_status(a, attend_model_with_form(run->weights->model, &form,
-                                              &run->model));
+  return case_form(a, c->attention, &form, &roles) &&
+         ask_status(a, attend_model_with_roles(run->weights->model, &form,
+                                               roles, &run->model));
 }
 
 /* ---- what is said of them ------------------------------------------------------------- */

@@ -312,7 +312,8 @@ static bool choose(asking *a, view_run *run, attend_run *r, float *logits,
 static size_t held_bytes(const view_run *run, const attend_run *r) {
   const attend_stack *s = &run->of->config.decoder;
   size_t token = (size_t)(s->kv_heads * (s->dim + s->dim_v)) * sizeof(float);
-  if (attend_form_features(attend_model_form(run->model), s->dim))
+  if (attend_form_features(
+          attend_model_role_form(run->model, ATTEND_DECODER_SELF), s->dim))
     return attend_run_cache_bytes(r);
   return (size_t)attend_run_length(r, 0) * token * (size_t)s->layers;
 }

@@ -55,6 +55,12 @@ static inline void end(attend_learner *l, attend_checkpoint *files) {
   attend_checkpoint_close(files);
 }
 
+static inline void refuse_write(attend_architecture a, const char *why) {
+  CHECK_EQ(attend_config_write(context(), in_folder("config.json"), &a),
+           ATTEND_INVALID);
+  CHECK_SAYS(attend_message(context()), why);
+}
+
 /* ---- lessons ------------------------------------------------------------------------- */
 
 enum { TEXTS = 3, READ = 7, SAID = 5 };
@@ -183,6 +189,37 @@ static inline int check_gradients(attend_learner *l) {
     checked++;
   }
   return checked;
+}
+
+/* ---- runs ------------------------------------------------------------------------ */
+
+/* Logits of all that the decoder was given, text by text, token by token. */
+static inline float *logits_alone(const subject *s, const copybook *b) {
+  size_t V = (size_t)s->config->vocab;
+  float *logits = room_for(TEXTS * SAID * V, sizeof *logits);
+  for (int t = 0; t < TEXTS; t++) {
+    attend_run *run = open_run(s, 1, 1);
+    OK(s->ctx,
+       attend_run_encode(run, 1, real[t], b->ids + t * READ, NULL, NULL));
+    for (int i = 0; i < SAID; i++) {
+      OK(s->ctx, attend_run_extend(run, 1, 1, b->said + t * SAID + i, NULL));
+      OK(s->ctx, attend_run_next(run, 1, logits + (size_t)(t * SAID + i) * V));
+    }
+    attend_run_free(run);
+  }
+  return logits;
+}
+
+/* The same, all at once, with padding. */
+static inline float *logits_at_once(const subject *s, const copybook *b) {
+  size_t V = (size_t)s->config->vocab;
+  float *logits = room_for(TEXTS * SAID * V, sizeof *logits);
+  attend_run *run = open_run(s, TEXTS, 0);
+  OK(s->ctx, attend_run_encode(run, TEXTS, READ, b->ids, real, NULL));
+  OK(s->ctx, attend_run_extend(run, TEXTS, SAID, b->said, NULL));
+  OK(s->ctx, attend_run_logits(run, TEXTS * SAID, NULL, logits));
+  attend_run_free(run);
+  return logits;
 }
 
 #endif

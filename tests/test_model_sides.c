@@ -35,24 +35,18 @@ TEST(what_is_left_open_is_the_encoders) {
   }
 }
 
-static void refuse(attend_architecture a, const char *why) {
-  CHECK_EQ(attend_config_write(context(), in_folder("config.json"), &a),
-           ATTEND_INVALID);
-  CHECK_SAYS(attend_message(context()), why);
-}
-
 TEST(what_cannot_be_is_refused) {
   attend_architecture a = sides("bart", true);
   a.decoder_heads = 3;
-  refuse(a, "width of 10 cannot be cut into 3 heads");
+  refuse_write(a, "width of 10 cannot be cut into 3 heads");
   a.decoder_heads = -1;
-  refuse(a, "cannot be cut into -1 heads");
+  refuse_write(a, "cannot be cut into -1 heads");
   a = sides("t5", true);
   a.decoder_width = -10;
-  refuse(a, "a width of -10");
+  refuse_write(a, "a width of -10");
   a = (attend_architecture){
       .family = "gpt2", .vocab = 50, .decoder_width = 128};
-  refuse(a, "a gpt2 has one side");
+  refuse_write(a, "a gpt2 has one side");
 }
 
 /* ---- against transformers ------------------------------------------------------------ */
@@ -223,35 +217,6 @@ static double learn(attend_learner *l, int steps, double *first) {
   }
   attend_optimizer_free(o);
   return last;
-}
-
-/* Logits of all that the decoder was given, text by text, token by token. */
-static float *logits_alone(const subject *s, const copybook *b) {
-  size_t V = (size_t)s->config->vocab;
-  float *logits = room_for(TEXTS * SAID * V, sizeof *logits);
-  for (int t = 0; t < TEXTS; t++) {
-    attend_run *run = open_run(s, 1, 1);
-    OK(s->ctx,
-       attend_run_encode(run, 1, real[t], b->ids + t * READ, NULL, NULL));
-    for (int i = 0; i < SAID; i++) {
-      OK(s->ctx, attend_run_extend(run, 1, 1, b->said + t * SAID + i, NULL));
-      OK(s->ctx, attend_run_next(run, 1, logits + (size_t)(t * SAID + i) * V));
-    }
-    attend_run_free(run);
-  }
-  return logits;
-}
-
-/* The same, all at once, with padding. */
-static float *logits_at_once(const subject *s, const copybook *b) {
-  size_t V = (size_t)s->config->vocab;
-  float *logits = room_for(TEXTS * SAID * V, sizeof *logits);
-  attend_run *run = open_run(s, TEXTS, 0);
-  OK(s->ctx, attend_run_encode(run, TEXTS, READ, b->ids, real, NULL));
-  OK(s->ctx, attend_run_extend(run, TEXTS, SAID, b->said, NULL));
-  OK(s->ctx, attend_run_logits(run, TEXTS * SAID, NULL, logits));
-  attend_run_free(run);
-  return logits;
 }
 
 static double cross_entropy(const float *logits, const copybook *b, int vocab) {

@@ -80,6 +80,8 @@ typedef struct {
   attend_form form;   /* of its attention: config.json's attend_attention,
                          which training writes; else softmax                  */
   char attention[64]; /* the same as it is written there; "": softmax         */
+  unsigned roles;     /* of attend_in: attention of these has that form, others
+                         softmax: config.json's attend_attention_roles; 0: all */
   attend_activation activation;
   int gated; /* activation(gate x) (up x) instead of activation(up x) */
   int attention_biases, mlp_biases; /* llama's switches: q, k, v, o; mlp     */
@@ -90,10 +92,31 @@ typedef struct {
   int decoder_start, forced_bos, forced_eos; /* -1: none                     */
 } attend_config;
 
+/* Roles of attention, as bits. */
+typedef enum {
+  ATTEND_IN_ENCODER = 1 << ATTEND_ENCODER_SELF, /* among what is read         */
+  ATTEND_IN_DECODER = 1 << ATTEND_DECODER_SELF, /* among what is written      */
+  ATTEND_IN_CROSS = 1 << ATTEND_CROSS /* from the latter to the former */
+} attend_in;
+
+/* "encoder,cross" or "encoder cross"; and back, into text, with commas. */
+enum { ATTEND_ROLES_TEXT = 32 };
+ATTEND_API attend_status attend_roles_parse(attend_context *ctx,
+                                            const char *text, unsigned *roles);
+ATTEND_API const char *attend_roles_text(unsigned roles,
+                                         char text[ATTEND_ROLES_TEXT]);
+
 /* path: a folder with config.json, or the file. */
 ATTEND_API attend_status attend_config_read(attend_context *ctx,
                                             const char *path,
                                             attend_config *config);
+/* The form of every role: `form` in `roles` (0: everywhere), and elsewhere, or
+ * everywhere where form is NULL, what the configuration says. */
+ATTEND_API attend_status attend_config_forms(attend_context *ctx,
+                                             const attend_config *config,
+                                             const attend_form *form,
+                                             unsigned roles,
+                                             attend_form forms[ATTEND_ROLES]);
 
 /* The config.json of a new model, as that family's readers want it. */
 typedef struct {      /* zero means default */
@@ -109,6 +132,7 @@ typedef struct {      /* zero means default */
   int positions;      /* 512                                               */
   int vocab;          /* needed                                            */
   const char *attention; /* a form; NULL: softmax                             */
+  unsigned roles;        /* of attend_in: where it is; 0: everywhere          */
   int untied;            /* a head of its own                                 */
   int bos, eos, pad;     /* negative: none                                    */
 } attend_architecture;
@@ -173,7 +197,8 @@ ATTEND_API int attend_checkpoint_has_head(const attend_checkpoint *checkpoint);
 
 typedef struct { /* zero means default */
   attend_weights weights;
-  const attend_form *form; /* of all attention; NULL: the configuration's     */
+  const attend_form *form; /* of attention; NULL: the configuration's         */
+  unsigned roles;          /* of attend_in: where that form is; 0: everywhere */
   int no_head;             /* hidden states only: saves its memory            */
   /* Called between tensors; other than 0 stops the load.                     */
   int (*progress)(size_t done, size_t total, void *user);
@@ -192,10 +217,18 @@ attend_model_create(attend_checkpoint *checkpoint,
 ATTEND_API attend_status attend_model_with_form(const attend_model *model,
                                                 const attend_form *form,
                                                 attend_model **other);
+/* The same in some roles alone; in the others what the configuration says. */
+ATTEND_API attend_status attend_model_with_roles(const attend_model *model,
+                                                 const attend_form *form,
+                                                 unsigned roles,
+                                                 attend_model **other);
 ATTEND_API void attend_model_free(attend_model *model);
 ATTEND_API attend_context *attend_model_context(const attend_model *model);
 ATTEND_API const attend_config *attend_model_config(const attend_model *model);
+/* The form that was asked for, or learnt with; what a role has. */
 ATTEND_API const attend_form *attend_model_form(const attend_model *model);
+ATTEND_API const attend_form *attend_model_role_form(const attend_model *model,
+                                                     attend_role role);
 /* Of packed weights: what one token reads in decoding. */
 ATTEND_API size_t attend_model_bytes(const attend_model *model);
 /* Multiply-adds of the weights for one token of each side, twice. */

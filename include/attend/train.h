@@ -26,7 +26,8 @@ extern "C" {
 
 typedef struct { /* zero means default */
   const attend_form
-      *form; /* of all attention; NULL: the configuration's      */
+      *form;      /* of attention; NULL: the configuration's                  */
+  unsigned roles; /* of attend_in: where that form is; 0: everywhere          */
   attend_weights
       weights;   /* of products: f32, bf16 or mixed (values and sums stay
                               f32)                                            */

@@ -34,7 +34,7 @@ static attend_status read_shape(attend_lens *l, attend_role role,
       .causal = d.mask.causal != ATTEND_NOT_CAUSAL,
       .window = d.mask.window,
       .real_keys = padded > 0 && padded < k.shape[2] ? padded : k.shape[2],
-      .is_signed = attend_form_signed(&l->form),
+      .is_signed = attend_form_signed(l->other ? &l->form : &d.form),
       .biased = d.bias.kind != ATTEND_NO_BIAS};
   r->length = r->shape.real_keys;
   if (!l->other) return ATTEND_OK;
@@ -55,7 +55,7 @@ attend_status attend_lens_create(const attend_model *model,
   l->model = model;
   l->trace = trace;
   l->other = form != NULL;
-  l->form = form ? *form : *attend_model_form(model);
+  if (form) l->form = *form;
   attend_status status = ATTEND_OK;
   for (int i = 0; i < ATTEND_ROLES && !status; i++)
     status = read_shape(l, (attend_role)i, real_keys);
@@ -171,7 +171,7 @@ static attend_status make_plan(attend_lens *l, attend_role role) {
     ATTEND_TRY(take_zeroed(l->ctx, (size_t)d.bias.buckets * sizeof(float),
                            "a lens", &r->column));
   d.bias.table = r->column;
-  d.form = l->form;
+  if (l->other) d.form = l->form;
   d.heads = d.kv_heads = 1;
   d.q_len = r->shape.rows;
   d.kv_len = r->shape.keys;

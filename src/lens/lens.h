@@ -28,8 +28,8 @@ struct attend_lens {
   attend_context *ctx;
   const attend_model *model;
   const attend_trace *trace;
-  attend_form form;
-  bool other; /* than the run's */
+  attend_form form; /* other */
+  bool other;       /* than the run's */
   role_lens role[ATTEND_ROLES];
   float *lse; /* [T] of the head that is looked at */
   int lse_room;

@@ -162,6 +162,17 @@ static void read_form(config_reader *r, attend_config *c) {
   if (text) snprintf(c->attention, sizeof c->attention, "%s", text);
 }
 
+static void read_roles(config_reader *r, attend_config *c) {
+  const attend_json *value = attend_json_get(r->json, "attend_attention_roles");
+  const char *text = attend_json_string(value, NULL);
+  if (is_missing(value)) return;
+  if (!text)
+    REFUSE(r, ATTEND_IO, "%s: attend_attention_roles must be a string",
+           r->path);
+  else if (!r->status)
+    r->status = attend_roles_parse(r->ctx, text, &c->roles);
+}
+
 /* ---- the whole -------------------------------------------------------------------- */
 
 static attend_status read_config(attend_context *ctx, const char *path,
@@ -181,6 +192,7 @@ static attend_status read_config(attend_context *ctx, const char *path,
   ATTEND_TRY(f->configure(ctx, json, path, c));
   read_ids(&r, c);
   read_form(&r, c);
+  read_roles(&r, c);
   return r.status;
 }
 

@@ -184,8 +184,21 @@ static attend_status check_sides(attend_context *ctx,
   return ATTEND_OK;
 }
 
+/* Asked as a reader of the config.json would ask. */
+static attend_status check_roles(attend_context *ctx,
+                                 const attend_architecture *a) {
+  attend_form form = {0}, forms[ATTEND_ROLES];
+  bool both = !strcmp(a->family, "bart") || !strcmp(a->family, "t5");
+  attend_config c = {.parts = both                         ? ATTEND_BOTH
+                              : !strcmp(a->family, "bert") ? ATTEND_ENCODER
+                                                           : ATTEND_DECODER};
+  snprintf(c.family, sizeof c.family, "%s", a->family);
+  if (a->attention) ATTEND_TRY(attend_form_parse(ctx, a->attention, &form));
+  return attend_config_forms(ctx, &c, a->attention ? &form : NULL, a->roles,
+                             forms);
+}
+
 static attend_status check(attend_context *ctx, const attend_architecture *a) {
-  attend_form form = {0};
   ATTEND_CHECK(ctx, find(a->family) >= 0,
                "a new model is gpt2, llama, bert, bart or t5, not \"%.40s\"",
                a->family);
@@ -207,7 +220,7 @@ static attend_status check(attend_context *ctx, const attend_architecture *a) {
                "them in pairs, so choose an even one",
                a->heads, a->width, a->width / a->heads);
   ATTEND_TRY(check_sides(ctx, a));
-  return a->attention ? attend_form_parse(ctx, a->attention, &form) : ATTEND_OK;
+  return check_roles(ctx, a);
 }
 
 static void write_all(sheet *s, int kind) {
@@ -226,6 +239,9 @@ static void write_all(sheet *s, int kind) {
   id(s, "eos_token_id", a->eos);
   id(s, "pad_token_id", a->pad);
   if (a->attention) text(s, "attend_attention", a->attention);
+  char roles[ATTEND_ROLES_TEXT];
+  if (a->roles)
+    text(s, "attend_attention_roles", attend_roles_text(a->roles, roles));
   attend_json_close(s->w, '}');
 }
 

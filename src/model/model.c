@@ -244,7 +244,9 @@ attend_status attend_model_create(attend_checkpoint *checkpoint,
   m->weights = options->weights;
   m->form = options->form ? *options->form : m->config.form;
   loading l = {m, options, 0, 0};
-  attend_status status = read_all(&l);
+  attend_status status = attend_config_forms(m->ctx, &m->config, options->form,
+                                             options->roles, m->forms);
+  if (!status) status = read_all(&l);
   if (status)
     attend_model_free(m);
   else
@@ -252,15 +254,25 @@ attend_status attend_model_create(attend_checkpoint *checkpoint,
   return status;
 }
 
-attend_status attend_model_with_form(const attend_model *model,
-                                     const attend_form *form,
-                                     attend_model **other) {
+attend_status attend_model_with_roles(const attend_model *model,
+                                      const attend_form *form, unsigned roles,
+                                      attend_model **other) {
+  attend_form forms[ATTEND_ROLES];
   *other = NULL;
+  ATTEND_TRY(
+      attend_config_forms(model->ctx, &model->config, form, roles, forms));
   ATTEND_TRY(take(model->ctx, sizeof **other, "a model", other));
   **other = *model;
   (*other)->form = *form;
+  memcpy((*other)->forms, forms, sizeof forms);
   (*other)->borrowed = true;
   return ATTEND_OK;
+}
+
+attend_status attend_model_with_form(const attend_model *model,
+                                     const attend_form *form,
+                                     attend_model **other) {
+  return attend_model_with_roles(model, form, 0, other);
 }
 
 static void free_stack(attend_context *ctx, stack *s) {
@@ -295,38 +307,15 @@ const attend_config *attend_model_config(const attend_model *m) {
   return &m->config;
 }
 const attend_form *attend_model_form(const attend_model *m) { return &m->form; }
-
-int config_attention(const attend_config *c, const attend_form *form,
-                     const float *relative, attend_role role,
-                     attend_desc *desc) {
-  attend_parts of =
-      role == ATTEND_ENCODER_SELF ? ATTEND_ENCODER : ATTEND_DECODER;
-  const attend_stack *s = of == ATTEND_ENCODER ? &c->encoder : &c->decoder;
-  if (!(c->parts & of) || (role == ATTEND_CROSS && c->parts != ATTEND_BOTH))
-    return 0;
-  *desc = (attend_desc){.form = *form,
-                        .heads = s->heads,
-                        .kv_heads = s->kv_heads,
-                        .dim = s->dim,
-                        .dim_v = s->dim_v,
-                        .scale = c->score_factor};
-  if (role == ATTEND_DECODER_SELF) {
-    desc->mask.causal = ATTEND_CAUSAL;
-    desc->mask.window = c->window;
-  }
-  if (role != ATTEND_CROSS && relative)
-    desc->bias = (attend_bias){.kind = ATTEND_BUCKETS,
-                               .table = relative,
-                               .buckets = c->buckets,
-                               .max_distance = c->max_distance,
-                               .one_sided = role == ATTEND_DECODER_SELF};
-  return 1;
+const attend_form *attend_model_role_form(const attend_model *m,
+                                          attend_role role) {
+  return &m->forms[role];
 }
 
 int attend_model_attention(const attend_model *m, attend_role role,
                            attend_desc *desc) {
   const stack *s = role == ATTEND_ENCODER_SELF ? &m->encoder : &m->decoder;
-  return config_attention(&m->config, &m->form, s->relative, role, desc);
+  return config_attention(&m->config, m->forms, s->relative, role, desc);
 }
 
 size_t attend_model_bytes(const attend_model *m) { return m->bytes; }

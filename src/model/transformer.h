@@ -35,7 +35,8 @@ struct attend_model {
   attend_context *ctx;
   attend_checkpoint *files;
   attend_config config;
-  attend_form form;
+  attend_form form; /* that was asked for, or learnt with */
+  attend_form forms[ATTEND_ROLES];
   bool borrowed; /* the weights are another model's */
   attend_weights weights;
   attend_table tokens;

@@ -137,7 +137,7 @@ static attend_status plan_role(attend_learner *l, attend_role role,
                                const float *relative, int rows, int keys,
                                const int32_t *real, attend_plan **plan) {
   attend_desc d;
-  if (!config_attention(&l->config, &l->form, relative, role, &d))
+  if (!config_attention(&l->config, l->forms, relative, role, &d))
     return ATTEND_OK;
   d.batch = l->batch;
   d.q_len = rows;

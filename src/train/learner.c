@@ -285,8 +285,9 @@ attend_status attend_learner_create(attend_checkpoint *files,
   l->files = files;
   l->config = files->config;
   if (options) l->options = *options;
-  l->form = l->options.form ? *l->options.form : l->config.form;
-  attend_status status = open_learner(l);
+  attend_status status = attend_config_forms(
+      l->ctx, &l->config, l->options.form, l->options.roles, l->forms);
+  if (!status) status = open_learner(l);
   if (status)
     attend_learner_free(l);
   else

@@ -82,7 +82,7 @@ struct attend_learner {
   attend_checkpoint *files;
   attend_config config;
   attend_learner_options options;
-  attend_form form;
+  attend_form forms[ATTEND_ROLES];
   learn_entry *entries;
   size_t n_entries;
   float *values, *gradients;

@@ -32,3 +32,40 @@ learn sides --resume --steps 3
 complains 2 'cannot be cut into 2 heads: choose the number of its heads' \
   train "${new[@]}" --family t5 --decoder-width 49 --out "$work/new"
 complains 2 'a gpt2 has one side' train "${new[@]}" --decoder-width 48 --out "$work/new"
+
+# ---- forms by role -----------------------------------------------------------------
+learn roles "${new[@]}" --family bart --decoder-width 32 --attention 'favor(m=16)' \
+  --attention-roles encoder,cross
+model=$work/roles/last
+grep -q '"attend_attention_roles": "encoder,cross"' "$model/config.json" || fail "roles"
+run 0 show "$model"
+says 'attention +favor\(m=16\) in encoder,cross$'
+written() {
+  run 0 generate "$model" --prompt "Tom saw a big dog" --tokens 3 --json "$@"
+  field log_probability
+}
+[[ $(written) == $(written --attention 'favor(m=16)' --attention-roles encoder,cross) ]] ||
+  fail "what runs is not what was learnt with"
+[[ $(written) != $(written --attention softmax --attention-roles cross) ]] ||
+  fail "--attention-roles is not obeyed"
+learn further "$model" --data "$work/pairs.tsv" --length 16 "${brief[@]}" \
+  --attention elu --attention-roles 'decoder, encoder, cross'
+grep -q '"attend_attention": "elu"' "$work/further/last/config.json" || fail "elu"
+[[ $(grep -c attend_attention_roles "$work/further/last/config.json") == 1 ]] ||
+  fail "roles of before"
+run 0 compare "$model" --text "Tom saw" --form softmax --form elu \
+  --attention-roles decoder
+if [[ $ATTEND_VIEW == ON ]]; then
+  run 0 view --model "$model" "Tom saw" "a big" --json --view head --role cross
+  says '"attention": *"favor\(m=16\)@encoder,cross"'
+  run 0 view --model "$model" "Tom saw" "a big" --json --role decoder \
+    --against attention=elu@decoder
+fi
+complains 2 'one form beside softmax' train "$model" --data "$work/pairs.tsv" \
+  --attention elu --attention-roles decoder --out "$work/new"
+complains 2 'say --attention FORM' train "${new[@]}" --attention-roles cross \
+  --out "$work/new"
+complains 2 'encoder, decoder and cross, not "crass"' generate "$model" --prompt a \
+  --attention elu --attention-roles crass
+complains 2 'has no attention of the role cross' generate "$stories" --prompt a \
+  --attention elu --attention-roles cross
