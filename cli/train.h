@@ -2,13 +2,15 @@
  *
  * Place: cli/ - train_options.c and train_words.c read it, train_run.c makes the
  * run ready (train_base.c, train_tokens.c), train_loop.c runs it, train_log.c
- * writes what happened, train_folder.c keeps the saved steps.
+ * writes what happened, train_folder.c keeps the saved steps, train_average.c
+ * takes the mean of them.
  *
  * A run's folder:
  *   run.json         how it was asked for
  *   base/            config.json and the tokenizer, which go with every step
  *   step-00000500/   saved steps: whole models, the last with what goes on from it
  *   best, last       links to two of them
+ *   average/         the mean of the last, a model too, if it was asked for
  *   log.jsonl        a line of numbers now and then
  *   loss.svg         the same as a picture
  */
@@ -54,6 +56,7 @@ typedef struct {
   long long valid_lessons; /* 0: all */
   long long keep;          /* 0: all */
   int patience;            /* 0: none */
+  int average;             /* of so many saved steps in the end; 0: none */
   bool save_bf16;
   names kept; /* words of run.json, which others here point to */
 } train_settings;
@@ -153,6 +156,8 @@ typedef struct {
   bool goes_on;
   uint64_t begun; /* the step that this process started from */
   train_tally tally;
+  int averaged; /* steps that average/ is the mean of; 0: there is none */
+  double average_valid;
   train_log log;
   double started;
   int lock;
@@ -163,6 +168,8 @@ void train_close(train_run *run);
 
 /* base/ and the tokenizer in it; train_base.c. An exit code. */
 int train_base(train_run *run);
+/* Its files into another folder. An exit code. */
+int train_copy_base(train_run *run, const char *folder);
 /* A token of the tokenizer, or another; -1: it has neither. */
 int train_special(const train_run *run, attend_special which,
                   attend_special otherwise);
@@ -172,5 +179,12 @@ int learn_tokenizer(const train_run *run, const char *folder);
 /* ---- the loop (train_loop.c) ------------------------------------------------------------ */
 
 int train_loop(train_run *run);
+/* The loss on what was held back. An exit code. */
+int train_measure(train_run *run, double *loss);
+
+/* ---- the mean of the last steps (train_average.c) ---------------------------------------- */
+
+/* The learner has it afterwards. An exit code. */
+int train_average(train_run *run);
 
 #endif

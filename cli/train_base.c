@@ -63,6 +63,15 @@ static int copy_all(train_run *run, const char *from, const char *to,
   return code;
 }
 
+int train_copy_base(train_run *run, const char *folder) {
+  names below = {0};
+  int code = names_below(run->base, &below) ? EXIT_OK : EXIT_FAILED;
+  for (size_t i = 0; !code && i < below.count; i++)
+    code = copy_one(run, run->base, folder, below.name[i]);
+  names_free(&below);
+  return code;
+}
+
 /* ---- tokenizers -------------------------------------------------------------------- */
 
 /* The folder that a tokenizer lies in: it, or that of one of its files. */

@@ -169,8 +169,8 @@ void thin_steps(const char *out, uint64_t newest, long long keep) {
 /* ---- leftovers ---------------------------------------------------------------------- */
 
 static bool is_leftover(const char *name) {
-  static const char *const known[] = {".base.part", ".gone.part", ".best.new",
-                                      ".last.new"};
+  static const char *const known[] = {
+      ".base.part", ".gone.part", ".average.part", ".best.new", ".last.new"};
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (!strcmp(name, known[i])) return true;
   return !strncmp(name, ".step-", 6) && strstr(name, ".part");

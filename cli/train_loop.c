@@ -65,6 +65,11 @@ static int fail_unsound(const train_run *run, const char *what) {
   return EXIT_FAILED;
 }
 
+/* A mean of the last needs them. */
+static long long steps_kept(const train_settings *s) {
+  return s->keep && s->keep < s->average - 1 ? s->average - 1 : s->keep;
+}
+
 static int save(train_run *run, bool best) {
   uint64_t step = now_at(run);
   char name[STEP_NAME];
@@ -88,7 +93,7 @@ static int save(train_run *run, bool best) {
   }
   if (!link_step(run->s->out, "last", step)) return EXIT_FAILED;
   if (best && !link_step(run->s->out, "best", step)) return EXIT_FAILED;
-  thin_steps(run->s->out, step, run->s->keep);
+  thin_steps(run->s->out, step, steps_kept(run->s));
   return EXIT_OK;
 }
 
@@ -101,10 +106,8 @@ static int say_measured(uint64_t done, uint64_t total, void *user) {
   return 0;
 }
 
-/* Whether it is the best so far. */
-static int measure(train_run *run, double *loss, bool *best) {
+int train_measure(train_run *run, double *loss) {
   attend_outcome outcome;
-  train_tally *t = &run->tally;
   uint64_t most = (uint64_t)run->s->valid_lessons;
   uint64_t all = attend_batches_epoch(run->measured);
   progress_start("measuring", (size_t)(most && most < all ? most : all));
@@ -113,7 +116,15 @@ static int measure(train_run *run, double *loss, bool *best) {
   progress_end();
   if (status) return complain_status(run->ctx, status);
   *loss = outcome.loss / (outcome.scored ? outcome.scored : 1);
-  if (!isfinite(*loss)) return fail_unsound(run, "the validation loss is");
+  return isfinite(*loss) ? EXIT_OK
+                         : fail_unsound(run, "the validation loss is");
+}
+
+/* Whether it is the best so far. */
+static int measure(train_run *run, double *loss, bool *best) {
+  train_tally *t = &run->tally;
+  int code = train_measure(run, loss);
+  if (code) return code;
   *best = *loss < t->best;
   t->worse = *best ? 0 : t->worse + 1;
   if (*best) {
@@ -257,6 +268,7 @@ static const column columns[] = {
     {"perplexity", NULL, CELL_RATIO}, {"best_step", NULL, CELL_COUNT},
     {"seconds", NULL, CELL_SECONDS},  {"ended_early", NULL, CELL_OK},
     {"interrupted", NULL, CELL_OK},   {"folder", NULL, CELL_TEXT},
+    {"averaged", NULL, CELL_COUNT},   {"average_valid", NULL, CELL_RATIO},
     {NULL, NULL, CELL_TEXT}};
 
 static bool is_cut_short(const train_run *run) {
@@ -274,7 +286,9 @@ static int put_json(const train_run *run, const char *folder) {
                      cell_number(run->measured ? exp(t->best) : NAN),
                      cell_number((double)t->best_step),
                      cell_number(seconds_in_all(run)), cell_number(t->ended),
-                     cell_number(is_cut_short(run)), cell_text(folder)});
+                     cell_number(is_cut_short(run)), cell_text(folder),
+                     run->averaged ? cell_number(run->averaged) : cell_none(),
+                     cell_number(run->averaged ? run->average_valid : NAN)});
   int code = table_print_json(&rows, run->ctx, stdout);
   table_free(&rows);
   return code;
@@ -316,6 +330,7 @@ int train_loop(train_run *run) {
   if (!code) code = steps(run);
   progress_end();
   if (!code && is_cut_short(run) && !is_saved(run)) code = save(run, false);
+  if (!code && run->s->average && !is_cut_short(run)) code = train_average(run);
   if (!code) code = say_end(run);
   return code ? code : is_cut_short(run) ? EXIT_INTERRUPTED : EXIT_OK;
 }

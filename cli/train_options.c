@@ -61,6 +61,7 @@ enum {
   KEY_VALID_LESSONS,
   KEY_KEEP,
   KEY_PATIENCE,
+  KEY_AVERAGE,
   KEY_SAVE_AS
 };
 
@@ -171,6 +172,10 @@ static const struct argp_option list[] = {
      "Saved steps, beside the first, the best and the last (default: all)", 4},
     {"patience", KEY_PATIENCE, "N", 0,
      "End when so many measurements were no better than the best", 4},
+    {"average", KEY_AVERAGE, "N", 0,
+     "In the end, DIR/average: the mean of the last N saved steps; with "
+     "--resume of a run that has ended, too",
+     4},
     {"save-as", KEY_SAVE_AS, "KIND", 0, "f32 or bf16 (default: f32)", 4},
     {0}};
 
@@ -420,6 +425,9 @@ static bool parse_keeping(int key, char *arg, struct argp_state *state,
       return true;
     case KEY_PATIENCE:
       s->patience = SIZE("--patience", INT32_MAX);
+      return true;
+    case KEY_AVERAGE:
+      s->average = (int)options_number(state, "--average", arg, 2, 1 << 20);
       return true;
     case KEY_SAVE_AS:
       s->save_bf16 = choice(state, "--save-as", arg, kinds) == 1;

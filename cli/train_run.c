@@ -301,6 +301,17 @@ static int go_on(train_run *run, uint64_t step) {
              : EXIT_FAILED;
 }
 
+/* Before anything is learnt: a mean of one step is that step. */
+static int check_average(const train_run *run) {
+  if (!run->s->average || run->goes_on || run->steps > run->save_every)
+    return EXIT_OK;
+  complain(
+      "%llu steps, saved every %llu, are one saved step: --average needs two, "
+      "so choose a smaller --save-every",
+      (unsigned long long)run->steps, (unsigned long long)run->save_every);
+  return EXIT_USAGE;
+}
+
 /* ---- all of it ---------------------------------------------------------------------------------------- */
 
 static int open_all(train_run *run, int argc, char **argv) {
@@ -319,6 +330,7 @@ static int open_all(train_run *run, int argc, char **argv) {
   GO(read_texts(run));
   GO(make_batches(run));
   GO(make_training(run));
+  GO(check_average(run));
   run->tally.best = INFINITY;
   if (run->goes_on) GO(go_on(run, step));
   run->begun = step;

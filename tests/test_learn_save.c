@@ -1,6 +1,6 @@
 /* What was learnt, saved: a model opened from the file computes what the learner
  * computes, for nine families; bf16 rounds and no more; a failure leaves what was
- * there. */
+ * there. Means of models of one shape, and of no others. */
 #include "lessons.h"
 
 static char folder[64];
@@ -106,4 +106,39 @@ TEST(a_place_that_cannot_be_written_is_told) {
   attend_learner_free(l);
   attend_checkpoint_close(files);
   attend_context_free(ctx);
+}
+
+/* ---- means --------------------------------------------------------------------- */
+
+/* Of a model and itself twice over: the bits of the model, turned matrices too.
+ * What is not of its shape is refused, and nothing changes. */
+static void check_mean(const char *name, const char *other) {
+  attend_context *ctx = open_context(NULL, 1, NULL);
+  attend_checkpoint *files;
+  attend_learner *l = open_learner(ctx, name, NULL, &files);
+  char own[1024], others[1024];
+  snprintf(own, sizeof own, "%s", model_path(name, NULL));
+  snprintf(others, sizeof others, "%s", model_path(other, NULL));
+  const char *const same[] = {own, own, own}, *const mixed[] = {own, others};
+  size_t count;
+  float *values = attend_learner_values(l, &count);
+  float *kept = room_for(count, sizeof *kept);
+  memcpy(kept, values, count * sizeof *kept);
+  for (size_t i = 0; i < count; i++) values[i] = 1;
+  OK(ctx, attend_learner_average(l, 3, same));
+  CHECK(same_bits(values, kept, count));
+  CHECK_EQ(attend_learner_average(l, 2, mixed), ATTEND_INVALID);
+  CHECK_SAYS(attend_message(ctx), "models of one shape");
+  CHECK_EQ(attend_learner_average(l, 0, NULL), ATTEND_INVALID);
+  CHECK(same_bits(values, kept, count));
+  free(kept);
+  attend_learner_free(l);
+  attend_checkpoint_close(files);
+  attend_context_free(ctx);
+}
+
+TEST(a_mean_is_of_models_of_one_shape) {
+  check_mean("gpt2", "bart");
+  check_mean("llama-gqa", "llama-mqa-tied");
+  check_mean("bart", "t5");
 }

@@ -76,6 +76,12 @@ ATTEND_API float *attend_learner_values(const attend_learner *learner,
 ATTEND_API float *attend_learner_gradients(const attend_learner *learner);
 ATTEND_API attend_status attend_learner_refresh(attend_learner *learner);
 
+/* The values become the mean of those in n folders of models of the same shape,
+ * summed in double: the last saved steps of a course, say, which together are
+ * often better than each. On failure they stay. */
+ATTEND_API attend_status attend_learner_average(attend_learner *learner, int n,
+                                                const char *const *folders);
+
 /* The values as a checkpoint has them, under its names and turned as it turns
  * them: model.safetensors of a folder beside whose config.json any reader of that
  * family can open it. stored: ATTEND_STORED_F32 or _BF16. */
