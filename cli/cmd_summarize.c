@@ -10,7 +10,9 @@
 #include "progress.h"
 #include "summarize.h"
 
-enum { KEY_LINES = 1700, KEY_FIELD };
+enum { WINDOW = 256 }; /* documents at a time */
+
+enum { KEY_LINES = 1700, KEY_FIELD, KEY_SOURCES, KEY_SHOW, KEY_OUT };
 
 static const struct argp_option list[] = {
     {"model", 'm', "MODEL", 0,
@@ -22,6 +24,16 @@ static const struct argp_option list[] = {
      "The input is lines of JSON, and this member the document (default: "
      "document, of files that end in .jsonl)",
      1},
+    {"sources", KEY_SOURCES, "N", OPTION_ARG_OPTIONAL,
+     "Print each word's N sources: the document's words that cross-attention "
+     "weighed most when it was written (default: 3)",
+     2},
+    {"show", KEY_SHOW, 0, 0,
+     "Open the view of what was written: encoder, decoder, and the "
+     "cross-attention by which each word points at its sources",
+     2},
+    {"out", KEY_OUT, "FILE", 0,
+     "With --show: write FILE.html, .svg, .png or .json instead of serving", 2},
     {0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
@@ -36,6 +48,16 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case KEY_FIELD:
       o->field = arg;
       return 0;
+    case KEY_SOURCES:
+      o->sources =
+          arg ? (int)options_number(state, "--sources", arg, 1, 16) : 3;
+      return 0;
+    case KEY_SHOW:
+      o->show = true;
+      return 0;
+    case KEY_OUT:
+      o->out = arg;
+      return 0;
     case ARGP_KEY_INIT:
       options_share(state, 2);
       state->child_inputs[2] = &o->model;
@@ -44,6 +66,9 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case ARGP_KEY_ARGS:
       o->files = state->argv + state->next;
       o->n_files = state->argc - state->next;
+      return 0;
+    case ARGP_KEY_END:
+      if (o->out && !o->show) argp_error(state, "--out goes with --show");
       return 0;
     default:
       return ARGP_ERR_UNKNOWN;
@@ -66,24 +91,40 @@ static const struct argp argp = {
 /* ---- the verb ------------------------------------------------------------------- */
 
 static void say_step(int done, int count, void *user) {
+  const int *before = user;
   (void)count;
-  (void)user;
-  progress_step((size_t)done, "documents");
+  progress_step((size_t)(*before + done), "documents");
+}
+
+/* Documents are printed in their order, a window of them at a time, in which
+ * those of alike length are written together. */
+static int write_windows(const summarize_options *o, summarizer *s,
+                         summary_document *docs, int count) {
+  summary_printer p;
+  int code = EXIT_OK, done = 0;
+  summary_watch watch = {.on_step = say_step, .user = &done};
+  summary_printer_start(&p, o, s, count);
+  for (; done < count && !code && !is_interrupted(); done += WINDOW) {
+    int n = count - done < WINDOW ? count - done : WINDOW;
+    progress_start("summarizing", (size_t)count);
+    code = summaries_write(s, docs + done, n, &watch);
+    progress_end();
+    if (!code) code = summary_printer_put(&p, docs + done, n);
+  }
+  int last = summary_printer_end(&p);
+  return code ? code : last;
 }
 
 static int summarize_plain(const summarize_options *o) {
   summarizer s = {0};
   summary_document *docs = NULL;
-  summary_watch watch = {.on_step = say_step};
   int count = 0, code = documents_read(o, &docs, &count);
   if (!code) code = summarizer_open(&o->common, &o->model, &o->how, &s);
   if (!code) {
     interrupt_watch();
-    progress_start("summarizing", (size_t)count);
-    code = summaries_write(&s, docs, count, &watch);
-    progress_end();
+    code = write_windows(o, &s, docs, count);
   }
-  if (!code) code = summaries_print(o, &s, docs, count);
+  if (!code && o->show && !is_interrupted()) code = summary_show(o, &s, docs);
   documents_free(docs, count);
   summarizer_close(&s);
   return !code && is_interrupted() ? EXIT_INTERRUPTED : code;

@@ -16,6 +16,7 @@
 #define CLI_SUMMARIZE_H
 
 #include "attend/decode.h"
+#include "attend/json.h"
 #include "model_open.h"
 
 /* ---- how ------------------------------------------------------------------------ */
@@ -134,15 +135,51 @@ typedef struct {
   int n_files;
   bool lines;  /* each line is a document */
   char *field; /* of JSON lines; NULL: document */
+  int sources; /* of each word, to print; 0: none */
+  bool show;   /* in the view, */
+  char *out;   /* or a still page or a picture of it */
 } summarize_options;
 
 /* What the files say, or the standard input; an exit code. Numbered from 0. */
 int documents_read(const summarize_options *o, summary_document **docs,
                    int *count);
 void documents_free(summary_document *docs, int count); /* and their answers */
+/* Whether each line of what is read is one. */
+bool documents_are_rows(const summarize_options *o);
 
-/* A table, lines, or JSON; an exit code. */
-int summaries_print(const summarize_options *o, const summarizer *s,
-                    const summary_document *docs, int count);
+/* Says summaries as they are there: summary_print.c. */
+typedef struct {
+  int done, empty, cut, few, context; /* documents; context: summaries */
+  const char *first_empty;
+  const summary_document *first_cut, *first_few;
+} summary_notices;
+
+typedef struct {
+  const summarize_options *o;
+  const summarizer *s;
+  int count; /* of all documents */
+  bool rows; /* a line of input is a line of output */
+  attend_json_writer w;
+  summary_notices notices;
+} summary_printer;
+
+void summary_printer_start(summary_printer *p, const summarize_options *o,
+                           const summarizer *s, int count);
+/* The next documents, which must stay until the end; those that are not done are
+ * passed over. Exit codes. */
+int summary_printer_put(summary_printer *p, const summary_document *docs,
+                        int count);
+int summary_printer_end(summary_printer *p);
+
+/* Where the words of a summary come from: summary_sources.c. */
+int sources_print(const summarize_options *o, const summarizer *s,
+                  const summary_document *d, const summary *one, bool several);
+void sources_put(const summarize_options *o, const summarizer *s,
+                 const summary_document *d, const summary *one,
+                 attend_json_writer *w);
+
+/* The view of a document and a summary of it: summary_show.c. */
+int summary_show(const summarize_options *o, const summarizer *s,
+                 const summary_document *d);
 
 #endif

@@ -81,6 +81,17 @@ static attend_status put(const char *text, size_t length, bool ends,
   return ATTEND_OK;
 }
 
+static bool is_json_file(const summarize_options *o, const char *path) {
+  return o->field || path_ends(path, ".jsonl") || path_ends(path, ".ndjson");
+}
+
+bool documents_are_rows(const summarize_options *o) {
+  if (o->lines || o->field) return true;
+  for (int i = 0; i < o->n_files; i++)
+    if (!is_json_file(o, o->files[i])) return false;
+  return o->n_files > 0;
+}
+
 int documents_read(const summarize_options *o, summary_document **docs,
                    int *count) {
   static char dash[] = "-", document[] = "document";
@@ -95,8 +106,7 @@ int documents_read(const summarize_options *o, summary_document **docs,
                       .fields = 1,
                       .put = put,
                       .user = &g};
-    bool json = path_ends(files[i], ".jsonl") || path_ends(files[i], ".ndjson");
-    if (o->field) json = true;
+    bool json = is_json_file(o, files[i]);
     in.format = json ? TEXT_JSONL : TEXT_PLAIN;
     g.file = files[i];
     g.row = 0;
