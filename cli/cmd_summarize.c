@@ -111,8 +111,7 @@ static int write_windows(const summarize_options *o, summarizer *s,
     progress_end();
     if (!code) code = summary_printer_put(&p, docs + done, n);
   }
-  int last = summary_printer_end(&p);
-  return code ? code : last;
+  return code ? code : summary_printer_end(&p);
 }
 
 static int summarize_plain(const summarize_options *o) {
