@@ -8,7 +8,7 @@
 
 #include "summarize.h"
 
-enum { MOST_WORDS = 24 };
+enum { MOST_WORDS = 32 };
 
 typedef struct {
   char *word[MOST_WORDS];
@@ -30,19 +30,31 @@ static char *text_read_of(const summarizer *s, const summary_document *d) {
   return text;
 }
 
+/* All heads of a layer: "0,1,2". */
+static char *all_heads(int heads) {
+  size_t size = 12 * (size_t)heads + 1, used = 0;
+  char *text = need(size, 1);
+  for (int i = 0; i < heads; i++)
+    used += (size_t)snprintf(text + used, size - used, "%s%d", i ? "," : "", i);
+  return text;
+}
+
+/* At the last layer's cross-attention, where the first word is pinned. */
 int summary_show(const summarize_options *o, const summarizer *s,
                  const summary_document *d) {
   char layer[16], threads[16];
   command c = {{(char *)"attend view"}, 1};
   if (!d->count) return EXIT_OK;
-  char *text = text_read_of(s, d);
-  snprintf(layer, sizeof layer, "%d",
-           attend_model_config(s->m.model)->decoder.layers - 1);
+  const attend_stack *decoder = &attend_model_config(s->m.model)->decoder;
+  char *text = text_read_of(s, d), *heads = all_heads(decoder->heads);
+  snprintf(layer, sizeof layer, "%d", decoder->layers - 1);
   snprintf(threads, sizeof threads, "%d", o->common.threads);
   add(&c, "--model", s->m.path);
   add(&c, "--view", "head");
   add(&c, "--role", "cross");
   add(&c, "--layer", layer);
+  add(&c, "--head", heads);
+  add(&c, "--token", d->best[0].count > 2 ? "1" : NULL);
   add(&c, "--attention", o->model.attention);
   add(&c, "--weights", o->model.weights_given);
   add(&c, "--threads", o->common.threads ? threads : NULL);
@@ -51,5 +63,6 @@ int summary_show(const summarize_options *o, const summarizer *s,
   c.word[c.count++] = d->best[0].text;
   int code = cmd_view(c.count, c.word);
   free(text);
+  free(heads);
   return code;
 }
