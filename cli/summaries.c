@@ -54,6 +54,7 @@ int summarizer_open(const options *common, const model_options *model,
   model_options wanted = *model;
   *s = (summarizer){.how = o->how};
   if (!wanted.path) wanted.path = "attend:summarizer";
+  if (wanted.attention && !wanted.roles) wanted.roles = SUMMARY_ROLES;
   int code = model_open(common, &wanted, &s->m);
   if (!code) code = check_model(s);
   if (code) return code;
@@ -76,23 +77,30 @@ void summarizer_close(summarizer *s) {
 
 /* ---- reading -------------------------------------------------------------------- */
 
-static bool is_blank(const summary_document *d) {
-  for (size_t i = 0; i < d->length; i++)
-    if (!isspace((unsigned char)d->text[i])) return false;
-  return true;
+/* Without the line end that an editor puts behind a text. */
+static size_t length_of(const summary_document *d) {
+  size_t length = d->length;
+  while (length && isspace((unsigned char)d->text[length - 1])) length--;
+  return length;
 }
 
-/* What the encoder will read of it; what does not fit is cut from its end. */
-static attend_status read_document(const summarizer *s, attend_encoding *e,
-                                   summary_document *d) {
-  size_t front = strlen(s->prefix), length = front + d->length;
+attend_status document_encode(const summarizer *s, const summary_document *d,
+                              attend_encoding *e) {
+  size_t front = strlen(s->prefix), length = front + length_of(d);
   attend_encode_options o = {.max_length = (size_t)s->reads};
-  if (is_blank(d)) return ATTEND_OK;
   char *text = need(length + 1, 1);
   memcpy(text, s->prefix, front);
-  memcpy(text + front, d->text, d->length);
+  memcpy(text + front, d->text, length - front);
   attend_status status = attend_encode(e, text, length, &o);
   free(text);
+  return status;
+}
+
+static attend_status read_document(const summarizer *s, attend_encoding *e,
+                                   summary_document *d) {
+  size_t front = strlen(s->prefix);
+  if (!length_of(d)) return ATTEND_OK;
+  attend_status status = document_encode(s, d, e);
   if (status) return status;
   d->ids = need(e->count, sizeof *d->ids);
   memcpy(d->ids, e->id, e->count * sizeof *d->ids);
@@ -101,7 +109,7 @@ static attend_status read_document(const summarizer *s, attend_encoding *e,
   for (size_t i = 0; i < e->count; i++)
     if (e->part[i] == 0 && e->end[i] > front + d->read)
       d->read = e->end[i] - front;
-  if (!d->cut) d->read = d->length;
+  if (!d->cut) d->read = length_of(d);
   return ATTEND_OK;
 }
 

@@ -58,6 +58,10 @@ void word_bounds_free(word_bounds *bounds);
 /* Forbids what would leave them: no end before `least`, no word after `most`. */
 void word_bounds_keep(const word_bounds *bounds, const attend_choice *choice);
 
+/* Where --attention is unless --attention-roles says: what reads the document.
+ * What a decoder has said so far is short. */
+#define SUMMARY_ROLES "encoder,cross"
+
 /* ---- the model ------------------------------------------------------------------ */
 
 typedef struct {
@@ -122,6 +126,10 @@ typedef struct { /* members may be NULL */
  * interrupted; says what the library complains of and nothing else. */
 int summaries_write(summarizer *s, summary_document *docs, int count,
                     const summary_watch *watch);
+/* What the encoder reads of a document: the prefix and the text, cut at the end
+ * where it does not fit. */
+attend_status document_encode(const summarizer *s, const summary_document *d,
+                              attend_encoding *e);
 /* The answers; they may then be written again. */
 void summaries_free(summary_document *docs, int count);
 

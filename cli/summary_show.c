@@ -56,6 +56,9 @@ int summary_show(const summarize_options *o, const summarizer *s,
   add(&c, "--head", heads);
   add(&c, "--token", d->best[0].count > 2 ? "1" : NULL);
   add(&c, "--attention", o->model.attention);
+  if (o->model.attention)
+    add(&c, "--attention-roles",
+        o->model.roles ? o->model.roles : SUMMARY_ROLES);
   add(&c, "--weights", o->model.weights_given);
   add(&c, "--threads", o->common.threads ? threads : NULL);
   add(&c, "--out", o->out);

@@ -51,6 +51,12 @@ static void see(const attend_sight *sight, void *user) {
             weights[h * head + t * row + k * key];
 }
 
+/* A linear form keeps no keys unless it is watched from the first on. */
+static bool is_linear(const attend_model *model) {
+  return attend_form_features(attend_model_role_form(model, ATTEND_CROSS),
+                              attend_model_config(model)->decoder.dim) > 0;
+}
+
 static attend_status run_again(const summarizer *s, const summary_document *d,
                                const summary *one, sources *to) {
   attend_run *run;
@@ -60,6 +66,7 @@ static attend_status run_again(const summarizer *s, const summary_document *d,
   ids[0] = attend_model_config(s->m.model)->decoder_start;
   memcpy(ids + 1, one->ids, (size_t)(one->count - 1) * sizeof *ids);
   attend_status status = attend_run_create(s->m.model, &o, &run);
+  if (!status && is_linear(s->m.model)) attend_run_watch(run, &watch);
   if (!status)
     status = attend_run_encode(run, 1, d->tokens, d->ids, NULL, NULL);
   if (!status) {
@@ -111,15 +118,11 @@ static int *cut_words(sources *s, const char *text, size_t length) {
 /* A token is the word's that its last letter is in. */
 static attend_status place_tokens(const summarizer *m,
                                   const summary_document *d, sources *s) {
-  size_t front = strlen(m->prefix), length = front + d->length;
-  attend_encode_options o = {.max_length = (size_t)m->reads};
+  size_t front = strlen(m->prefix);
   attend_encoding *e;
   int *at = cut_words(s, d->text, d->read);
-  char *text = need(length + 1, 1);
-  memcpy(text, m->prefix, front);
-  memcpy(text + front, d->text, d->length);
   attend_status status = attend_encoding_create(m->m.tokenizer, &e);
-  if (!status) status = attend_encode(e, text, length, &o);
+  if (!status) status = document_encode(m, d, e);
   s->word = need((size_t)d->tokens, sizeof *s->word);
   for (int i = 0; i < d->tokens && !status; i++) {
     size_t end = e->end[i];
@@ -128,7 +131,6 @@ static attend_status place_tokens(const summarizer *m,
     s->word[i] = inside ? at[end - front - 1] : -1;
   }
   attend_encoding_free(e);
-  free(text);
   free(at);
   return status;
 }
