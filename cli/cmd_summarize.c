@@ -15,6 +15,7 @@ enum { WINDOW = 256 }; /* documents at a time */
 enum { KEY_LINES = 1700, KEY_FIELD, KEY_SOURCES, KEY_SHOW, KEY_OUT };
 
 static const struct argp_option list[] = {
+    {0, 0, 0, 0, "What goes in, what comes out:", 1},
     {"model", 'm', "MODEL", 0,
      "A bart or t5: a folder, hf:OWNER/NAME, a run (default: "
      "attend:summarizer)",
@@ -29,7 +30,7 @@ static const struct argp_option list[] = {
      "weighed most when it was written (default: 3)",
      2},
     {"show", KEY_SHOW, 0, 0,
-     "Open the view of what was written: encoder, decoder, and the "
+     "Open the view of the first that was written: encoder, decoder, and the "
      "cross-attention by which each word points at its sources",
      2},
     {"out", KEY_OUT, "FILE", 0,
@@ -69,6 +70,8 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       return 0;
     case ARGP_KEY_END:
       if (o->out && !o->show) argp_error(state, "--out goes with --show");
+      if (o->show && o->common.json && !o->out)
+        argp_error(state, "--json and a page do not mix: name --out FILE");
       return 0;
     default:
       return ARGP_ERR_UNKNOWN;
@@ -85,7 +88,14 @@ static const struct argp argp = {
     .options = list,
     .parser = parse,
     .args_doc = "[FILE...]",
-    .doc = "Summarizes files, or the standard input.",
+    .doc =
+        "The few words that a text comes to: of files, or of the standard "
+        "input, with the model that ships or any bart or t5."
+        "\vScores are mean log probabilities of a summary's tokens. What the "
+        "model's folder says of summaries (a prefix, beams, lengths) counts "
+        "where no option does. --attention here is the form of encoder and "
+        "cross-attention. What is longer than the encoder takes is cut, which "
+        "is said. Ctrl-C prints what is done and exits with 130.",
     .children = children};
 
 /* ---- the verb ------------------------------------------------------------------- */

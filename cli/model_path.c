@@ -103,12 +103,26 @@ static char *among_shipped(const char *given, int *code) {
   return NULL;
 }
 
+/* What attend train made is its best step, unless nothing was measured. */
+static char *in_run(const char *given) {
+  static const char *const places[] = {"", "/best", "/last"};
+  for (int i = 0; i < 3; i++) {
+    char *folder = path_of("%s%s", given, places[i]);
+    char *config = path_of("%s/config.json", folder);
+    bool there = file_bytes(config) >= 0;
+    free(config);
+    if (there) return folder;
+    free(folder);
+  }
+  return need_copy(given);
+}
+
 char *model_path(const char *given, int *code) {
   *code = EXIT_OK;
   char *path = !strncmp(given, "hf:", 3)       ? in_hub_cache(given, code)
                : !strncmp(given, "npm:", 4)    ? in_npm_cache(given, code)
                : !strncmp(given, "attend:", 7) ? among_shipped(given, code)
-                                               : need_copy(given);
+                                               : in_run(given);
   if (path) *code = EXIT_OK;
   return path;
 }

@@ -8,8 +8,9 @@
 #include "cli.h"
 
 /* hf:OWNER/NAME[@REVISION] and npm:PACKAGE[@VERSION] become the folders that
- * `attend pull` left them in, attend:NAME a model that ships; anything else
- * stays as it is. The caller frees it. NULL after a complaint; *code then is the exit code. Nothing is
+ * `attend pull` left them in, attend:NAME a model that ships, a folder that
+ * attend train made its best step; anything else stays as it is. The caller
+ * frees it. NULL after a complaint; *code then is the exit code. Nothing is
  * fetched: what runs a model needs no network. */
 char *model_path(const char *given, int *code);
 /* The same without a word if it was not pulled: NULL. */

@@ -62,6 +62,7 @@ int summary_show(const summarize_options *o, const summarizer *s,
   add(&c, "--weights", o->model.weights_given);
   add(&c, "--threads", o->common.threads ? threads : NULL);
   add(&c, "--out", o->out);
+  if (!o->out) c.word[c.count++] = (char *)"--open";
   add(&c, "--", text);
   c.word[c.count++] = d->best[0].text;
   int code = cmd_view(c.count, c.word);

@@ -3,11 +3,11 @@
 . "$(dirname "$0")/lib.bash"
 
 run 0 --help
-for verb in explain verify bench compare generate train eval show tokenize embed \
-  fill pull version; do says "^  $verb +[a-z]"; done
+for verb in explain verify bench compare generate summarize train eval show \
+  tokenize embed fill pull version; do says "^  $verb +[a-z]"; done
 ! grep -q '^  demo' "$work/out" || fail "demo is listed"
-for verb in explain verify bench compare generate train eval show tokenize embed \
-  fill pull version; do
+for verb in explain verify bench compare generate summarize train eval show \
+  tokenize embed fill pull version; do
   run 0 $verb --help
   says "Usage: attend $verb"
   says "--json"

@@ -61,6 +61,12 @@ says '"document_tokens": 11, '
 writes "$work/says" -n 3 --beams 1 "166 15 201"
 cp "$work/whole.txt" "$work/row.txt"
 
+# What attend train made is its best step.
+mkdir "$work/run"
+ln -s ../says "$work/run/best"
+run 0 summarize --model "$work/run" -n 3 --beams 1 "$work/rest.txt"
+says '^w166 w15 w201$'
+
 # A file, the standard input; several files have their names above.
 run 0 summarize --model "$gated" --beams 1 -n 5 "$work/row.txt"
 [[ $(cat "$work/out") == "w9 w9 w107 w115 w115" ]] || fail "says: $(cat "$work/out")"
