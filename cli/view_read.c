@@ -117,7 +117,9 @@ static void pad_side(view_run *run, view_side *s) {
   }
 }
 
-/* What the decoder of an encoder-decoder is given. */
+/* What the decoder of an encoder-decoder is given: what it starts with, then the
+ * text as it learnt to say it, with the mark that the tokenizer puts in front
+ * (BART's <s>). */
 static bool answer_side(asking *a, view_run *run, view_side *s) {
   const attend_config *c = &run->of->config;
   view_side said = {0};
@@ -127,8 +129,14 @@ static bool answer_side(asking *a, view_run *run, view_side *s) {
     side_room(s, (size_t)said.n + WRITES + VIEW_NEW + 4);
     if (c->decoder_start >= 0) side_add(s, c->decoder_start, -1);
     if (c->forced_bos >= 0) side_add(s, c->forced_bos, -1);
-    for (int i = 0; i < said.n; i++)
-      if (said.part[i] >= 0) side_add(s, said.ids[i], 0);
+    for (int i = 0, front = 1; i < said.n; i++) {
+      int32_t id = said.ids[i];
+      front &= said.part[i] < 0;
+      if (front && id != c->decoder_start && id != c->forced_bos)
+        side_add(s, id, -1);
+      else if (said.part[i] >= 0)
+        side_add(s, id, 0);
+    }
     if (!s->n) side_add(s, 0, -1);
   }
   free(said.ids);
