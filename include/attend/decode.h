@@ -81,6 +81,9 @@ typedef struct {
   int context; /* tokens at most; 0: what the model was made for              */
   attend_window window;
   int batch; /* sequences at once; 0: 8                                       */
+  /* What the encoder has read already, for one prompt; its ids are then not
+   * looked at and may be none. NULL: the prompts are read. */
+  const attend_reading *reading;
   /* Called for every token as it is chosen (not with beams). Other than 0 ends
    * all continuations. */
   int (*on_token)(const attend_token *token, void *user);

@@ -22,6 +22,8 @@
 #ifndef ATTEND_MODEL_H
 #define ATTEND_MODEL_H
 
+#include <stdbool.h>
+
 #include "attend/attention.h"
 #include "attend/file.h"
 #include "attend/layers.h"
@@ -190,6 +192,9 @@ ATTEND_API const attend_tensor *attend_checkpoint_unused(
     const attend_checkpoint *checkpoint, size_t i);
 /* Bytes of the files. */
 ATTEND_API size_t attend_checkpoint_bytes(const attend_checkpoint *checkpoint);
+/* The same for the same weights, and hardly for others. */
+ATTEND_API uint64_t
+attend_checkpoint_digest(const attend_checkpoint *checkpoint);
 /* Whether there is a head that turns hidden states into logits. */
 ATTEND_API int attend_checkpoint_has_head(const attend_checkpoint *checkpoint);
 
@@ -307,6 +312,58 @@ ATTEND_API void attend_run_reset(attend_run *run); /* all sequences empty */
 /* Bytes of caches or states; of everything else that the run holds. */
 ATTEND_API size_t attend_run_cache_bytes(const attend_run *run);
 ATTEND_API size_t attend_run_work_bytes(const attend_run *run);
+
+/* ---- texts of any length ------------------------------------------------------------ */
+
+/* An encoder-decoder whose attention in the encoder and from the decoder to it is
+ * linear (elu, favor, fourier, poly, ..) reads a text in portions:
+ *
+ *   attend_reading_create(model, NULL, &reading);
+ *   attend_reading_begin(reading, count, ids);
+ *   while (!attend_reading_done(reading)) attend_reading_next(reading);
+ *   attend_run_recall(run, reading);              or attend_generate with it
+ *
+ * Every token sees every other, as in attend_run_encode, and a text that fits
+ * there gives the same bits here. Memory does not depend on the length; the text
+ * is walked once for every layer. Where the model has positions for a window of
+ * so many tokens, they are counted anew in every window of the text. The size of
+ * portions and the number of threads change nothing. */
+typedef struct attend_reading attend_reading;
+
+typedef struct { /* zero means default */
+  int rows; /* of a portion; 0: 512                                        */
+} attend_reading_options;
+
+ATTEND_API attend_status attend_reading_create(
+    attend_model *model, const attend_reading_options *options,
+    attend_reading **reading);
+ATTEND_API void attend_reading_free(attend_reading *reading);
+/* The ids must stay until the reading is done, or another is begun. They are
+ * looked at in order, once for every layer and twice more: a mapped file will
+ * do. */
+ATTEND_API attend_status attend_reading_begin(attend_reading *reading,
+                                              int64_t count,
+                                              const int32_t *ids);
+/* One portion. After a failure the text must be begun again. */
+ATTEND_API attend_status attend_reading_next(attend_reading *reading);
+ATTEND_API bool attend_reading_done(const attend_reading *reading);
+/* Of the work that is done, from 0 to 1. */
+ATTEND_API double attend_reading_share(const attend_reading *reading);
+/* Bytes that it holds, the model apart. */
+ATTEND_API size_t attend_reading_bytes(const attend_reading *reading);
+
+/* Saves how far it is in a folder, and goes on from there after
+ * attend_reading_begin with the same text and weights: to the same bits. A
+ * process that is killed while saving leaves what was saved before. */
+ATTEND_API attend_status attend_reading_save(attend_reading *reading,
+                                             const char *folder);
+ATTEND_API attend_status attend_reading_resume(attend_reading *reading,
+                                               const char *folder);
+
+/* The first sequence of the run has read the text: attend_run_extend continues,
+ * as after attend_run_encode. The run's model must be the reading's. */
+ATTEND_API attend_status attend_run_recall(attend_run *run,
+                                           const attend_reading *reading);
 
 #ifdef __cplusplus
 }

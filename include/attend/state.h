@@ -78,6 +78,10 @@ ATTEND_API attend_status attend_state_fork(const attend_state *state,
 /* Sequence b continues what parents[b] was: a step of beam search. */
 ATTEND_API attend_status attend_state_reorder(attend_state *state,
                                               const int32_t *parents /* [B] */);
+/* Sequence to_b of a state becomes what sequence b of another is, which may
+ * have been made for another batch. */
+ATTEND_API attend_status attend_state_copy(const attend_state *from, int b,
+                                           attend_state *to, int to_b);
 /* Forgets all keys of a sequence from position length on. A linear state can
  * only forget inside its open block, or everything. */
 ATTEND_API attend_status attend_state_truncate(attend_state *state,

@@ -330,6 +330,11 @@ static bool same_features(const attend_desc *a, const attend_desc *b) {
   return same_map(&a->form, &b->form) && (!scaled || a->scale == b->scale);
 }
 
+static bool same_shape(const attend_desc *a, const attend_desc *b) {
+  return a->kv_heads == b->kv_heads && a->dim == b->dim &&
+         a->dim_v == b->dim_v && a->dtype == b->dtype;
+}
+
 static attend_status check_call(const attend_plan *p, const attend_state *s,
                                 int n) {
   const attend_desc *a = &p->desc, *b = &s->desc;
@@ -338,10 +343,7 @@ static attend_status check_call(const attend_plan *p, const attend_state *s,
                "the description's purpose");
   ATTEND_CHECK(p->ctx, p->ctx == s->ctx,
                "the state belongs to another context: use a plan of that one");
-  ATTEND_CHECK(p->ctx,
-               a->batch == b->batch && a->kv_heads == b->kv_heads &&
-                   a->dim == b->dim && a->dim_v == b->dim_v &&
-                   a->dtype == b->dtype,
+  ATTEND_CHECK(p->ctx, a->batch == b->batch && same_shape(a, b),
                "the state was made for another shape: use a plan with the same "
                "batch, kv heads, widths and dtype");
   ATTEND_CHECK(
@@ -398,6 +400,24 @@ attend_status attend_state_append(attend_plan *p, attend_state *s, int n,
                 new_keys(p, i / d->kv_heads, n));
   for (int b = 0; b < s->batch; b++)
     append_padding(s, &x, b, new_keys(p, b, n));
+  return ATTEND_OK;
+}
+
+attend_status attend_state_copy(const attend_state *from, int b,
+                                attend_state *to, int to_b) {
+  sequence copy;
+  bool fits = b >= 0 && b < from->batch && to_b >= 0 && to_b < to->batch &&
+              from->ctx == to->ctx && from->features_ld == to->features_ld &&
+              same_shape(&from->desc, &to->desc) &&
+              (!to->linear || same_features(&from->desc, &to->desc));
+  ATTEND_CHECK(to->ctx, fits,
+               "sequence %d cannot become sequence %d of a state of another "
+               "shape or form",
+               b, to_b);
+  if (to->linear) return linear_state_copy(from, b, to, to_b), ATTEND_OK;
+  ATTEND_TRY(sequence_share(to, &from->sequence[b], &copy));
+  sequence_drop(to, &to->sequence[to_b]);
+  to->sequence[to_b] = copy;
   return ATTEND_OK;
 }
 

@@ -3,7 +3,7 @@
  * Place: attention/ - beside state.c. A file holds what a state is made for, so
  * that it is only ever given to a plan of the same kind; then the sequences.
  * Numbers are in the byte order of the machine that wrote it, which is checked.
- * A file is written under another name and renamed when all of it is there.
+ * A file takes its name when all of it is on the disk.
  */
 #include <errno.h>
 #include <math.h>
@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "attention/linear_state.h"
+#include "base/files.h"
 
 static const char MAGIC[16] = "attend-state 1\n";
 static const int64_t BYTE_ORDER_MARK = 0x0102030405060708, END_MARK = 0x646e65;
@@ -119,22 +120,20 @@ static attend_status put_state(stream *f, const attend_state *s) {
   return put_number(f, END_MARK);
 }
 
+typedef struct {
+  const attend_state *state;
+  const char *path;
+} saving;
+
+static attend_status put_file(FILE *file, void *user) {
+  const saving *x = user;
+  stream f = {x->state->ctx, x->path, file};
+  return put_state(&f, x->state);
+}
+
 attend_status attend_state_save(const attend_state *s, const char *path) {
-  char *draft;
-  size_t length = strlen(path) + sizeof ".part";
-  ATTEND_TRY(take(s->ctx, length, "a file's name", &draft));
-  snprintf(draft, length, "%s.part", path);
-  stream f = {s->ctx, path, fopen(draft, "wb")};
-  attend_status status =
-      f.file ? put_state(&f, s) : file_failed(&f, "creating a file beside");
-  errno = 0;
-  if (f.file && fclose(f.file) && status == ATTEND_OK)
-    status = file_failed(&f, "writing the state to");
-  if (status == ATTEND_OK && rename(draft, path))
-    status = file_failed(&f, "renaming the new file to");
-  if (status != ATTEND_OK && f.file) remove(draft);
-  give(s->ctx, draft);
-  return status;
+  saving x = {s, path};
+  return draft_write(s->ctx, path, put_file, &x);
 }
 
 /* ---- reading ---------------------------------------------------------------------- */

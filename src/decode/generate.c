@@ -101,6 +101,7 @@ static int longest_prompt(const batch *b) {
 
 static attend_status pad_prompts(const batch *b, int n, int32_t *ids,
                                  int32_t *lengths) {
+  if (b->o->reading) return ATTEND_OK;
   for (int i = 0; i < b->count; i++) {
     const attend_prompt *p = &b->prompts[i];
     memcpy(ids + (size_t)i * (size_t)n, p->ids, (size_t)p->count * sizeof *ids);
@@ -115,7 +116,10 @@ static attend_status start_decoder(batch *b, int n, int32_t *ids,
   const attend_config *c = attend_model_config(b->model);
   if (c->parts == ATTEND_DECODER)
     return attend_run_extend(b->run, b->count, n, ids, lengths);
-  ATTEND_TRY(attend_run_encode(b->run, b->count, n, ids, lengths, NULL));
+  if (b->o->reading)
+    ATTEND_TRY(attend_run_recall(b->run, b->o->reading));
+  else
+    ATTEND_TRY(attend_run_encode(b->run, b->count, n, ids, lengths, NULL));
   for (int i = 0; i < b->count; i++) ids[i] = c->decoder_start;
   return attend_run_extend(b->run, b->count, 1, ids, NULL);
 }
@@ -135,7 +139,7 @@ static attend_status read_prompts(batch *b, int n, int32_t *ids,
 }
 
 attend_status batch_read(batch *b) {
-  int n = longest_prompt(b);
+  int n = b->o->reading ? 1 : longest_prompt(b);
   int32_t *ids, *lengths;
   size_t rows = (size_t)batch_size(b);
   ATTEND_TRY(

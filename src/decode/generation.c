@@ -78,6 +78,20 @@ static attend_status check_prompt(attend_model *m, attend_context *ctx,
   return ATTEND_OK;
 }
 
+static attend_status check_reading(attend_model *m,
+                                   const attend_generate_options *o,
+                                   int n_prompts) {
+  const attend_config *c = attend_model_config(m);
+  if (!o->reading) return ATTEND_OK;
+  ATTEND_CHECK(
+      attend_model_context(m),
+      c->parts == ATTEND_BOTH && c->decoder_start >= 0 && n_prompts == 1,
+      "%d prompts and a reading: what was read is one prompt of an "
+      "encoder-decoder whose config.json has a decoder_start_token_id",
+      n_prompts);
+  return ATTEND_OK;
+}
+
 /* ---- batches --------------------------------------------------------------------------------- */
 
 static attend_status take_history(batch *b) {
@@ -219,7 +233,8 @@ attend_status attend_generate(attend_model *model, int n_prompts,
   ATTEND_CHECK(ctx, attend_model_config(model)->parts & ATTEND_DECODER,
                "%s is an encoder and cannot continue a text: use fill or embed",
                attend_model_config(model)->family);
-  for (int i = 0; i < n_prompts; i++)
+  ATTEND_TRY(check_reading(model, options, n_prompts));
+  for (int i = 0; i < n_prompts && !options->reading; i++)
     ATTEND_TRY(check_prompt(model, ctx, options, i, prompts[i].count));
   ATTEND_TRY(take_zeroed(ctx, sizeof *g, "a generation", &g));
   g->ctx = ctx;

@@ -49,8 +49,7 @@ static attend_status mix(attend_run *r, const mixing *m, attend_view q,
                          float *lse) {
   if (m->role == ATTEND_DECODER_SELF)
     return attend_extend(m->plan, m->state, r->n, q, k, v, o, lse);
-  if (m->role == ATTEND_CROSS)
-    return attend_state_look(m->plan, m->state, r->n, q, o, lse);
+  if (m->state) return attend_state_look(m->plan, m->state, r->n, q, o, lse);
   return attend_forward(m->plan, q, k, v, o, lse);
 }
 
@@ -89,23 +88,44 @@ static void scale_queries(attend_run *r, const attend_stack *s, int number,
   }
 }
 
+/* Queries, keys and values of self-attention into r->qkv. */
+static void project(attend_run *r, const stack *s, int number, int ld) {
+  const layer *w = &s->layers[number];
+  const float *from = open_branch(r, &w->self_norm, s->shape->width);
+  attend_linear_forward(w->qkv, rows_of(r), from, padded(s->shape->width),
+                        r->qkv, ld);
+  turn_heads(r, s->shape, ld);
+  scale_queries(r, s->shape, number, ld);
+}
+
 static attend_status self_attention(attend_run *r, const stack *s, int number) {
   const attend_stack *shape = s->shape;
   const layer *w = &s->layers[number];
   bool encoder = s == &r->model->encoder;
   mixing m = {encoder ? ATTEND_ENCODER_SELF : ATTEND_DECODER_SELF,
               encoder ? r->encoder_plan : r->self_plan,
-              encoder ? NULL : r->self[number], number};
+              !encoder  ? r->self[number]
+              : r->sums ? r->sums[number]
+                        : NULL,
+              number};
   int ld = padded(attend_linear_outputs(w->qkv)), ldx = padded(shape->width);
-  const float *from = open_branch(r, &w->self_norm, shape->width);
-  attend_linear_forward(w->qkv, rows_of(r), from, ldx, r->qkv, ld);
-  turn_heads(r, shape, ld);
-  scale_queries(r, shape, number, ld);
+  project(r, s, number, ld);
   ATTEND_TRY(attention(r, &m, ld));
   attend_linear_forward(w->out, rows_of(r), r->mix,
                         padded(shape->heads * shape->dim_v), r->h, ldx);
   close_branch(r, &w->self_norm, shape->width);
   return ATTEND_OK;
+}
+
+attend_status sums_fill(attend_run *r, int number) {
+  const stack *s = &r->model->encoder;
+  const attend_stack *x = s->shape;
+  int ld = padded(attend_linear_outputs(s->layers[number].qkv));
+  project(r, s, number, ld);
+  float *k = r->qkv + x->heads * x->dim;
+  return attend_state_append(
+      r->encoder_plan, r->sums[number], r->n, heads_at(r, k, ld, x->dim),
+      heads_at(r, k + x->kv_heads * x->dim, ld, x->dim_v));
 }
 
 static attend_status cross_attention(attend_run *r, const stack *s,

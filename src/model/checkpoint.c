@@ -395,6 +395,35 @@ const attend_tensor *attend_checkpoint_unused(const attend_checkpoint *c,
   return NULL;
 }
 
+/* FNV-1a by words, in lanes: as fast as memory gives them. */
+static uint64_t stir(uint64_t sum, const unsigned char *bytes, size_t length) {
+  enum { LANES = 4 };
+  uint64_t lane[LANES] = {sum, 1, 2, 3}, word[LANES];
+  while (length) {
+    size_t n = length < sizeof word ? length : sizeof word;
+    memset(word, 0, sizeof word);
+    memcpy(word, bytes, n);
+    for (int i = 0; i < LANES; i++)
+      lane[i] = (lane[i] ^ word[i]) * UINT64_C(1099511628211);
+    bytes += n;
+    length -= n;
+  }
+  for (int i = 0; i < LANES; i++)
+    sum = (sum ^ lane[i] ^ lane[i] >> 29) * UINT64_C(1099511628211);
+  return sum;
+}
+
+uint64_t attend_checkpoint_digest(const attend_checkpoint *c) {
+  uint64_t sum = UINT64_C(14695981039346656037);
+  for (size_t i = 0; i < c->table.count; i++) {
+    const attend_tensor *t = c->table.entry[i].tensor;
+    if (!t) continue;
+    sum = stir(sum ^ i, t->data, t->bytes);
+    checkpoint_release(t->data, t->bytes, (void *)c);
+  }
+  return sum;
+}
+
 void checkpoint_release(const void *from, size_t bytes, void *user) {
   const attend_checkpoint *c = user;
   for (int f = 0; f < c->files; f++)

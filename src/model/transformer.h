@@ -67,6 +67,7 @@ struct attend_run {
   kept_keys *kept[2];                  /* [layers] of self, of cross, or NULL */
   attend_plan *encoder_plan;
   int encoder_batch, encoder_rows; /* that it was made for */
+  attend_state **sums; /* [layers] of a reading's encoder, else NULL */
   /* of the current call */
   size_t room; /* rows that the buffers below hold */
   float *x, *h, *qkv, *mix, *inside;
@@ -102,6 +103,8 @@ void norm_rows(attend_run *r, const norm *w, int width, const float *x,
                float *y);
 /* Keys and values of cross-attention, from the encoder's output in x. */
 attend_status cross_fill(attend_run *r, int count, int n);
+/* A reading: keys and values of the encoder's layer, from x, into its sums. */
+attend_status sums_fill(attend_run *r, int layer);
 attend_status run_room(attend_run *r, size_t rows);
 /* Shows the watcher what a layer's attention did. */
 attend_status watch_mixing(attend_run *r, const mixing *m, attend_view q,

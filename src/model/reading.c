@@ -1,0 +1,393 @@
+/* Readings: an encoder over a text of any length, in memory that does not grow.
+ *
+ * Place: model/ - beside run.c, for forms of attention that are sums over keys.
+ *
+ * A row of layer l needs the sums of layer l over the whole text. So the text is
+ * walked once for every layer: pass l computes layers 0 .. l - 1, whose sums are
+ * there, and adds the keys and values of layer l to its own. The last pass
+ * computes all layers and fills the decoder's cross-attention. Nothing is kept
+ * but sums and one portion of rows; computing layers again costs
+ * (layers + 1) / 2 times the work of a single pass, and is cheaper than bringing
+ * all rows of a long text to a disk and back.
+ *
+ * A portion's rows see the sums alone and no other row, and sums take keys in
+ * blocks of their own: how a text is cut changes no bit.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "attend/file.h"
+#include "base/files.h"
+#include "model/transformer.h"
+
+enum { ROWS = 512 };
+
+typedef struct {
+  int pass;   /* the layer that is summed; layers: the decoder's turn */
+  int64_t at; /* rows of the pass that are done */
+} mark;
+
+struct attend_reading {
+  attend_context *ctx;
+  attend_run *run; /* of one sequence: the rows of a portion, cross-attention */
+  attend_state **sums; /* [layers] of the encoder */
+  int layers;
+  const int32_t *ids;
+  int64_t count;
+  uint64_t digest; /* of the weights and the ids */
+  mark now, saved;
+};
+
+/* ---- making ------------------------------------------------------------------------------ */
+
+static attend_status check_model(const attend_model *m) {
+  const attend_config *c = &m->config;
+  attend_desc d;
+  ATTEND_CHECK(m->ctx, c->parts == ATTEND_BOTH,
+               "%s is not an encoder with a decoder: only those read a text of "
+               "any length",
+               c->family);
+  for (int i = 0; i < 2; i++) {
+    attend_model_attention(m, i ? ATTEND_CROSS : ATTEND_ENCODER_SELF, &d);
+    ATTEND_CHECK(m->ctx, d.bias.kind == ATTEND_NO_BIAS,
+                 "%s biases every pair of tokens by its distance, which sums "
+                 "over a text cannot do: cut the text into parts",
+                 c->family);
+    ATTEND_CHECK(m->ctx, attend_form_features(&d.form, d.dim) > 0,
+                 "a text of any length is read with sums of features: choose a "
+                 "linear form of attention such as elu or favor(m=256)");
+  }
+  return ATTEND_OK;
+}
+
+static attend_status make_sums(attend_reading *x, int rows) {
+  attend_run *r = x->run;
+  attend_desc d;
+  attend_model_attention(r->model, ATTEND_ENCODER_SELF, &d);
+  d.batch = 1;
+  d.q_len = rows;
+  d.purpose = ATTEND_FOR_EXTEND;
+  d.engine = "linear";
+  ATTEND_TRY(attend_plan_create(x->ctx, &d, &r->encoder_plan));
+  ATTEND_TRY(take_zeroed(x->ctx, (size_t)x->layers * sizeof *x->sums,
+                         "a reading", &x->sums));
+  for (int i = 0; i < x->layers; i++)
+    ATTEND_TRY(attend_state_create(r->encoder_plan, &x->sums[i]));
+  r->sums = x->sums;
+  return ATTEND_OK;
+}
+
+attend_status attend_reading_create(attend_model *model,
+                                    const attend_reading_options *options,
+                                    attend_reading **reading) {
+  attend_reading *x;
+  attend_run_options o = {
+      .batch = 1, .rows = options && options->rows ? options->rows : ROWS};
+  *reading = NULL;
+  ATTEND_TRY(check_model(model));
+  ATTEND_CHECK(model->ctx, o.rows > 0, "portions of %d rows: choose 1 or more",
+               o.rows);
+  ATTEND_TRY(take_zeroed(model->ctx, sizeof *x, "a reading", &x));
+  x->ctx = model->ctx;
+  x->layers = model->config.encoder.layers;
+  attend_status status = attend_run_create(model, &o, &x->run);
+  if (!status) status = make_sums(x, o.rows);
+  if (status)
+    attend_reading_free(x);
+  else
+    *reading = x;
+  return status;
+}
+
+void attend_reading_free(attend_reading *x) {
+  if (!x) return;
+  for (int i = 0; x->sums && i < x->layers; i++) attend_state_free(x->sums[i]);
+  give(x->ctx, x->sums);
+  attend_run_free(x->run);
+  give(x->ctx, x);
+}
+
+/* ---- reading ------------------------------------------------------------------------------ */
+
+static uint64_t stir(uint64_t sum, uint64_t word) { /* FNV-1a, by words */
+  return (sum ^ word) * UINT64_C(1099511628211);
+}
+
+/* Back to the beginning. */
+static void forget(attend_reading *x) {
+  for (int i = 0; i < x->layers; i++) attend_state_truncate(x->sums[i], 0, 0);
+  attend_run_reset(x->run);
+  x->now = x->saved = (mark){0, 0};
+}
+
+static uint64_t float_bits(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+
+/* What the sums depend on besides the text. */
+static uint64_t digest_model(const attend_model *m) {
+  uint64_t sum = attend_checkpoint_digest(m->files);
+  attend_desc d;
+  for (int i = 0; i < 2; i++) {
+    attend_model_attention(m, i ? ATTEND_CROSS : ATTEND_ENCODER_SELF, &d);
+    const attend_form *f = &d.form;
+    const uint64_t all[] = {(uint64_t)f->kind,
+                            (uint64_t)f->degree,
+                            float_bits(f->a),
+                            float_bits(f->c),
+                            float_bits(f->sigma),
+                            (uint64_t)f->features,
+                            f->seed,
+                            f->redraw,
+                            (uint64_t)f->draw,
+                            (uint64_t)f->pairs,
+                            (uint64_t)f->map};
+    for (size_t j = 0; j < sizeof all / sizeof *all; j++)
+      sum = stir(sum, all[j]);
+  }
+  return sum;
+}
+
+attend_status attend_reading_begin(attend_reading *x, int64_t count,
+                                   const int32_t *ids) {
+  int vocab = x->run->model->config.vocab;
+  uint64_t sum = digest_model(x->run->model);
+  ATTEND_CHECK(x->ctx, count > 0, "a text of no token cannot be read");
+  for (int64_t i = 0; i < count; i++) {
+    ATTEND_CHECK(x->ctx, ids[i] >= 0 && ids[i] < vocab,
+                 "token %lld is %d: the model knows 0 to %d", (long long)i,
+                 ids[i], vocab - 1);
+    sum = stir(sum, (uint32_t)ids[i]);
+  }
+  x->digest = sum ^ sum >> 29;
+  x->ids = ids;
+  x->count = count;
+  forget(x);
+  return ATTEND_OK;
+}
+
+/* Positions are counted anew in every window of the model's size. */
+static void place(attend_reading *x) {
+  attend_run *r = x->run;
+  int64_t window = r->model->config.positions;
+  if (!window) window = INT32_MAX;
+  for (int i = 0; i < r->n; i++)
+    r->position[i] = (int32_t)((x->now.at + i) % window);
+}
+
+static attend_status portion(attend_reading *x, int n) {
+  attend_run *r = x->run;
+  const stack *s = &r->model->encoder;
+  r->count = 1;
+  r->n = n;
+  r->lengths[0] = n;
+  r->side = s;
+  place(x);
+  embed_rows(r, s, x->ids + x->now.at, NULL);
+  if (x->now.pass == x->layers) {
+    ATTEND_TRY(stack_forward(r, s));
+    return cross_fill(r, 1, n);
+  }
+  for (int i = 0; i < x->now.pass; i++) ATTEND_TRY(block_forward(r, s, i));
+  return sums_fill(r, x->now.pass);
+}
+
+bool attend_reading_done(const attend_reading *x) {
+  return x->now.pass > x->layers;
+}
+
+attend_status attend_reading_next(attend_reading *x) {
+  ATTEND_CHECK(x->ctx, x->count, "there is no text to read: begin one");
+  if (attend_reading_done(x)) return ATTEND_OK;
+  int n = (int)min64(x->run->rows, x->count - x->now.at);
+  attend_status status = portion(x, n);
+  x->run->n = 0;
+  if (status) { /* some states hold the portion, some do not */
+    x->count = 0;
+    return status;
+  }
+  x->now.at += n;
+  if (x->now.at < x->count) return ATTEND_OK;
+  x->now.pass++;
+  x->now.at = 0;
+  return ATTEND_OK;
+}
+
+/* Of a pass: its layers, and about a quarter of one for keys and values. */
+static double work_of(int pass) { return pass + 0.25; }
+
+double attend_reading_share(const attend_reading *x) {
+  double done = 0, all = 0;
+  if (attend_reading_done(x)) return 1;
+  for (int i = 0; i <= x->layers; i++) {
+    all += work_of(i);
+    if (i < x->now.pass) done += work_of(i);
+  }
+  if (x->count)
+    done += work_of(x->now.pass) * (double)x->now.at / (double)x->count;
+  return done / all;
+}
+
+size_t attend_reading_bytes(const attend_reading *x) {
+  size_t bytes = attend_run_cache_bytes(x->run) + attend_run_work_bytes(x->run);
+  for (int i = 0; i < x->layers; i++) bytes += attend_state_bytes(x->sums[i]);
+  return bytes;
+}
+
+attend_status attend_run_recall(attend_run *r, const attend_reading *x) {
+  ATTEND_CHECK(r->ctx, attend_reading_done(x),
+               "the text is not read to its end: go on with "
+               "attend_reading_next");
+  ATTEND_CHECK(r->ctx,
+               r->cross && r->model->config.decoder.layers ==
+                               x->run->model->config.decoder.layers,
+               "the text was read with another model");
+  attend_run_reset(r);
+  attend_status status = ATTEND_OK;
+  for (int i = 0; i < r->model->config.decoder.layers && !status; i++)
+    status = attend_state_copy(x->run->cross[i], 0, r->cross[i], 0);
+  if (status) attend_run_reset(r);
+  return status;
+}
+
+/* ---- files -------------------------------------------------------------------------------- */
+
+/* A state's file is named by the text and how much of it is in there, so that
+ * it never changes; reading.json says how far the reading is, is written last,
+ * and what it has no more use for goes. */
+typedef attend_status (*visitor)(attend_reading *x, attend_state **state,
+                                 int64_t rows, const char *path);
+
+static attend_status visit(attend_reading *x, const char *folder,
+                           const char *kind, int i, attend_state **state,
+                           int64_t rows, visitor what) {
+  char path[LONGEST_PATH];
+  int n = snprintf(path, sizeof path, "%s/%016llx-%s-%d-%lld.state", folder,
+                   (unsigned long long)x->digest, kind, i, (long long)rows);
+  ATTEND_CHECK(x->ctx, n > 0 && n < LONGEST_PATH,
+               "the name of a file in \"%.300s\" is too long", folder);
+  return rows ? what(x, state, rows, path) : ATTEND_OK;
+}
+
+/* The states that a reading needs to go on from there. */
+static attend_status visit_all(attend_reading *x, const char *folder, mark m,
+                               visitor what) {
+  bool done = m.pass > x->layers;
+  for (int i = 0; !done && i < x->layers && i <= m.pass; i++)
+    ATTEND_TRY(visit(x, folder, "sums", i, &x->sums[i],
+                     i < m.pass ? x->count : m.at, what));
+  int64_t rows = done ? x->count : m.pass == x->layers ? m.at : 0;
+  for (int i = 0; i < x->run->model->config.decoder.layers; i++)
+    ATTEND_TRY(visit(x, folder, "cross", i, &x->run->cross[i], rows, what));
+  return ATTEND_OK;
+}
+
+static attend_status keep_state(attend_reading *x, attend_state **state,
+                                int64_t rows, const char *path) {
+  (void)x, (void)rows;
+  return access(path, F_OK) ? attend_state_save(*state, path) : ATTEND_OK;
+}
+
+static attend_status drop_state(attend_reading *x, attend_state **state,
+                                int64_t rows, const char *path) {
+  bool sums = state >= x->sums && state < x->sums + x->layers;
+  if (rows == x->saved.at || (sums && attend_reading_done(x))) unlink(path);
+  return ATTEND_OK;
+}
+
+static attend_status put_mark(attend_reading *x, const char *path) {
+  char digest[32];
+  attend_json_writer w = attend_json_writer_text(x->ctx);
+  snprintf(digest, sizeof digest, "%016llx", (unsigned long long)x->digest);
+  attend_json_open(&w, '{');
+  attend_json_member(&w, "text");
+  attend_json_put_string(&w, digest);
+  attend_json_member(&w, "tokens");
+  attend_json_put_integer(&w, x->count);
+  attend_json_member(&w, "pass");
+  attend_json_put_integer(&w, x->now.pass);
+  attend_json_member(&w, "at");
+  attend_json_put_integer(&w, x->now.at);
+  attend_json_close(&w, '}');
+  attend_status status = attend_json_finish(&w);
+  if (!status) status = attend_file_write(x->ctx, path, w.text, w.length);
+  attend_json_writer_free(&w);
+  return status;
+}
+
+static attend_status mark_path(const attend_reading *x, const char *folder,
+                               char path[LONGEST_PATH]) {
+  int n = snprintf(path, LONGEST_PATH, "%s/reading.json", folder);
+  ATTEND_CHECK(x->ctx, n > 0 && n < LONGEST_PATH,
+               "the name of a file in \"%.300s\" is too long", folder);
+  return ATTEND_OK;
+}
+
+attend_status attend_reading_save(attend_reading *x, const char *folder) {
+  char path[LONGEST_PATH];
+  ATTEND_CHECK(x->ctx, x->count, "there is no text that is being read");
+  ATTEND_TRY(mark_path(x, folder, path));
+  ATTEND_TRY(visit_all(x, folder, x->now, keep_state));
+  ATTEND_TRY(put_mark(x, path));
+  if (x->saved.pass != x->now.pass || x->saved.at != x->now.at)
+    ATTEND_TRY(visit_all(x, folder, x->saved, drop_state));
+  x->saved = x->now;
+  return ATTEND_OK;
+}
+
+static attend_status load_state(attend_reading *x, attend_state **state,
+                                int64_t rows, const char *path) {
+  attend_state *loaded;
+  bool sums = state >= x->sums && state < x->sums + x->layers;
+  ATTEND_TRY(attend_state_load(sums ? x->run->encoder_plan : x->run->cross_plan,
+                               path, &loaded));
+  if (attend_state_length(loaded, 0) != rows) {
+    attend_state_free(loaded);
+    return fail(x->ctx, ATTEND_IO, "\"%.300s\" does not hold %lld tokens", path,
+                (long long)rows);
+  }
+  attend_state_free(*state);
+  *state = loaded;
+  return ATTEND_OK;
+}
+
+static attend_status read_mark(const attend_reading *x, const char *path,
+                               const attend_json *json, mark *m) {
+  const char *of = attend_json_string(attend_json_get(json, "text"), NULL);
+  char mine[32];
+  int64_t pass, tokens;
+  snprintf(mine, sizeof mine, "%016llx", (unsigned long long)x->digest);
+  if (!of || !attend_json_integer(attend_json_get(json, "tokens"), &tokens) ||
+      !attend_json_integer(attend_json_get(json, "pass"), &pass) ||
+      !attend_json_integer(attend_json_get(json, "at"), &m->at) || pass < 0 ||
+      pass > x->layers + 1 || m->at < 0 ||
+      (m->at && (m->at >= tokens || pass > x->layers)))
+    return fail(x->ctx, ATTEND_IO,
+                "%.300s does not say how far the reading is: begin anew", path);
+  ATTEND_CHECK(x->ctx, tokens == x->count && !strcmp(of, mine),
+               "%.300s is of another text or another model: begin anew", path);
+  m->pass = (int)pass;
+  return ATTEND_OK;
+}
+
+attend_status attend_reading_resume(attend_reading *x, const char *folder) {
+  char path[LONGEST_PATH];
+  attend_json *json;
+  mark m;
+  ATTEND_CHECK(x->ctx, x->count, "there is no text to go on with: begin it");
+  ATTEND_TRY(mark_path(x, folder, path));
+  ATTEND_TRY(json_read(x->ctx, path, &json));
+  attend_status status = read_mark(x, path, json, &m);
+  attend_json_free(json);
+  ATTEND_TRY(status);
+  forget(x);
+  status = visit_all(x, folder, m, load_state);
+  if (status)
+    forget(x); /* some states are there, some are not */
+  else
+    x->now = x->saved = m;
+  return status;
+}
