@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "interrupt.h"
+#include "long_summary.h"
 #include "progress.h"
 #include "summarize.h"
 
@@ -34,7 +35,9 @@ static const struct argp_option list[] = {
      "cross-attention by which each word points at its sources",
      2},
     {"out", KEY_OUT, "FILE", 0,
-     "With --show: write FILE.html, .svg, .png or .json instead of serving", 2},
+     "With --show: write FILE.html, .svg, .png or .json instead of serving; "
+     "with --long chunks: the tree of summaries as a page",
+     2},
     {0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
@@ -63,13 +66,15 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       options_share(state, 2);
       state->child_inputs[2] = &o->model;
       state->child_inputs[3] = &o->how;
+      state->child_inputs[4] = &o->longer;
       return 0;
     case ARGP_KEY_ARGS:
       o->files = state->argv + state->next;
       o->n_files = state->argc - state->next;
       return 0;
     case ARGP_KEY_END:
-      if (o->out && !o->show) argp_error(state, "--out goes with --show");
+      if (o->out && !o->show && !o->longer.chunks)
+        argp_error(state, "--out goes with --show or --long chunks");
       if (o->show && o->common.json && !o->out)
         argp_error(state, "--json and a page do not mix: name --out FILE");
       return 0;
@@ -83,6 +88,7 @@ static const struct argp_child children[] = {
     {&options_run, 0, "", 6},
     {&options_model, 0, "How it runs:", 5},
     {&options_summary, 0, "How summaries are written:", 4},
+    {&options_long, 0, "Documents of any length:", 5},
     {0}};
 static const struct argp argp = {
     .options = list,
@@ -140,7 +146,10 @@ static int summarize_plain(const summarize_options *o) {
 }
 
 /* One line for each other way: --extract, --long. */
-static int summarize(const summarize_options *o) { return summarize_plain(o); }
+static int summarize(const summarize_options *o) {
+  if (o->longer.chunks || o->longer.linear) return summarize_long(o);
+  return summarize_plain(o);
+}
 
 int cmd_summarize(int argc, char **argv) {
   summarize_options o = {.how = summary_defaults()};

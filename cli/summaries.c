@@ -99,7 +99,7 @@ attend_status document_encode(const summarizer *s, const summary_document *d,
 static attend_status read_document(const summarizer *s, attend_encoding *e,
                                    summary_document *d) {
   size_t front = strlen(s->prefix);
-  if (!length_of(d)) return ATTEND_OK;
+  if (d->reading || !length_of(d)) return ATTEND_OK;
   attend_status status = document_encode(s, d, e);
   if (status) return status;
   d->ids = need(e->count, sizeof *d->ids);
@@ -224,6 +224,7 @@ static attend_status write_round(writing *w, int round, summary_document **docs,
     streams[i] = (uint64_t)docs[i]->number << 32 | (uint64_t)(round * samples);
   }
   w->how.streams = streams;
+  w->how.reading = docs[0]->reading;
   attend_status status =
       attend_generate(w->s->m.model, n, prompts, &w->how, &g);
   for (int i = 0; !status && (c = attend_generation_get(g, i)); i++)
@@ -265,6 +266,7 @@ static int by_length(const void *a, const void *b) {
 static attend_status write_groups(writing *w) {
   int each = w->how.beams > 1 ? w->how.beams : w->how.samples, first = 0;
   int group = w->how.batch > each ? w->how.batch / each : 1;
+  if (w->count && w->docs[0]->reading) group = 1;
   attend_status status = ATTEND_OK;
   qsort(w->docs, (size_t)w->count, sizeof(void *), by_length);
   for (; first < w->count && !w->docs[first]->tokens; first++)

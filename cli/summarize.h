@@ -17,6 +17,7 @@
 
 #include "attend/decode.h"
 #include "attend/json.h"
+#include "long_options.h"
 #include "model_open.h"
 
 /* ---- how ------------------------------------------------------------------------ */
@@ -101,6 +102,7 @@ typedef struct {
   char *text; /* [length] */
   size_t length;
   int number; /* what is drawn depends on it, on nothing else in the list */
+  const attend_reading *reading; /* of its `tokens`, done before; or NULL */
   /* the answer */
   int32_t *ids;  /* [tokens] that the encoder read, with prefix and marks */
   int tokens;    /* 0: there was nothing to read                          */
@@ -146,6 +148,7 @@ typedef struct {
   int sources; /* of each word, to print; 0: none */
   bool show;   /* in the view, */
   char *out;   /* or a still page or a picture of it */
+  long_options longer;
 } summarize_options;
 
 /* What the files say, or the standard input; an exit code. Numbered from 0. */
