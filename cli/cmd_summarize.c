@@ -77,6 +77,10 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
         argp_error(state, "--out goes with --show or --long chunks");
       if (o->show && o->common.json && !o->out)
         argp_error(state, "--json and a page do not mix: name --out FILE");
+      if ((o->show || o->sources) && (o->longer.chunks || o->longer.linear))
+        argp_error(state,
+                   "--show and --sources are of a document that the encoder "
+                   "takes as it is: leave out --long");
       return 0;
     default:
       return ARGP_ERR_UNKNOWN;

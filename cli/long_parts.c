@@ -12,7 +12,8 @@
 enum {
   USUAL = 512, /* tokens, for models that were made for any number */
   SPARE = 2,   /* tokens that a part may have more than its sentences */
-  LEAST = 8
+  LEAST = 8,
+  WHOLE = 1 << 28 /* a share that no part has: all of it is one */
 };
 
 attend_status units_open(const summarizer *s, units *u) {
@@ -116,7 +117,7 @@ int parts_cut(const units *u, int least, part **parts) {
   for (int i = 0; i < u->count; i++) total += u->unit[i].tokens;
   int64_t wanted = (total + u->room - 1) / u->room;
   if (wanted < least) wanted = least;
-  int share = wanted ? (int)((total + wanted - 1) / wanted) : 0;
+  int share = wanted > 1 ? (int)((total + wanted - 1) / wanted) : WHOLE;
   *parts = need((size_t)u->count + 1, sizeof **parts);
   for (int i = 0; i < u->count; i++) {
     if (!count || closes(u, tokens, share, i)) {

@@ -4,6 +4,7 @@
  */
 #include "long_summary.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,12 +18,18 @@ typedef struct {
   const summarize_options *o;
   summarizer s;
   summary_document *docs;
-  int count;
+  int count, done;
   summary_tree *trees; /* [count] of chunks, else NULL */
   double seconds;
 } job;
 
 /* ---- writing -------------------------------------------------------------------- */
+
+static bool is_blank(const summary_document *d) {
+  size_t i = 0;
+  while (i < d->length && isspace((unsigned char)d->text[i])) i++;
+  return i == d->length;
+}
 
 static int write_linear(job *j, int i) {
   const char *work = j->o->longer.work;
@@ -40,9 +47,14 @@ static int write_all(job *j) {
   interrupt_watch();
   if (j->o->longer.chunks)
     j->trees = need((size_t)j->count + 1, sizeof *j->trees);
-  for (int i = 0; i < j->count && !code; i++)
-    code = j->trees ? tree_write(j->o, &j->s, &j->docs[i], &j->trees[i])
-                    : write_linear(j, i);
+  for (int i = 0; i < j->count && !code; i++) {
+    if (is_blank(&j->docs[i]))
+      j->docs[i].done = true;
+    else
+      code = j->trees ? tree_write(j->o, &j->s, &j->docs[i], &j->trees[i])
+                      : write_linear(j, i);
+    if (!code && !is_interrupted()) j->done = i + 1;
+  }
   j->seconds = seconds_now() - start;
   return code;
 }
@@ -51,6 +63,14 @@ static int write_all(job *j) {
 
 static int64_t tokens_of(const job *j, int i) {
   return j->trees ? j->trees[i].tokens : j->docs[i].tokens;
+}
+
+static double text_words(const char *text) {
+  double words = 0;
+  for (size_t i = 0; text[i]; i++)
+    words += !isspace((unsigned char)text[i]) &&
+             (!i || isspace((unsigned char)text[i - 1]));
+  return words;
 }
 
 static void put_row(attend_json_writer *w, const job *j, int i,
@@ -62,10 +82,12 @@ static void put_row(attend_json_writer *w, const job *j, int i,
   attend_json_open(w, '{');
   attend_json_indent(w, false);
   json_text(w, "document", d->name);
+  json_number(w, "number", d->number);
   json_text(w, "long", j->trees ? "chunks" : "linear");
   json_text(w, "summary", one->text);
   json_number(w, "score", one->score);
   json_number(w, "log_probability", one->log_probability);
+  json_number(w, "words", text_words(one->text));
   json_number(w, "tokens", one->count);
   json_number(w, "document_tokens", (double)tokens_of(j, i));
   if (j->o->longer.stats) {
@@ -84,8 +106,9 @@ static void put_row(attend_json_writer *w, const job *j, int i,
 static int print_json(const job *j) {
   attend_json_writer w = attend_json_writer_file(j->s.m.ctx, stdout);
   attend_json_open(&w, '[');
-  for (int i = 0; i < j->count; i++) {
+  for (int i = 0; i < j->done; i++) {
     const summary_tree *t = j->trees ? &j->trees[i] : NULL;
+    if (t && !t->levels) continue; /* a blank one */
     int top = t ? t->levels - 1 : 0, nodes = t ? t->level[top].count : 1;
     for (int k = 0; k < nodes; k++) {
       const tree_node *n = t ? &t->level[top].node[k] : NULL;
@@ -100,34 +123,56 @@ static int print_json(const job *j) {
   return status ? complain_status(j->s.m.ctx, status) : EXIT_OK;
 }
 
-static void print_top(const summary_tree *t) {
-  int top = t->levels - 1;
-  for (int i = 0; i < t->level[top].count; i++)
-    for (int k = 0; k < t->level[top].node[i].n_best; k++)
-      puts(t->level[top].node[i].best[k].text);
+/* The top of a tree is the answer of its document; it stays the tree's. */
+static void lend_top(const job *j, int i, int node) {
+  const summary_tree *t = &j->trees[i];
+  const tree_node *n = &t->level[t->levels - 1].node[node];
+  j->docs[i].best = n->best;
+  j->docs[i].count = n->n_best;
+  j->docs[i].tokens = (int)t->tokens;
+  j->docs[i].done = true;
+}
+
+static int print_tops(const job *j, summary_printer *p, int i) {
+  const summary_tree *t = &j->trees[i];
+  int code = EXIT_OK, before = p->notices.done;
+  for (int k = 0; k < t->level[t->levels - 1].count && !code; k++) {
+    lend_top(j, i, k);
+    code = summary_printer_put(p, &j->docs[i], 1);
+  }
+  j->docs[i].best = NULL;
+  j->docs[i].count = 0;
+  p->notices.done = before + 1; /* one document, however many summaries */
+  return code;
+}
+
+static int print_document(const job *j, summary_printer *p, int i) {
+  if (!j->trees || !tokens_of(j, i))
+    return summary_printer_put(p, &j->docs[i], 1);
+  if (!j->o->longer.tree) return print_tops(j, p, i);
+  if (j->count > 1) printf("%s==> %s <==\n", i ? "\n" : "", j->docs[i].name);
+  p->notices.done++;
+  return tree_print(&j->trees[i]);
 }
 
 static int print(const job *j) {
+  summary_printer p;
+  int code = EXIT_OK;
   if (j->o->common.json) return print_json(j);
-  for (int i = 0; i < j->count; i++)
-    if (j->trees && j->o->longer.tree)
-      tree_print(&j->trees[i]);
-    else if (j->trees)
-      print_top(&j->trees[i]);
-    else
-      for (int k = 0; k < j->docs[i].count; k++) puts(j->docs[i].best[k].text);
-  return check_written(stdout, "the summaries");
+  summary_printer_start(&p, j->o, &j->s, j->count);
+  for (int i = 0; i < j->done && !code; i++) code = print_document(j, &p, i);
+  return code ? code : summary_printer_end(&p);
 }
 
 static void say_stats(const job *j) {
   char time[32], memory[32];
   int64_t tokens = 0;
-  for (int i = 0; i < j->count; i++) tokens += tokens_of(j, i);
+  for (int i = 0; i < j->done; i++) tokens += tokens_of(j, i);
   format_cell(CELL_SECONDS, j->seconds, time, sizeof time);
   format_cell(CELL_BYTES, (double)peak_bytes(), memory, sizeof memory);
   fprintf(stderr, "%lld tokens in %s, %s of memory at most\n",
           (long long)tokens, time, memory);
-  for (int i = 0; i < j->count && j->trees; i++)
+  for (int i = 0; i < j->done && j->trees; i++)
     fprintf(stderr,
             "%s: %d parts, %d levels, %d summaries from the work folder, %d "
             "tokens that did not fit\n",
@@ -140,12 +185,13 @@ int summarize_long(const summarize_options *o) {
   int code = documents_read(o, &j.docs, &j.count);
   if (!code) code = summarizer_open(&o->common, &o->model, &o->how, &j.s);
   if (!code) code = write_all(&j);
-  if (!code) code = print(&j);
-  if (!code && o->out) code = tree_page(j.trees, j.count, j.s.m.ctx, o->out);
+  bool stopped = code == EXIT_INTERRUPTED || (!code && is_interrupted());
+  if (!code || (stopped && j.done)) code = print(&j);
+  if (!code && o->out) code = tree_page(j.trees, j.done, j.s.m.ctx, o->out);
   if (!code && o->longer.stats) say_stats(&j);
   for (int i = 0; j.trees && i < j.count; i++) tree_free(&j.trees[i]);
   free(j.trees);
   documents_free(j.docs, j.count);
   summarizer_close(&j.s);
-  return code;
+  return stopped ? EXIT_INTERRUPTED : code;
 }
