@@ -105,7 +105,8 @@ static const struct argp argp = {
         "model's folder says of summaries (a prefix, beams, lengths) counts "
         "where no option does. --attention here is the form of encoder and "
         "cross-attention. What is longer than the encoder takes is cut, which "
-        "is said. Ctrl-C prints what is done and exits with 130.",
+        "is said, unless --long reads all of it. Ctrl-C prints what is done "
+        "and exits with 130.",
     .children = children};
 
 /* ---- the verb ------------------------------------------------------------------- */

@@ -71,10 +71,12 @@ static attend_status put_around(attend_encoding *e, bool before, id_row *r) {
 static attend_status read_ids(const summarizer *s, const summary_document *d,
                               id_row *r) {
   attend_encoding *e;
+  size_t length = d->length; /* as summaries.c reads: no line end behind it */
+  while (length && isspace((unsigned char)d->text[length - 1])) length--;
   attend_status status = attend_encoding_create(s->m.tokenizer, &e);
   if (!status) status = put_around(e, true, r);
   if (!status) status = put_text(e, s->prefix, strlen(s->prefix), r);
-  if (!status) status = put_text(e, d->text, d->length, r);
+  if (!status) status = put_text(e, d->text, length, r);
   if (!status) status = put_around(e, false, r);
   attend_encoding_free(e);
   return status;
