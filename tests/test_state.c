@@ -276,6 +276,28 @@ TEST(beams_continue_their_parents) {
   }
 }
 
+/* As reordered ones do, in another state, and what they come from stays. */
+TEST(copied_sequences_go_on) {
+  const int32_t parents[3] = {2, 2, 0};
+  const int cuts[3] = {65, 65, 65};
+  story s, other;
+  story_begin(&s, beams);
+  story_begin(&other, beams);
+  feed(s.plan, s.state, &s.first, 0, 65, &s.out);
+  attend_state *to = state_for(s.plan);
+  feed(s.plan, to, &s.second, 0, 7, &s.out); /* which is forgotten */
+  for (int b = 0; b < 3; b++)
+    OK(s.ctx, attend_state_copy(s.state, parents[b], to, b));
+  CHECK_EQ(attend_state_copy(s.state, 3, to, 0), ATTEND_INVALID);
+  CHECK_EQ(attend_state_copy(s.state, 0, to, -1), ATTEND_INVALID);
+  CHECK_EQ(attend_state_copy(other.state, 0, to, 0), ATTEND_INVALID);
+  go_on(&s, to, parents, cuts, 130, 3);
+  attend_state_free(to);
+  go_on(&s, s.state, own, cuts, 130, 3);
+  story_end(&other);
+  story_end(&s);
+}
+
 /* What was forgotten leaves no trace, NaN included. */
 TEST(truncated_sequences_go_on) {
   story s;
