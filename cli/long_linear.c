@@ -98,6 +98,7 @@ static bool is_linear(const attend_model *m) {
 static attend_status choose_form(const summarize_options *o, summarizer *s,
                                  attend_model **other) {
   static const char usual[] = "favor(m=256)";
+  static bool said; /* for the first document */
   attend_form form;
   *other = NULL;
   if (o->model.attention || is_linear(s->m.model)) return ATTEND_OK;
@@ -105,11 +106,12 @@ static attend_status choose_form(const summarize_options *o, summarizer *s,
   if (!status)
     status = attend_model_with_roles(
         s->m.model, &form, ATTEND_IN_ENCODER | ATTEND_IN_CROSS, other);
-  if (!status)
+  if (!status && !said)
     fprintf(stderr,
             "attend: the model's attention is not linear: reading with %s in "
             "its place (--attention chooses another)\n",
             usual);
+  said = true;
   return status;
 }
 
