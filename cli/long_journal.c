@@ -159,17 +159,15 @@ static int check_first(const journal *j, const attend_json *line) {
 
 static int read_line(journal *j, size_t number, const char *line,
                      size_t length) {
-  attend_json *root;
+  attend_json *root = NULL;
   int code = EXIT_OK;
   bool bad = attend_json_parse(j->ctx, j->path, line, length, &root) != 0;
   if (!bad && number == 1)
     code = check_first(j, root);
   else
     bad = bad || !take_line(j, root);
-  if (!bad) {
-    attend_json_free(root);
-    return code;
-  }
+  attend_json_free(root);
+  if (!bad) return code;
   complain(
       "line %zu of %s is damaged: remove it, or choose another folder for "
       "--work",
