@@ -73,6 +73,7 @@ typedef struct {
   double *values; /* [count, TALLY_COLUMNS], of pairs that have a summary */
   int *pair;      /* [count] which they are of */
   int count;
+  int empty;    /* summaries without a word */
   bool novelty; /* every pair has a document */
   attend_interval mean[TALLY_COLUMNS];
 } rouge_tally;

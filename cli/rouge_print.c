@@ -59,6 +59,8 @@ static int print_table(const rouge_answer *a) {
         "%.1f%% of the words and %.1f%% of the bigrams are not in the "
         "document\n",
         100 * m[TALLY_NEW_WORDS].mean, 100 * m[TALLY_NEW_BIGRAMS].mean);
+  if (a->tally->empty)
+    printf("%d of the summaries have no word\n", a->tally->empty);
   if (a->cut)
     printf("%d documents are longer than the model reads, and were cut\n",
            a->cut);
@@ -74,11 +76,13 @@ static void put_interval(attend_json_writer *w, const char *name,
     attend_json_put_null(w);
     return;
   }
+  attend_json_indent(w, false);
   attend_json_open(w, '{');
   json_number(w, "mean", i->mean);
   json_number(w, "low", i->low);
   json_number(w, "high", i->high);
   attend_json_close(w, '}');
+  attend_json_indent(w, true);
 }
 
 static void put_kind(attend_json_writer *w, const kind *k,
@@ -99,7 +103,7 @@ static void put_source(attend_json_writer *w, const rouge_options *o) {
   json_text(w, "predictions", o->predictions);
   json_text(w, "baseline", o->baseline);
   json_truth(w, "stem", o->rouge.stem);
-  json_number(w, "seed", (double)o->common.seed);
+  json_number(w, "seed", (double)o->how.how.seed);
 }
 
 static void put_answer(attend_json_writer *w, const rouge_answer *a) {
@@ -120,6 +124,7 @@ static void put_answer(attend_json_writer *w, const rouge_answer *a) {
                t->novelty ? &t->mean[TALLY_NEW_BIGRAMS] : NULL);
   put_source(w, a->o);
   json_number(w, "cut_documents", a->cut);
+  json_number(w, "empty_summaries", t->empty);
   json_number(w, "seconds", a->seconds);
 }
 

@@ -55,8 +55,10 @@ static attend_status measure_all(attend_context *ctx, const rouge_options *o,
     const rouge_pair *p = &pairs->at[i];
     if (!p->summary.text) continue;
     t->novelty = t->novelty && p->document.text;
-    t->pair[t->count] = i;
-    status = measure(ctx, o, p, t->values + t->count++ * TALLY_COLUMNS);
+    double *row = t->values + (size_t)t->count * TALLY_COLUMNS;
+    t->pair[t->count++] = i;
+    status = measure(ctx, o, p, row);
+    t->empty += row[TALLY_WORDS] == 0;
     progress_step((size_t)i, "summaries");
   }
   progress_end();
@@ -67,7 +69,7 @@ int tally_make(attend_context *ctx, const rouge_options *o,
                const rouge_pairs *pairs, rouge_tally *t) {
   _Static_assert(sizeof(attend_rouge_scores) == TALLY_WORDS * sizeof(double),
                  "scores are the first columns");
-  attend_bootstrap_options sure = {.seed = o->common.seed};
+  attend_bootstrap_options sure = {.seed = o->how.how.seed};
   *t = (rouge_tally){.novelty = true};
   t->values = need((size_t)pairs->count * TALLY_COLUMNS, sizeof *t->values);
   t->pair = need((size_t)pairs->count, sizeof *t->pair);
