@@ -10,6 +10,7 @@
 #include "attend/attention.h"
 #include "attend/state.h"
 #include "attend/observe.h"
+#include "attend/centrality.h"
 #include "attend/definition.h"
 #include "attend/predict.h"
 #include "attend/problem.h"
