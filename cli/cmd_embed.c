@@ -10,8 +10,8 @@
 
 #include "embed_file.h"
 #include "embed_lines.h"
+#include "embed_open.h"
 #include "embed_print.h"
-#include "model_open.h"
 #include "progress.h"
 #include "table.h"
 
@@ -132,42 +132,21 @@ static const struct argp argp = {
 
 /* ---- the model ---------------------------------------------------------------------------- */
 
-static int choose_length(embed_run *run, int folder) {
-  const embed_options *o = run->o;
-  const attend_config *c = attend_model_config(run->m.model);
-  bool fixed = c->position == ATTEND_POSITIONS_LEARNED;
-  int longest = folder ? folder : c->positions;
-  if (fixed && longest > c->positions) longest = c->positions;
-  run->e.max_length = o->max_length ? o->max_length : longest;
-  if (!fixed || o->max_length <= c->positions) return EXIT_OK;
-  complain("--max-length %d is more than the %d positions that the model has",
-           o->max_length, c->positions);
-  return EXIT_USAGE;
-}
-
 static int open_model(embed_run *run) {
   const embed_options *o = run->o;
-  embed_settings said = {.pool = o->pool};
-  model_options model = o->model;
-  model.no_head = model.text = true;
-  int code = model_open(&o->common, &model, &run->m);
-  if (!code) code = embed_settings_read(run->m.ctx, run->m.path, &said);
-  if (code) return code;
-  bool decoder = attend_model_config(run->m.model)->parts == ATTEND_DECODER;
-  run->e.pool = said.pool ? said.pool : decoder ? POOL_LAST : POOL_MEAN;
+  run->e.pool = o->pool;
+  run->e.max_length = o->max_length;
   run->e.raw = o->raw;
-  attend_status status =
-      embedder_start(&run->e, run->m.model, run->m.tokenizer);
-  if (status) return complain_status(run->m.ctx, status);
-  return choose_length(run, said.max_length);
+  return embedder_open(&o->common, &o->model, &run->m, &run->e);
 }
 
 /* ---- windows -------------------------------------------------------------------------------- */
 
-static void say_progress(size_t bytes, void *user) {
+static bool say_progress(size_t bytes, void *user) {
   embed_run *run = user;
   run->bytes += bytes;
   progress_bytes(run->bytes, 0);
+  return true;
 }
 
 static attend_status fill_window(embed_run *run) {
@@ -182,15 +161,6 @@ static attend_status fill_window(embed_run *run) {
     run->count += !status;
   }
   return status;
-}
-
-static int check_vectors(const embed_run *run, attend_status status) {
-  if (status) return complain_status(run->m.ctx, status);
-  if (!run->e.lost) return EXIT_OK;
-  complain(
-      "the model gave vectors that are not finite: the checkpoint, or "
-      "the form of attention, does not work here");
-  return EXIT_FAILED;
 }
 
 static int put_window(embed_run *run, size_t before) {
@@ -219,7 +189,7 @@ static int all_windows(embed_run *run) {
     if (!status)
       status = embed_all(&run->e, run->texts, run->count, say_progress, run);
     progress_end();
-    code = check_vectors(run, status);
+    code = embedder_check(&run->e, status);
     if (!code) code = put_window(run, before);
     if (run->o->model.count) break; /* kept for the cosines */
   }
@@ -239,7 +209,7 @@ static int start(embed_run *run) {
   if (!o->query) return EXIT_OK;
   attend_status status = embed_take(e, o->query, strlen(o->query), &run->query);
   if (!status) status = embed_all(e, &run->query, 1, NULL, NULL);
-  int code = check_vectors(run, status);
+  int code = embedder_check(&run->e, status);
   if (code) return code;
   e->texts = e->tokens = 0;
   run->found.most = o->top ? o->top : 10;

@@ -36,7 +36,8 @@ static const struct argp_option list[] = {
      2},
     {"out", KEY_OUT, "FILE", 0,
      "With --show: write FILE.html, .svg, .png or .json instead of serving; "
-     "with --long chunks: the tree of summaries as a page",
+     "with --long chunks: the tree of summaries as a page; with --extract: "
+     "the text with its sentences marked",
      2},
     {0}};
 
@@ -67,20 +68,26 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       state->child_inputs[2] = &o->model;
       state->child_inputs[3] = &o->how;
       state->child_inputs[4] = &o->longer;
+      state->child_inputs[5] = &o->extract;
       return 0;
     case ARGP_KEY_ARGS:
       o->files = state->argv + state->next;
       o->n_files = state->argc - state->next;
       return 0;
     case ARGP_KEY_END:
-      if (o->out && !o->show && !o->longer.chunks)
-        argp_error(state, "--out goes with --show or --long chunks");
+      if (o->out && !o->show && !o->longer.chunks && !o->extract.asked)
+        argp_error(state, "--out goes with --show, --long chunks or --extract");
       if (o->show && o->common.json && !o->out)
         argp_error(state, "--json and a page do not mix: name --out FILE");
       if ((o->show || o->sources) && (o->longer.chunks || o->longer.linear))
         argp_error(state,
                    "--show and --sources are of a document that the encoder "
                    "takes as it is: leave out --long");
+      if (o->extract.asked &&
+          (o->show || o->sources || o->longer.chunks || o->longer.linear))
+        argp_error(state,
+                   "--extract writes nothing of its own: leave out --show, "
+                   "--sources and --long");
       return 0;
     default:
       return ARGP_ERR_UNKNOWN;
@@ -93,6 +100,7 @@ static const struct argp_child children[] = {
     {&options_model, 0, "How it runs:", 5},
     {&options_summary, 0, "How summaries are written:", 4},
     {&options_long, 0, "Documents of any length:", 5},
+    {&options_extract, 0, "Sentences of the text instead:", 4},
     {0}};
 static const struct argp argp = {
     .options = list,
@@ -153,11 +161,13 @@ static int summarize_plain(const summarize_options *o) {
 /* One line for each other way: --extract, --long. */
 static int summarize(const summarize_options *o) {
   if (o->longer.chunks || o->longer.linear) return summarize_long(o);
+  if (o->extract.asked) return summarize_extract(o);
   return summarize_plain(o);
 }
 
 int cmd_summarize(int argc, char **argv) {
-  summarize_options o = {.how = summary_defaults()};
+  summarize_options o = {.how = summary_defaults(),
+                         .extract = extract_defaults()};
   argp_parse(&argp, argc, argv, 0, NULL, &o);
   return summarize(&o);
 }

@@ -167,7 +167,7 @@ static int batch_size(const embedder *e, const embed_text *longest, int left) {
 }
 
 attend_status embed_all(embedder *e, embed_text *texts, int n,
-                        void (*progress)(size_t bytes, void *user),
+                        bool (*progress)(size_t bytes, void *user),
                         void *user) {
   embed_text **order = need((size_t)n, sizeof *order);
   attend_status status = ATTEND_OK;
@@ -178,7 +178,7 @@ attend_status embed_all(embedder *e, embed_text *texts, int n,
     count = batch_size(e, order[at], n - at);
     status = embed_batch(e, order + at, count);
     for (int i = 0; i < count; i++) bytes += order[at + i]->length;
-    if (progress) progress(bytes, user);
+    if (!status && progress && !progress(bytes, user)) status = ATTEND_STOPPED;
   }
   free(order);
   return status;

@@ -43,9 +43,9 @@ void embedder_free(embedder *e);
 attend_status embed_take(embedder *e, const char *text, size_t length,
                          embed_text *to);
 /* Vectors of n texts. `progress` is called between batches, with the bytes of
- * text that became vectors. */
+ * text that became vectors; false ends it with ATTEND_STOPPED. May be NULL. */
 attend_status embed_all(embedder *e, embed_text *texts, int n,
-                        void (*progress)(size_t bytes, void *user), void *user);
+                        bool (*progress)(size_t bytes, void *user), void *user);
 void embed_give(embed_text *text);
 
 /* Of any two vectors; 0 where one is zero. */

@@ -17,6 +17,7 @@
 
 #include "attend/decode.h"
 #include "attend/json.h"
+#include "extract.h"
 #include "long_options.h"
 #include "model_open.h"
 
@@ -141,6 +142,7 @@ typedef struct {
   options common;
   model_options model; /* path NULL: attend:summarizer */
   summary_options how;
+  extract_options extract;
   char **files; /* [n_files]; none: the standard input */
   int n_files;
   bool lines;  /* each line is a document */
@@ -192,5 +194,8 @@ void sources_put(const summarize_options *o, const summarizer *s,
 /* The view of a document and a summary of it: summary_show.c. */
 int summary_show(const summarize_options *o, const summarizer *s,
                  const summary_document *d);
+
+/* --extract: extract.c. An exit code. */
+int summarize_extract(const summarize_options *o);
 
 #endif

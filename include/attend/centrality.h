@@ -21,7 +21,7 @@ extern "C" {
 #endif
 
 typedef struct { /* zero means default */
-  float tau;     /* 0: 0.1. Small: only the nearest count; large: all alike */
+  float tau;     /* 0: 0.5. Small: only the nearest count; large: all alike */
   double jump;   /* in [0, 1): share of steps that go anywhere, as PageRank's;
                     with it the share is found by iteration, a pass of attention
                     each, until the sum of changes is below 1e-6 */

@@ -52,7 +52,7 @@ static attend_status tell(walk *w, double part) {
 static attend_status look_back(walk *w, int side, int a, int b) {
   attend_desc d = {.q_len = b - a, .kv_len = b - 1, .dim = w->dim, .dim_v = 1};
   attend_plan *plan = NULL;
-  d.scale = 1.0f / (w->o->tau > 0 ? w->o->tau : 0.1f);
+  d.scale = 1.0f / (w->o->tau > 0 ? w->o->tau : 0.5f);
   d.mask.causal = ATTEND_CAUSAL_BOTTOM;
   ATTEND_TRY(attend_plan_create(w->ctx, &d, &plan));
   const float *q = w->x[side] + (size_t)a * (size_t)w->dim;
