@@ -137,7 +137,10 @@ static attend_status rank_some(extract_run *run, int first, int last,
   return status;
 }
 
-static void say_cut(const embedder *e) {
+static void say_warnings(const extract_run *run) {
+  const embedder *e = &run->e;
+  for (int d = 0; d < run->count; d++)
+    if (!run->x[d].words) complain("%s has no sentences", run->x[d].name);
   if (e->cut)
     complain(
         "%zu of %zu sentences %s longer than the %d tokens that the model "
@@ -156,7 +159,7 @@ static int rank_all(extract_run *run) {
       sentences += run->x[last].words;
     status = rank_some(run, first, last, sentences);
   }
-  say_cut(&run->e);
+  say_warnings(run);
   if (status == ATTEND_STOPPED) return EXIT_OK; /* with what is done */
   if (status) return complain_status(run->ctx, status);
   return run->e.lost ? embedder_check(&run->e, status) : EXIT_OK;

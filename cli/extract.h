@@ -43,7 +43,7 @@ typedef struct {
   ranked *sentence; /* [count] */
   int count, words; /* words: those that have any */
   int chosen;
-  double most; /* the largest centrality */
+  double least, most; /* centrality */
   bool done;
 } extraction;
 
@@ -59,6 +59,9 @@ int extraction_words(const extraction *x, embed_text *texts);
 attend_status extraction_rank(extraction *x, attend_context *ctx,
                               const extract_options *o, const embed_text *texts,
                               int width);
+/* How central among the text's: 0 the least, 1 the most. Shares alone lie too
+ * close for the eye. */
+double extraction_height(const extraction *x, int sentence);
 /* The sentence on one line; the caller frees it. */
 char *extraction_line(const extraction *x, int sentence);
 

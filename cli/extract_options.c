@@ -66,18 +66,21 @@ static bool read_amount(const char *text, extract_options *o) {
   return true;
 }
 
+static bool is_amount(const char *text) {
+  return *text && !text[strspn(text, "0123456789.%")] && *text != '.';
+}
+
 /* "--extract 3" as well as "--extract=3", and "--extract FILE". */
-static void take_amount(struct argp_state *state, char *arg,
+static void take_amount(struct argp_state *state, const char *arg,
                         extract_options *o) {
   o->asked = true;
+  if (!arg && state->next < state->argc && is_amount(state->argv[state->next]))
+    arg = state->argv[state->next++];
   if (arg && !read_amount(arg, o))
     argp_error(state,
                "--extract takes a number of sentences, such as 3, or a share, "
                "such as 10%%, not \"%s\"",
                arg);
-  if (!arg && state->next < state->argc &&
-      read_amount(state->argv[state->next], o))
-    state->next++;
 }
 
 static double take_real(struct argp_state *state, const char *name,

@@ -64,7 +64,7 @@ static void put_list(FILE *to, const extraction *x, int d) {
     if (!s->chosen) continue;
     char *line = extraction_line(x, i);
     fprintf(to, "<li><b>%d</b><i style=\"--c: %.3f\"></i><a href=\"#s%d-%d\">",
-            s->rank, s->centrality / x->most, d, i);
+            s->rank, extraction_height(x, i), d, i);
     put_escaped(to, line, strlen(line));
     fputs("</a></li>\n", to);
     free(line);
@@ -78,7 +78,7 @@ static void put_sentence(FILE *to, const extraction *x, int d, int i) {
     fprintf(to,
             "<mark id=\"s%d-%d\" style=\"--c: %.3f\" title=\"rank %d, %.2f %% "
             "of the attention\">",
-            d, i, s->centrality / x->most, s->rank, 100 * s->centrality);
+            d, i, extraction_height(x, i), s->rank, 100 * s->centrality);
   put_escaped(to, x->text + s->start, s->length);
   if (s->chosen) fprintf(to, "<sup> %d</sup></mark>", s->rank);
 }

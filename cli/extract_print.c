@@ -20,7 +20,6 @@ enum {
   BAR_BYTES = 3 * BAR + 1
 };
 
-/* From 0 on, so that bars compare as the numbers do. */
 static void make_bar(double share, char bar[BAR_BYTES]) {
   static const char *const eighths[] = {"▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};
   int left = (int)lround(share * BAR * 8);
@@ -60,7 +59,7 @@ static void print_sentence(const extraction *x, int i, int digits, int room) {
   if (room < LEAST_ROOM) {
     puts(line);
   } else {
-    make_bar(s->centrality / x->most, bar);
+    make_bar(extraction_height(x, i), bar);
     printf("%s  ", bar);
     print_wrapped(line, digits + 2 + BAR + 2, room);
   }
@@ -115,7 +114,7 @@ static void add_row(table *t, const extraction *x, int i) {
   if (s->chosen) strcpy(mark, "*");
   if (s->same >= 0) snprintf(mark, sizeof mark, "=%d", s->same + 1);
   snprintf(share, sizeof share, "%.3g%%", 100 * s->centrality);
-  make_bar(x->most > 0 ? s->centrality / x->most : 0, bar);
+  make_bar(extraction_height(x, i), bar);
   cell row[] = {cell_text(mark),
                 cell_number(s->rank),
                 cell_text(share),

@@ -59,6 +59,11 @@ char *extraction_line(const extraction *x, int sentence) {
   return line;
 }
 
+double extraction_height(const extraction *x, int sentence) {
+  double range = x->most - x->least;
+  return range > 0 ? (x->sentence[sentence].centrality - x->least) / range : 1;
+}
+
 /* ---- ranking ------------------------------------------------------------------- */
 
 static bool say_progress(double done, void *user) {
@@ -104,6 +109,7 @@ static candidate *make_candidates(extraction *x, const extract_options *o,
     double place = x->words > 1 ? (double)t / (x->words - 1) : 0;
     x->sentence[i].centrality = centrality[t];
     if (centrality[t] > x->most) x->most = centrality[t];
+    if (!t || centrality[t] < x->least) x->least = centrality[t];
     list[t] = (candidate){i, t, log(centrality[t]) - o->lead * place};
     t++;
   }
