@@ -178,7 +178,7 @@ static int show(const extract_run *run) {
 }
 
 int summarize_extract(const summarize_options *o) {
-  if (o->out && strcmp(o->out, "-") && !path_ends(o->out, ".html")) {
+  if (o->out && !path_ends(o->out, ".html")) {
     complain("with --extract --out takes a name that ends in .html, not \"%s\"",
              o->out);
     return EXIT_USAGE;

@@ -119,6 +119,6 @@ int extractions_page(const char *path, double tau, const char *model,
   if (code) complain("there is no memory for the page");
   if (!code) code = view_write_bytes(path, bytes, length);
   free(bytes);
-  if (!code && strcmp(path, "-")) fprintf(stderr, "attend: wrote %s\n", path);
+  if (!code) fprintf(stderr, "attend: wrote %s\n", path);
   return code;
 }
