@@ -1,4 +1,4 @@
-/* attend bench model, train: how fast a model reads and writes, and learns.
+/* attend bench model, train, summarize: how fast a model reads, writes and learns.
  *
  * Place: cli/ - a way to bench; cmd_bench.c calls it.
  */
@@ -9,10 +9,14 @@
 
 typedef struct {
   model_options model;
-  int tokens;        /* of a prompt; 0: 512 */
-  int batch;         /* of texts for encoders; 0: 32 of 128 tokens */
-  bool recompute;    /* train: activations are computed again */
-  const char *curve; /* train: lengths and forms, and a picture of them */
+  int tokens;     /* of a prompt; 0: 512 */
+  int batch;      /* of texts for encoders; 0: 32 of 128 tokens */
+  bool recompute; /* train: activations are computed again */
+  /* Benches by length, summarize and train with a curve. */
+  const char *curve;   /* the file of a picture */
+  const char *lengths; /* as lengths_parse takes them; NULL: the usual ones */
+  const char *forms;   /* as forms_parse does */
+  double limit_s;      /* the most for one reading; 0: 180 */
 } bench_model_options;
 
 int bench_model(attend_context *ctx, const options *common,
@@ -20,5 +24,8 @@ int bench_model(attend_context *ctx, const options *common,
 /* tokens: of a text; 0: 512. batch: texts of a step; 0: 2. bench_train.c. */
 int bench_train(attend_context *ctx, const options *common,
                 const bench_model_options *o);
+/* bench_summarize.c */
+int bench_summarize(attend_context *ctx, const options *common,
+                    const bench_model_options *o);
 
 #endif

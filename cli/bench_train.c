@@ -14,13 +14,14 @@
 #include "attend/plot.h"
 #include "attend/problem.h"
 #include "attend/train.h"
+#include "bench_lengths.h"
 #include "bench_model.h"
 #include "bench_share.h"
 #include "model_path.h"
 #include "progress.h"
 #include "table.h"
 
-enum { TEXTS = 2, TEXT_TOKENS = 512, ROUNDS = 7 };
+enum { TEXTS = 2, TEXT_TOKENS = 512, ROUNDS = 7, SUMMARY = 64 };
 
 typedef struct {
   attend_context *ctx;
@@ -32,25 +33,26 @@ typedef struct {
   const char *name; /* of the row */
   bool linear;    /* the form sums over keys: pairs are not what it computes */
   double seconds; /* the median step, once measured */
+  double bytes;   /* of its activations */
 } train_bench;
 
 /* ---- what it costs ---------------------------------------------------------------- */
 
-/* One text forward. An encoder-decoder is given the same on both sides. */
-static double text_flops(const attend_config *c, double tokens) {
+/* One text forward; of an encoder-decoder with what it says of it. */
+static double text_flops(const attend_config *c, const attend_lesson *l) {
   bool both = c->parts == ATTEND_BOTH;
-  double flops = 0, square = tokens * tokens;
+  double read = l->length, said = both ? l->said : l->length, flops = 0;
   const attend_stack *last =
       c->parts & ATTEND_DECODER ? &c->decoder : &c->encoder;
   if (c->parts & ATTEND_ENCODER)
     flops +=
-        tokens * c->encoder.layers * layer_flops(&c->encoder, c->gated, false) +
-        pair_flops(&c->encoder, square);
+        read * c->encoder.layers * layer_flops(&c->encoder, c->gated, false) +
+        pair_flops(&c->encoder, read * read);
   if (c->parts & ATTEND_DECODER)
     flops +=
-        tokens * c->decoder.layers * layer_flops(&c->decoder, c->gated, both) +
-        pair_flops(&c->decoder, square / 2 + (both ? square : 0));
-  return flops + 2.0 * tokens * c->vocab * last->width;
+        said * c->decoder.layers * layer_flops(&c->decoder, c->gated, both) +
+        pair_flops(&c->decoder, said * said / 2 + (both ? said * read : 0));
+  return flops + 2.0 * said * c->vocab * last->width;
 }
 
 /* ---- measuring ---------------------------------------------------------------------- */
@@ -101,11 +103,12 @@ static attend_status measure(train_bench *t, const char *weights, table *to) {
   attend_status status = rounds(t, &seconds, &product);
   if (status) return status;
   double gflops = 3 * l->batch *
-                  text_flops(attend_learner_config(t->learner), l->length) /
-                  seconds * 1e-9;
+                  text_flops(attend_learner_config(t->learner), l) / seconds *
+                  1e-9;
   if (t->linear) gflops = NAN;
   snprintf(what, sizeof what, "%s %d x %d", t->name, l->batch, l->length);
   t->seconds = seconds;
+  t->bytes = (double)attend_learner_work_bytes(t->learner);
   cell row[] = {cell_text(weights),
                 cell_text(what),
                 cell_number(seconds),
@@ -113,7 +116,7 @@ static attend_status measure(train_bench *t, const char *weights, table *to) {
                 cell_number(gflops),
                 cell_number(gflops / ceiling_gflops(product)),
                 cell_number((double)attend_learner_bytes(t->learner)),
-                cell_number((double)attend_learner_work_bytes(t->learner))};
+                cell_number(t->bytes)};
   table_add(to, row);
   return status;
 }
@@ -137,7 +140,7 @@ static void prepare(train_bench *t, const bench_model_options *o) {
   t->lesson = (attend_lesson){
       .batch = batch, .length = length, .ids = t->ids, .targets = t->targets};
   if (c->parts == ATTEND_BOTH) {
-    t->lesson.said = length;
+    t->lesson.said = o->curve && length > SUMMARY ? SUMMARY : length;
     t->lesson.said_ids = t->ids;
   }
   t->ceiling = ceiling_open();
@@ -161,7 +164,8 @@ typedef struct {
 static attend_status bench_one(const train_benches *all,
                                const bench_model_options *o,
                                attend_weights kind, const char *weights,
-                               const char *attention, double *seconds) {
+                               const char *attention, double *seconds,
+                               double *bytes) {
   train_bench t = {.ctx = all->ctx, .name = attention ? attention : "learn"};
   attend_form form = {0};
   attend_learner_options wanted = {.weights = kind, .recompute = o->recompute};
@@ -178,6 +182,7 @@ static attend_status bench_one(const train_benches *all,
   if (!status) prepare(&t, o);
   if (!status) status = measure(&t, weights, all->to);
   if (seconds) *seconds = t.seconds;
+  if (bytes) *bytes = t.bytes;
   finish(&t);
   return status;
 }
@@ -192,65 +197,98 @@ static attend_status bench_kinds(const train_benches *all) {
   for (int i = 0; i < 2 && !status; i++)
     if (!asked || !strcmp(asked, kinds[i]))
       status = bench_one(all, all->o, weights[i], kinds[i],
-                         all->o->model.attention, NULL);
+                         all->o->model.attention, NULL, NULL);
   progress_end();
   return status;
 }
 
 /* ---- by length --------------------------------------------------------------------------- */
 
-enum { LENGTHS = 12, FORMS = 3 };
-
 typedef struct {
-  double length[LENGTHS], seconds[FORMS][LENGTHS];
-  int count;
+  length_list lengths;
+  form_list forms;
+  double length[MOST_LENGTHS];
+  double seconds[MOST_FORMS][MOST_LENGTHS], bytes[MOST_FORMS][MOST_LENGTHS];
 } curves;
 
-static attend_status draw_curves(const train_benches *all, const curves *c,
-                                 const char *const *forms) {
-  attend_plot_series series[FORMS];
-  char notes[160];
-  for (int i = 0; i < FORMS; i++)
-    series[i] = (attend_plot_series){.name = forms[i],
-                                     .count = (size_t)c->count,
+static void draw_lines(const curves *c, const double y[][MOST_LENGTHS],
+                       attend_plot_series *series) {
+  for (int i = 0; i < c->forms.count; i++)
+    series[i] = (attend_plot_series){.name = c->forms.name[i],
+                                     .count = (size_t)c->lengths.count,
                                      .x = c->length,
-                                     .y = c->seconds[i],
+                                     .y = y[i],
                                      .points = 1};
-  attend_plot_panel panel = {.title = "A step of training, by length",
-                             .x = {.label = "tokens of the text", .log = 1},
-                             .y = {.label = "seconds", .log = 1},
-                             .count = FORMS,
-                             .series = series};
+}
+
+static attend_status draw_curves(const train_benches *all, const curves *c) {
+  attend_plot_series time[MOST_FORMS], memory[MOST_FORMS];
+  bool both = attend_checkpoint_config(all->files)->parts == ATTEND_BOTH;
+  char notes[200], said[40];
+  draw_lines(c, c->seconds, time);
+  draw_lines(c, c->bytes, memory);
+  attend_plot_panel panels[] = {{.title = "A step of training, by length",
+                                 .x = {.label = "tokens of the text", .log = 1},
+                                 .y = {.label = "seconds", .log = 1},
+                                 .count = (size_t)c->forms.count,
+                                 .series = time},
+                                {.title = "Its activations",
+                                 .x = {.label = "tokens of the text", .log = 1},
+                                 .y = {.label = "bytes", .log = 1},
+                                 .count = (size_t)c->forms.count,
+                                 .series = memory}};
+  snprintf(said, sizeof said, " and %d tokens to say of it", SUMMARY);
   snprintf(notes, sizeof notes,
-           "One text a step: forward, backward, AdamW; %d threads, %s.",
-           attend_context_threads(all->ctx), attend_context_isa(all->ctx));
-  attend_plot plot = {.count = 1, .panels = &panel, .notes = notes};
+           "One text%s a step: forward, backward, AdamW; %d threads, %s.",
+           both ? said : "", attend_context_threads(all->ctx),
+           attend_context_isa(all->ctx));
+  attend_plot plot = {.count = 2, .panels = panels, .notes = notes};
   return attend_plot_save(all->ctx, &plot, all->o->curve);
 }
 
-static attend_status bench_curve(const train_benches *all) {
-  static const char *const forms[FORMS] = {"softmax", "elu", "favor(m=64)"};
+static attend_status measure_curves(const train_benches *all, curves *c) {
   bench_model_options o = *all->o;
-  curves c = {0};
-  int most = o.tokens ? o.tokens : 16384;
-  int positions = attend_checkpoint_config(all->files)->positions;
-  if (positions && positions < most) most = positions;
   bool narrow = o.model.weights == ATTEND_WEIGHTS_BF16;
   attend_status status = ATTEND_OK;
   o.batch = 1;
   progress_start("measuring", ROUNDS);
-  for (int n = most < 512 ? most : 512;
-       n <= most && c.count < LENGTHS && !status; n *= 2) {
-    o.tokens = n;
-    c.length[c.count] = n;
-    for (int i = 0; i < FORMS && !status; i++)
+  for (int n = 0; n < c->lengths.count && !status; n++) {
+    c->length[n] = o.tokens = c->lengths.tokens[n];
+    for (int i = 0; i < c->forms.count && !status; i++)
       status =
           bench_one(all, &o, narrow ? ATTEND_WEIGHTS_MIXED : ATTEND_WEIGHTS_F32,
-                    narrow ? "bf16" : "f32", forms[i], &c.seconds[i][c.count]);
-    c.count++;
+                    narrow ? "bf16" : "f32", c->forms.name[i],
+                    &c->seconds[i][n], &c->bytes[i][n]);
   }
   progress_end();
-  return status ? status : draw_curves(all, &c, forms);
+  return status;
+}
+
+/* The lengths that were asked for; a model that is too short is made longer. */
+static int bench_curve(train_benches *all, const char *path) {
+  curves c = {0};
+  char lengths[32];
+  int most = all->o->tokens ? all->o->tokens : 16384;
+  snprintf(lengths, sizeof lengths, "%d..%d", most < 512 ? most : 512, most);
+  lengths_parse(all->o->lengths ? all->o->lengths : lengths, &c.lengths);
+  int code = forms_parse(
+      all->ctx, all->o->forms ? all->o->forms : "softmax,elu,favor(m=64)",
+      &c.forms);
+  if (!code)
+    code = checkpoint_for_length(all->ctx, path,
+                                 c.lengths.tokens[c.lengths.count - 1], true,
+                                 &all->files);
+  if (code) return code;
+  attend_status status = measure_curves(all, &c);
+  if (!status) status = draw_curves(all, &c);
+  return status ? complain_status(all->ctx, status) : EXIT_OK;
+}
+
+static int bench_plain(train_benches *all, const char *path) {
+  attend_status status =
+      attend_checkpoint_start(all->ctx, path, 1, &all->files);
+  if (!status) status = bench_kinds(all);
+  return status ? complain_status(all->ctx, status) : EXIT_OK;
 }
 
 int bench_train(attend_context *ctx, const options *common,
@@ -260,10 +298,9 @@ int bench_train(attend_context *ctx, const options *common,
   if (!path) return code;
   table t = table_start(columns);
   train_benches all = {.ctx = ctx, .o = o, .to = &t};
-  attend_status status = attend_checkpoint_start(ctx, path, 1, &all.files);
-  if (!status) status = o->curve ? bench_curve(&all) : bench_kinds(&all);
-  code = status         ? complain_status(ctx, status)
-         : common->json ? table_print_json(&t, ctx, stdout)
+  code = o->curve ? bench_curve(&all, path) : bench_plain(&all, path);
+  if (!code)
+    code = common->json ? table_print_json(&t, ctx, stdout)
                         : table_print(&t, stdout);
   table_free(&t);
   attend_checkpoint_close(all.files);

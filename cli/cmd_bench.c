@@ -11,6 +11,7 @@
 
 #include "blas.h"
 #include "ceilings.h"
+#include "bench_lengths.h"
 #include "bench_model.h"
 #include "crossover.h"
 #include "options.h"
@@ -71,7 +72,9 @@ enum {
   KEY_TOKENS,
   KEY_BATCH,
   KEY_RECOMPUTE,
-  KEY_CURVE
+  KEY_CURVE,
+  KEY_LENGTHS,
+  KEY_FORMS
 };
 
 static const struct argp_option list[] = {
@@ -82,7 +85,9 @@ static const struct argp_option list[] = {
     {"dim", KEY_DIM, "N", 0,
      "Width of q and k for crossover, unless FORM has one (default: 64)", 0},
     {"limit", KEY_LIMIT, "SECONDS", 0,
-     "How long crossover searches, for each operation (default: 20)", 0},
+     "How long crossover searches, for each operation (default: 20); of "
+     "summarize, the longest reading (default: 180)",
+     0},
     {"tokens", KEY_TOKENS, "N", 0,
      "Tokens that model reads at once (default: 512; encoders 128)", 0},
     {"batch", KEY_BATCH, "N", 0,
@@ -90,8 +95,19 @@ static const struct argp_option list[] = {
     {"recompute", KEY_RECOMPUTE, 0, 0,
      "Of train: keep each layer's input alone and compute the rest again", 0},
     {"curve", KEY_CURVE, "FILE.svg", 0,
-     "Of train: softmax, elu and favor at one text of 512 tokens, 1024, up to "
-     "--tokens (default: 16384), and a plot of the time of a step",
+     "Of summarize: a plot of time and memory. Of train: softmax, elu and "
+     "favor "
+     "at one text of 512 tokens, 1024, up to --tokens (default: 16384), and a "
+     "plot of the time of a step and of its memory",
+     0},
+    {"lengths", KEY_LENGTHS, "FROM..TO", 0,
+     "Tokens that summarize, or train with --curve, reads: FROM, twice as "
+     "many, "
+     "up to TO (default: 256..65536; 512..16384)",
+     0},
+    {"forms", KEY_FORMS, "FORM,FORM..", 0,
+     "Of the same (default: softmax,elu,favor(m=64); summarize favor(m=256) "
+     "too)",
      0},
     {0}};
 
@@ -99,25 +115,50 @@ static bool asks_for(const bench_options *o, const char *what) {
   return o->count > 0 && !strcmp(o->problems[0], what);
 }
 
-static void check_options(struct argp_state *state, bench_options *o) {
+/* What goes with which. */
+static void check_crossover(struct argp_state *state, bench_options *o) {
   bool crossover = asks_for(o, "crossover");
-  if (o->table == (o->count > 0))
-    argp_error(state, "name problems, or machine, crossover or --table");
-  if (o->out && !o->table) argp_error(state, "--out goes with --table");
-  if (!crossover && (o->crossover.dim || o->crossover.limit_s))
-    argp_error(state, "--dim and --limit go with crossover");
+  if (!crossover && o->crossover.dim)
+    argp_error(state, "--dim goes with crossover");
+  if (!crossover && !asks_for(o, "summarize") && o->crossover.limit_s)
+    argp_error(state, "--limit goes with crossover and summarize");
   if (crossover && o->count != 2)
     argp_error(state, "crossover takes a form, such as \"favor(m=256)\"");
   if (crossover && o->common.engine)
     argp_error(state, "crossover compares engines: leave out --engine");
   if (crossover) o->crossover.form = o->problems[1];
-  bool model = asks_for(o, "model") || asks_for(o, "train");
+}
+
+static void check_lengths(struct argp_state *state, const bench_options *o) {
+  const bench_model_options *m = &o->model;
+  length_list lengths;
+  bool train = asks_for(o, "train"), summarize = asks_for(o, "summarize");
+  if (!train && m->recompute) argp_error(state, "--recompute goes with train");
+  if (!train && !summarize && m->curve)
+    argp_error(state, "--curve goes with train and summarize");
+  if ((m->lengths || m->forms) && !summarize && !(train && m->curve))
+    argp_error(state,
+               "--lengths and --forms go with summarize and train --curve");
+  if (summarize && (m->tokens || m->batch))
+    argp_error(state, "summarize takes --lengths, not --tokens or --batch");
+  if (m->lengths && !lengths_parse(m->lengths, &lengths))
+    argp_error(state, "--lengths %s: give numbers of tokens, as 256..65536",
+               m->lengths);
+}
+
+static void check_options(struct argp_state *state, bench_options *o) {
+  if (o->table == (o->count > 0))
+    argp_error(state, "name problems, or machine, crossover or --table");
+  if (o->out && !o->table) argp_error(state, "--out goes with --table");
+  check_crossover(state, o);
+  bool model =
+      asks_for(o, "model") || asks_for(o, "train") || asks_for(o, "summarize");
   if (model && o->count != 2)
     argp_error(state, "%s takes a folder, which may hold config.json alone",
                o->problems[0]);
   if (model) o->model.model.path = o->problems[1];
-  if (!asks_for(o, "train") && (o->model.recompute || o->model.curve))
-    argp_error(state, "--recompute and --curve go with train");
+  o->model.limit_s = o->crossover.limit_s;
+  check_lengths(state, o);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
@@ -148,6 +189,12 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case KEY_CURVE:
       o->model.curve = arg;
       return 0;
+    case KEY_LENGTHS:
+      o->model.lengths = arg;
+      return 0;
+    case KEY_FORMS:
+      o->model.forms = arg;
+      return 0;
     case ARGP_KEY_INIT:
       options_share(state, 5);
       state->child_inputs[5] = &o->model.model;
@@ -175,7 +222,8 @@ static const struct argp argp = {
     .options = list,
     .parser = parse,
     .args_doc =
-        "PROBLEM...\nmachine\nmodel MODEL\ntrain MODEL\ncrossover "
+        "PROBLEM...\nmachine\nmodel MODEL\ntrain MODEL\nsummarize "
+        "MODEL\ncrossover "
         "FORM[:SHAPE]\n--table",
     .doc =
         "Verifies each problem at a small size, then times it: medians. "
@@ -184,7 +232,10 @@ static const struct argp argp = {
         "by, and keeps them. `crossover' finds the length from which on a "
         "form with a feature map is faster by sums than pair by pair. `model' "
         "reads a prompt and writes tokens, as shares of what sgemm and memory "
-        "could do; a folder with config.json alone is enough.",
+        "could do; a folder with config.json alone is enough. `summarize' "
+        "reads "
+        "documents of 256 to 65536 tokens with an encoder-decoder and writes "
+        "after them: time and memory by length, for several forms.",
     .children = children};
 
 /* ---- the machine ----------------------------------------------------------------- */
@@ -417,6 +468,8 @@ int cmd_bench(int argc, char **argv) {
     code = bench_model(ctx, &o.common, &o.model);
   else if (asks_for(&o, "train"))
     code = bench_train(ctx, &o.common, &o.model);
+  else if (asks_for(&o, "summarize"))
+    code = bench_summarize(ctx, &o.common, &o.model);
   else
     code = bench(ctx, &o);
   attend_context_free(ctx);

@@ -60,3 +60,30 @@ else
   grep -q 'built without' "$work/err" || fail "sgemm: $(cat "$work/err")"
 fi
 complains 1 'has no config.json' bench model "$work"
+
+# By length: a form's cache and a plot, of a model that has 64 positions.
+run 0 bench summarize "$models/bart" --lengths 64..512 --forms 'softmax,favor(m=8,seed=3)' \
+  --curve "$work/lengths.svg" --json
+is_json 8
+fields tokens attention read_s read_limit_s tokens_per_second token_s token_limit_s \
+  work_bytes cache_bytes peak_bytes
+[[ $(grep -c '"attention": "favor(m=8,seed=3)"' "$work/out") == 4 ]] || fail "rows"
+caches() { grep "\"$1" "$work/out" | sed 's/.*"cache_bytes": \([0-9]*\).*/\1/'; }
+[[ $(caches favor | sort -u | wc -l) == 1 ]] || fail "favor's sums grow"
+mapfile -t grows < <(caches softmax)
+((grows[3] > grows[2] && grows[2] > grows[0])) || fail "softmax has ${grows[*]}"
+[[ $(grep -c '>Reading a document<\|>Writing a token\|>Memory, ' "$work/lengths.svg") -ge 3 ]] ||
+  fail "the plot of lengths"
+run 0 bench summarize "$models/t5" --lengths 8 --forms softmax,elu --attention-roles cross
+says '^ +8 +elu '
+run 0 bench train "$models/bart" --lengths 32..128 --forms softmax,elu \
+  --curve "$work/steps.svg" --json
+is_json 6
+says '"what": "elu 1 x 128"'
+grep -q 'Its activations' "$work/steps.svg" || fail "the plot of steps"
+complains 2 'no encoder and decoder' bench summarize "$models/gpt2"
+complains 2 'up to 6 forms' bench summarize "$models/t5" --forms elu,elu,elu,elu,elu,elu,elu
+run 2 bench summarize "$models/t5" --lengths 9..8
+grep -q 'as 256..65536' "$work/err" || fail "lengths: $(cat "$work/err")"
+run 2 bench model "$models/t5" --lengths 8
+grep -q 'go with summarize' "$work/err" || fail "lengths: $(cat "$work/err")"
