@@ -175,4 +175,4 @@ peak peak_watch(void) {
   return (peak){anew ? status_bytes("VmRSS:") : NAN};
 }
 
-double peak_bytes(peak p) { return status_bytes("VmHWM:") - p.before; }
+double peak_since(peak p) { return status_bytes("VmHWM:") - p.before; }

@@ -37,6 +37,6 @@ typedef struct {
   double before;
 } peak;
 peak peak_watch(void);
-double peak_bytes(peak p);
+double peak_since(peak p);
 
 #endif

@@ -91,7 +91,7 @@ static attend_status measure_once(race *r, reader *f, int n, cost *c) {
   if (!status) {
     c->work = (double)attend_run_work_bytes(run);
     c->cache = (double)attend_run_cache_bytes(run);
-    double held = peak_bytes(before);
+    double held = peak_since(before);
     if (!f->taken || held > c->peak) c->peak = held;
     f->taken++;
   }
