@@ -167,10 +167,18 @@ static int rank_all(extract_run *run) {
 
 /* ---- the verb ------------------------------------------------------------------- */
 
+static void say_interrupted(const extract_run *run) {
+  int done = 0;
+  for (int d = 0; d < run->count; d++) done += run->x[d].done;
+  if (is_interrupted())
+    complain("interrupted: %d of %d documents are done", done, run->count);
+}
+
 static int show(const extract_run *run) {
   const extract_options *o = &run->o->extract;
   int code =
       extractions_print(o, run->o->common.json, run->ctx, run->x, run->count);
+  say_interrupted(run);
   if (!code && run->o->out)
     code =
         extractions_page(run->o->out, o->tau, run->model, run->x, run->count);

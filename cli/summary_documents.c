@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "folders.h"
+#include "progress.h"
 #include "summarize.h"
 #include "text_source.h"
 
@@ -100,6 +101,7 @@ int documents_read(const summarize_options *o, summary_document **docs,
   int n = o->n_files ? o->n_files : 1, code;
   attend_context *ctx = options_context(&o->common, NULL, &code);
   gathering g = {0};
+  progress_start("reading", text_bytes(files, n));
   for (int i = 0; i < n && !code; i++) {
     text_source in = {.ctx = ctx,
                       .field = o->field ? (char **)&o->field : usual,
@@ -114,6 +116,7 @@ int documents_read(const summarize_options *o, summary_document **docs,
     g.rows = o->lines || json;
     code = text_read(&in, files[i]);
   }
+  progress_end();
   free(g.text);
   attend_context_free(ctx);
   *docs = g.docs;
