@@ -17,11 +17,12 @@
 #include "bench_lengths.h"
 #include "bench_model.h"
 #include "bench_share.h"
+#include "interrupt.h"
 #include "model_path.h"
 #include "progress.h"
 #include "table.h"
 
-enum { TEXTS = 2, TEXT_TOKENS = 512, ROUNDS = 7, SUMMARY = 64 };
+enum { TEXTS = 2, TEXT_TOKENS = 512, ROUNDS = 7, LONG_S = 20, SUMMARY = 64 };
 
 typedef struct {
   attend_context *ctx;
@@ -33,7 +34,8 @@ typedef struct {
   const char *name; /* of the row */
   bool linear;    /* the form sums over keys: pairs are not what it computes */
   double seconds; /* the median step, once measured */
-  double bytes;   /* of its activations */
+  peak before;    /* the model is made */
+  double bytes;   /* all that learning took, as the system saw it */
 } train_bench;
 
 /* ---- what it costs ---------------------------------------------------------------- */
@@ -71,15 +73,17 @@ static attend_status rounds(train_bench *t, double *seconds, double *product) {
   double steps[ROUNDS], products[ROUNDS], warm;
   attend_status status = step(t, &warm);
   int threads = attend_context_threads(t->ctx);
-  ceiling_seconds(&t->ceiling, threads);
-  for (int i = 0; i < ROUNDS && !status; i++) {
-    status = step(t, &steps[i]);
-    products[i] = ceiling_seconds(&t->ceiling, threads);
-    progress_step((size_t)i, "steps");
+  int taken = 0;
+  double start = seconds_now();
+  while (taken < ROUNDS && !status &&
+         !(taken >= 3 && seconds_now() - start > LONG_S)) {
+    status = step(t, &steps[taken]);
+    products[taken] = ceiling_seconds(&t->ceiling, threads);
+    progress_step((size_t)taken++, "steps");
   }
   if (status) return status;
-  *seconds = median_of(steps, ROUNDS);
-  *product = median_of(products, ROUNDS);
+  *seconds = median_of(steps, taken);
+  *product = median_of(products, taken);
   return ATTEND_OK;
 }
 
@@ -93,6 +97,7 @@ static const column columns[] = {{"weights", "weights", CELL_TEXT},
                                  {"of_sgemm", "of sgemm", CELL_RATIO},
                                  {"held_bytes", "parameters", CELL_BYTES},
                                  {"work_bytes", "activations", CELL_BYTES},
+                                 {"peak_bytes", "peak", CELL_BYTES},
                                  {NULL, NULL, CELL_TEXT}};
 
 static attend_status measure(train_bench *t, const char *weights, table *to) {
@@ -108,7 +113,7 @@ static attend_status measure(train_bench *t, const char *weights, table *to) {
   if (t->linear) gflops = NAN;
   snprintf(what, sizeof what, "%s %d x %d", t->name, l->batch, l->length);
   t->seconds = seconds;
-  t->bytes = (double)attend_learner_work_bytes(t->learner);
+  t->bytes = peak_bytes(t->before);
   cell row[] = {cell_text(weights),
                 cell_text(what),
                 cell_number(seconds),
@@ -116,6 +121,7 @@ static attend_status measure(train_bench *t, const char *weights, table *to) {
                 cell_number(gflops),
                 cell_number(gflops / ceiling_gflops(product)),
                 cell_number((double)attend_learner_bytes(t->learner)),
+                cell_number((double)attend_learner_work_bytes(t->learner)),
                 cell_number(t->bytes)};
   table_add(to, row);
   return status;
@@ -143,7 +149,6 @@ static void prepare(train_bench *t, const bench_model_options *o) {
     t->lesson.said = o->curve && length > SUMMARY ? SUMMARY : length;
     t->lesson.said_ids = t->ids;
   }
-  t->ceiling = ceiling_open();
 }
 
 static void finish(train_bench *t) {
@@ -177,6 +182,9 @@ static attend_status bench_one(const train_benches *all,
       status = attend_roles_parse(t.ctx, o->model.roles, &wanted.roles);
     t.linear = attend_form_features(&form, 64) > 0;
   }
+  t.ceiling = ceiling_open();
+  ceiling_seconds(&t.ceiling, attend_context_threads(t.ctx));
+  t.before = peak_watch();
   if (!status) status = attend_learner_create(all->files, &wanted, &t.learner);
   if (!status) status = attend_optimizer_create(t.learner, NULL, &t.optimizer);
   if (!status) prepare(&t, o);
@@ -227,16 +235,17 @@ static attend_status draw_curves(const train_benches *all, const curves *c) {
   char notes[200], said[40];
   draw_lines(c, c->seconds, time);
   draw_lines(c, c->bytes, memory);
-  attend_plot_panel panels[] = {{.title = "A step of training, by length",
-                                 .x = {.label = "tokens of the text", .log = 1},
-                                 .y = {.label = "seconds", .log = 1},
-                                 .count = (size_t)c->forms.count,
-                                 .series = time},
-                                {.title = "Its activations",
-                                 .x = {.label = "tokens of the text", .log = 1},
-                                 .y = {.label = "bytes", .log = 1},
-                                 .count = (size_t)c->forms.count,
-                                 .series = memory}};
+  attend_plot_panel panels[] = {
+      {.title = "A step of training, by length",
+       .x = {.label = "tokens of the text", .log = 1},
+       .y = {.label = "seconds", .log = 1},
+       .count = (size_t)c->forms.count,
+       .series = time},
+      {.title = "Its memory, with parameters and moments",
+       .x = {.label = "tokens of the text", .log = 1},
+       .y = {.label = "bytes", .log = 1},
+       .count = (size_t)c->forms.count,
+       .series = memory}};
   snprintf(said, sizeof said, " and %d tokens to say of it", SUMMARY);
   snprintf(notes, sizeof notes,
            "One text%s a step: forward, backward, AdamW; %d threads, %s.",
@@ -246,20 +255,24 @@ static attend_status draw_curves(const train_benches *all, const curves *c) {
   return attend_plot_save(all->ctx, &plot, all->o->curve);
 }
 
+/* What was not measured before an interrupt is a gap. */
 static attend_status measure_curves(const train_benches *all, curves *c) {
   bench_model_options o = *all->o;
   bool narrow = o.model.weights == ATTEND_WEIGHTS_BF16;
+  attend_weights kind = narrow ? ATTEND_WEIGHTS_MIXED : ATTEND_WEIGHTS_F32;
   attend_status status = ATTEND_OK;
   o.batch = 1;
+  interrupt_watch();
   progress_start("measuring", ROUNDS);
-  for (int n = 0; n < c->lengths.count && !status; n++) {
-    c->length[n] = o.tokens = c->lengths.tokens[n];
-    for (int i = 0; i < c->forms.count && !status; i++)
-      status =
-          bench_one(all, &o, narrow ? ATTEND_WEIGHTS_MIXED : ATTEND_WEIGHTS_F32,
-                    narrow ? "bf16" : "f32", c->forms.name[i],
-                    &c->seconds[i][n], &c->bytes[i][n]);
-  }
+  for (int n = 0; n < c->lengths.count; n++)
+    for (int i = 0; i < c->forms.count; i++) {
+      c->length[n] = o.tokens = c->lengths.tokens[n];
+      c->seconds[i][n] = c->bytes[i][n] = NAN;
+      if (!status && !is_interrupted())
+        status =
+            bench_one(all, &o, kind, narrow ? "bf16" : "f32", c->forms.name[i],
+                      &c->seconds[i][n], &c->bytes[i][n]);
+    }
   progress_end();
   return status;
 }
@@ -305,5 +318,5 @@ int bench_train(attend_context *ctx, const options *common,
   table_free(&t);
   attend_checkpoint_close(all.files);
   free(path);
-  return code;
+  return !code && is_interrupted() ? EXIT_INTERRUPTED : code;
 }

@@ -80,7 +80,9 @@ run 0 bench train "$models/bart" --lengths 32..128 --forms softmax,elu \
   --curve "$work/steps.svg" --json
 is_json 6
 says '"what": "elu 1 x 128"'
-grep -q 'Its activations' "$work/steps.svg" || fail "the plot of steps"
+fields weights what seconds tokens_per_second gflops of_sgemm held_bytes work_bytes \
+  peak_bytes
+grep -q 'Its memory' "$work/steps.svg" || fail "the plot of steps"
 complains 2 'no encoder and decoder' bench summarize "$models/gpt2"
 complains 2 'up to 6 forms' bench summarize "$models/t5" --forms elu,elu,elu,elu,elu,elu,elu
 run 2 bench summarize "$models/t5" --lengths 9..8
