@@ -39,10 +39,19 @@ static char *all_heads(int heads) {
   return text;
 }
 
+/* The decoder's place of the first token that is no mark. */
+static int first_place(const summarizer *s, const summary *one) {
+  int i = 0;
+  while (i + 1 < one->count &&
+         attend_tokenizer_is_special(s->m.tokenizer, one->ids[i]))
+    i++;
+  return i + 1;
+}
+
 /* At the last layer's cross-attention, where the first word is pinned. */
 int summary_show(const summarize_options *o, const summarizer *s,
                  const summary_document *d) {
-  char layer[16], threads[16];
+  char layer[16], threads[16], place[16];
   command c = {{(char *)"attend view"}, 1};
   if (!d->count) return EXIT_OK;
   const attend_stack *decoder = &attend_model_config(s->m.model)->decoder;
@@ -54,7 +63,8 @@ int summary_show(const summarize_options *o, const summarizer *s,
   add(&c, "--role", "cross");
   add(&c, "--layer", layer);
   add(&c, "--head", heads);
-  add(&c, "--token", d->best[0].count > 2 ? "1" : NULL);
+  snprintf(place, sizeof place, "%d", first_place(s, &d->best[0]));
+  add(&c, "--token", d->best[0].count > 1 ? place : NULL);
   add(&c, "--attention", o->model.attention);
   if (o->model.attention)
     add(&c, "--attention-roles",
