@@ -113,7 +113,7 @@ static attend_status measure(train_bench *t, const char *weights, table *to) {
   if (t->linear) gflops = NAN;
   snprintf(what, sizeof what, "%s %d x %d", t->name, l->batch, l->length);
   t->seconds = seconds;
-  t->bytes = peak_bytes(t->before);
+  t->bytes = peak_since(t->before);
   cell row[] = {cell_text(weights),
                 cell_text(what),
                 cell_number(seconds),
