@@ -54,7 +54,7 @@ static double *make_weights(const float *x, int n, double tau) {
 static void rest(const double *a, int n, double jump, double *y) {
   double next[MOST];
   for (int i = 0; i < n; i++) y[i] = (double)(i + 1) / (0.5 * n * (n + 1));
-  for (int step = 0; step < 4000; step++) {
+  for (int step = 0; step < 600; step++) {
     for (int j = 0; j < n; j++) {
       double in = 0;
       for (int i = 0; i < n; i++) in += y[i] * a[i * n + j];
@@ -119,7 +119,7 @@ TEST(jumps_are_those_of_a_walk_that_jumps) {
 /* More rows than one call takes: each is as in a text of fewer blocks, and the
  * number of threads changes no bit. */
 TEST(blocks_and_threads_change_nothing) {
-  enum { N = 2500 };
+  enum { N = 2100 };
   float *x = malloc(sizeof(float[N][DIM]));
   double *one = malloc(sizeof(double[N])), *two = malloc(sizeof(double[N]));
   attend_context *a = context(1), *b = context(3);
