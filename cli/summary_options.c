@@ -26,8 +26,7 @@ enum {
 };
 
 enum { MOST_COUNT = 1 << 20, MOST_BEAMS = 1024 };
-#define TEMPERATURE \
-  0.6f /* draws as good as beams now and then, and five that differ */
+#define TEMPERATURE 0.6f /* five that differ, and few that are noise */
 #define DIVERSITY 1.0f
 
 static const struct argp_option list[] = {
