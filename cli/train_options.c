@@ -27,6 +27,7 @@ enum {
   KEY_WIDTH,
   KEY_MLP,
   KEY_POSITIONS,
+  KEY_COPY,
   KEY_VOCAB,
   KEY_UNTIED,
   KEY_TOKENIZER,
@@ -111,6 +112,10 @@ static const struct argp_option list[] = {
     {"positions", KEY_POSITIONS, "N", 0,
      "Tokens that it can take (default: as --length)", 2},
     {"untied", KEY_UNTIED, 0, 0, "A head of its own", 2},
+    {"copy", KEY_COPY, "N", 0,
+     "Bart, t5: a head that copies words of what was read, with keys of this "
+     "width (default: none)",
+     2},
     {"tokenizer", KEY_TOKENIZER, "PATH", 0,
      "Of a new model, or instead of MODEL's (attend tokenize --train makes "
      "one; without it one is learnt from the data)",
@@ -291,6 +296,9 @@ static bool parse_model(int key, char *arg, struct argp_state *state,
       return true;
     case KEY_POSITIONS:
       a->positions = SIZE("--positions", 1 << 24);
+      return true;
+    case KEY_COPY:
+      a->copy = SIZE("--copy", 1 << 16);
       return true;
     case KEY_VOCAB:
       a->vocab = SIZE("--vocab", 1 << 24);

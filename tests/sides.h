@@ -70,6 +70,7 @@ typedef struct {
 } copybook;
 
 static const int32_t real[TEXTS] = {READ, 3, 5};
+static float smoothing; /* of lessons */
 
 /* What is asked for is what was read. */
 static inline void write_book(const attend_config *c, uint64_t seed,
@@ -94,6 +95,7 @@ static inline attend_lesson lesson_in(const copybook *b, bool quiet) {
                          .said_ids = b->said,
                          .targets = b->targets,
                          .scale = 1,
+                         .smoothing = smoothing,
                          .quiet = quiet};
 }
 

@@ -90,6 +90,8 @@ typedef struct {
   int transform; /* masked-LM heads: dense, activation, norm first        */
   attend_activation head_activation; /* of the transform                     */
   int tied; /* the head is the embedding table                       */
+  int copy; /* bart, t5: width of a head that copies what was read:
+               config.json's attend_copy_width; 0: none              */
   int bos, eos[ATTEND_MOST_EOS], n_eos, pad; /* -1: none                     */
   int decoder_start, forced_bos, forced_eos; /* -1: none                     */
 } attend_config;
@@ -136,7 +138,8 @@ typedef struct {      /* zero means default */
   const char *attention; /* a form; NULL: softmax                             */
   unsigned roles;        /* of attend_in: where it is; 0: everywhere          */
   int untied;            /* a head of its own                                 */
-  int bos, eos, pad;     /* negative: none                                    */
+  int copy; /* bart, t5: width of a head that copies words; 0: none           */
+  int bos, eos, pad; /* negative: none                                    */
 } attend_architecture;
 
 ATTEND_API attend_status

@@ -5,6 +5,7 @@
  * attend_encoder_width, which is ours, makes the encoder wider or narrower than
  * the decoder, d_model. The two still share one table of tokens, so that what is
  * read can be written: its rows are projected before the encoder takes them.
+ * attend_copy_width, ours too, gives it a head that copies: see copying.c.
  */
 #include <math.h>
 
@@ -39,6 +40,7 @@ static attend_status configure(attend_context *ctx, const attend_json *json,
   if (read_switch(&r, "scale_embedding", false))
     c->embed_factor = sqrtf((float)c->decoder.width);
   c->tied = read_switch(&r, "tie_word_embeddings", true);
+  c->copy = read_copy(&r);
   return r.status;
 }
 
@@ -76,6 +78,9 @@ static const line lines[] = {
     MLP("decoder.layers.%d.", ATTEND_DECODER),
     {HEAD, 0, "lm_head", "VF", OUTSIDE},
     {HEAD, 0, "final_logits_bias", "V", BARE_BIAS | OUTSIDE | MAY_LACK | FIXED},
+    {COPY_Q, 0, "copy.q_proj", "CF", OUTSIDE},
+    {COPY_K, 0, "copy.k_proj", "CE", OUTSIDE},
+    {COPY_GATE, 0, "copy.gate", "1F", BIASED | OUTSIDE},
     {.name = NULL}};
 
 const family family_bart = {{"bart"}, "model.", configure, lines};

@@ -339,6 +339,9 @@ static const char *const slot_names[SLOTS] = {
     [TRANSFORM] = "head's transform",
     [TRANSFORM_NORM] = "norm of the head's transform",
     [HEAD] = "head",
+    [COPY_Q] = "copy query",
+    [COPY_K] = "copy key",
+    [COPY_GATE] = "copy gate",
 };
 
 int attend_checkpoint_get(const attend_checkpoint *c, size_t i,

@@ -48,6 +48,13 @@ int read_size(config_reader *r, const char *name, int otherwise) {
   return 1;
 }
 
+int read_copy(config_reader *r) {
+  static const char name[] = "attend_copy_width";
+  int64_t n;
+  bool none = attend_json_integer(attend_json_get(r->json, name), &n) && n == 0;
+  return none ? 0 : read_size(r, name, 0);
+}
+
 float read_real(config_reader *r, const char *name, double otherwise) {
   const attend_json *value = attend_json_get(r->json, name);
   if (is_missing(value)) return (float)otherwise;

@@ -173,6 +173,10 @@ static attend_status check_sides(attend_context *ctx,
       "a %s has one side: bart and t5 have a decoder that may be wider "
       "or narrower than their encoder",
       a->family);
+  ATTEND_CHECK(ctx, !a->copy || (both && a->copy > 0),
+               "a copy head of width %d in a %s: it has a width of 1 or more, "
+               "and copies what an encoder of bart or t5 has read",
+               a->copy, a->family);
   ATTEND_CHECK(ctx, a->decoder_width > 0 && a->decoder_mlp > 0,
                "a decoder cannot have a width of %d, or of %d inside",
                a->decoder_width, a->decoder_mlp);
@@ -238,6 +242,7 @@ static void write_all(sheet *s, int kind) {
   id(s, "bos_token_id", a->bos);
   id(s, "eos_token_id", a->eos);
   id(s, "pad_token_id", a->pad);
+  if (a->copy) number(s, "attend_copy_width", a->copy);
   if (a->attention) text(s, "attend_attention", a->attention);
   char roles[ATTEND_ROLES_TEXT];
   if (a->roles)

@@ -57,7 +57,8 @@ void embed_rows(attend_run *r, const stack *s, const int32_t *ids,
 
 /* ---- the head ---------------------------------------------------------------------------- */
 
-/* Rows of hidden states in head_rows -> logits. */
+/* Rows of hidden states in head_rows -> logits; or log p, where words are copied
+ * from what their sequences have read. */
 static void head_piece(attend_run *r, int rows, float *logits) {
   const attend_model *m = r->model;
   const attend_config *c = &m->config;
@@ -78,20 +79,25 @@ static void head_piece(attend_run *r, int rows, float *logits) {
     memcpy(logits + (size_t)i * (size_t)c->vocab,
            r->wide + (size_t)i * (size_t)padded(c->vocab),
            (size_t)c->vocab * sizeof *logits);
+  if (m->copy_q) copy_rows(r, rows, x, ld, logits);
 }
 
-/* Where row i of the answer comes from. */
+/* Where row i of the answer comes from, and of which sequence it is; the
+ * encoder's rows copy from none. */
 typedef const float *(*row_source)(const attend_run *r, const int32_t *places,
-                                   int i);
+                                   int i, int32_t *sequence);
 
 static const float *row_of_call(const attend_run *r, const int32_t *places,
-                                int i) {
+                                int i, int32_t *sequence) {
   int place = places ? places[i] : i;
+  bool reads = r->side == &r->model->encoder;
+  *sequence = reads ? -1 : r->n ? place / r->n : 0;
   return r->x + (size_t)place * (size_t)padded(r->side->shape->width);
 }
 static const float *row_of_last(const attend_run *r, const int32_t *places,
-                                int i) {
+                                int i, int32_t *sequence) {
   (void)places;
+  *sequence = i;
   return r->last + (size_t)i * (size_t)padded(r->side->shape->width);
 }
 
@@ -115,8 +121,8 @@ static attend_status head_rows(attend_run *r, int n, const int32_t *places,
   for (int start = 0; start < n; start += r->head_room) {
     int rows = (int)min64(r->head_room, n - start);
     for (int i = 0; i < rows; i++)
-      memcpy(r->head_rows + (size_t)i * ld, source(r, places, start + i),
-             ld * sizeof *r->x);
+      memcpy(r->head_rows + (size_t)i * ld,
+             source(r, places, start + i, &r->head_of[i]), ld * sizeof *r->x);
     head_piece(r, rows, logits + (size_t)start * (size_t)c->vocab);
   }
   return ATTEND_OK;

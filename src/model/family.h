@@ -37,6 +37,9 @@ enum slot {
   TRANSFORM,  /* the head's, once */
   TRANSFORM_NORM,
   HEAD,
+  COPY_Q, /* see model/copying.c, once */
+  COPY_K,
+  COPY_GATE,
   SLOTS
 };
 
@@ -56,7 +59,8 @@ enum {                 /* what a line says besides */
 
 /* The sizes of a tensor by letter: V vocabulary, F width, E encoder's width, D
  * width of the tokens' rows, P rows of positions, T types, Q heads x dim, K kv heads x dim, W kv heads x
- * dim_v, O heads x dim_v, A = Q + K + W, I inside the mlp, B buckets, H heads. */
+ * dim_v, O heads x dim_v, A = Q + K + W, I inside the mlp, B buckets, H heads, C
+ * width of a copy head's keys, 1 one. */
 typedef struct {
   enum slot slot;
   attend_parts of;  /* which stack; 0: neither */
@@ -90,6 +94,8 @@ typedef struct {
 /* A size in [1, 2^28]. Missing: `otherwise`, or a failure if that is negative. */
 int read_size(config_reader *r, const char *name, int otherwise);
 float read_real(config_reader *r, const char *name, double otherwise);
+/* attend_copy_width: of a copy head; 0: there is none. */
+int read_copy(config_reader *r);
 bool read_switch(config_reader *r, const char *name, bool otherwise);
 attend_activation read_activation(config_reader *r, const char *name,
                                   const char *otherwise);

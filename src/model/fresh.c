@@ -13,6 +13,9 @@
 
 #include "model/checkpoint.h"
 
+/* A gate's bias: a copy head begins with copying about a quarter. */
+static const float COPY_BEGINS = -1;
+
 static bool is_norm(enum slot s) {
   return s == EMBED_NORM || s == FINAL_NORM || s == SELF_NORM ||
          s == CROSS_NORM || s == MLP_NORM || s == TRANSFORM_NORM;
@@ -57,6 +60,13 @@ static double bucket_spread(const attend_checkpoint *c, const parameter *p) {
   return 1 / sqrt(inputs);
 }
 
+/* Scores of order 1, of what the head reads; a gate that knows nothing yet. */
+static double copy_spread(const attend_checkpoint *c, const parameter *p) {
+  if (p->slot == COPY_GATE) return 0;
+  double spread = 1 / sqrt((double)p->shape[1]);
+  return p->slot == COPY_Q ? spread / (double)c->config.head_factor : spread;
+}
+
 /* The standard deviation that training begins with: 0.02, and where norms come
  * first, what adds to the stream less the more layers add to it. Projected rows
  * begin as large as the table's, beside positions of that size. */
@@ -64,6 +74,7 @@ static double start_spread(const attend_checkpoint *c, const parameter *p) {
   bool adds = p->slot == SELF_O || p->slot == CROSS_O || p->slot == MLP_DOWN;
   int layers = p->of == ATTEND_ENCODER ? c->config.encoder.layers
                                        : c->config.decoder.layers;
+  if (p->slot >= COPY_Q) return copy_spread(c, p);
   if (c->config.position == ATTEND_POSITIONS_BUCKETS)
     return bucket_spread(c, p);
   if (p->slot == PROJECTION) return 1 / sqrt((double)p->shape[1]);
@@ -76,6 +87,7 @@ static void draw_start(const attend_checkpoint *c, const parameter *p,
   float spread = p->is_bias ? 0 : (float)start_spread(c, p);
   attend_random_normal(r, 0, n, to);
   for (size_t j = 0; j < n; j++) to[j] *= spread;
+  if (p->slot == COPY_GATE && p->is_bias) *to = COPY_BEGINS;
 }
 
 typedef void (*drawing)(const attend_checkpoint *c, const parameter *p,

@@ -192,6 +192,9 @@ static attend_status read_head(loading *l) {
   if (l->options->no_head || !checkpoint_has_head(m->files)) return ATTEND_OK;
   ATTEND_TRY(LINEAR(l, 0, -1, &m->transform, TRANSFORM));
   ATTEND_TRY(read_norm(l, TRANSFORM_NORM, 0, -1, &m->transform_norm));
+  ATTEND_TRY(LINEAR(l, 0, -1, &m->copy_q, COPY_Q));
+  ATTEND_TRY(LINEAR(l, 0, -1, &m->copy_k, COPY_K));
+  ATTEND_TRY(LINEAR(l, 0, -1, &m->copy_gate, COPY_GATE));
   if (!m->config.tied) return LINEAR(l, 0, -1, &m->head, HEAD);
   parts x = {0};
   attend_status status = add_part(l, &x, TOKENS, 0, -1);
@@ -297,6 +300,9 @@ void attend_model_free(attend_model *m) {
   free_stack(m->ctx, &m->decoder);
   attend_linear_free(m->transform);
   attend_linear_free(m->head);
+  attend_linear_free(m->copy_q);
+  attend_linear_free(m->copy_k);
+  attend_linear_free(m->copy_gate);
   for (size_t i = 0; i < m->n_kept; i++) give(m->ctx, m->kept[i]);
   give(m->ctx, m->kept);
   give(m->ctx, m);

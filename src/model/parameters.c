@@ -45,6 +45,10 @@ static int64_t size_of(const attend_config *c, attend_parts of, char letter) {
       return c->buckets;
     case 'H':
       return s->heads;
+    case 'C':
+      return c->copy;
+    case '1':
+      return 1;
     default:
       return 0;
   }
@@ -55,6 +59,7 @@ static bool is_wanted(const attend_config *c, const line *l) {
   if (l->flags & IF_GATED && !c->gated) return false;
   if (l->flags & IF_PLAIN && c->gated) return false;
   if (l->slot == TYPES && c->types == 0) return false;
+  if (l->slot >= COPY_Q && c->copy == 0) return false;
   if (l->slot == PROJECTION &&
       stack_of(c, l->of)->width == stack_of(c, 0)->width)
     return false;

@@ -123,8 +123,11 @@ static attend_status make_run(attend_run *r) {
   ATTEND_TRY(take_zeroed(r->ctx,
                          2 * (size_t)r->head_room * width * sizeof(float),
                          "a run", &r->head_rows));
+  ATTEND_TRY(take_zeroed(r->ctx, (size_t)r->head_room * sizeof *r->head_of,
+                         "a run", &r->head_of));
   if (!(r->model->config.parts & ATTEND_DECODER)) return ATTEND_OK;
   ATTEND_TRY(make_decoder(r));
+  ATTEND_TRY(copy_make(r));
   return run_room(r, b * (size_t)r->rows);
 }
 
@@ -170,12 +173,14 @@ void attend_run_free(attend_run *r) {
   attend_plan_free(r->cross_plan);
   attend_plan_free(r->encoder_plan);
   watch_free(r);
+  copy_free(r);
   free_room(r);
   give(r->ctx, r->lengths);
   give(r->ctx, r->before);
   give(r->ctx, r->last);
   give(r->ctx, r->last_at);
   give(r->ctx, r->head_rows);
+  give(r->ctx, r->head_of);
   give(r->ctx, r->wide);
   give(r->ctx, r->held);
   give(r->ctx, r);
@@ -253,6 +258,7 @@ attend_status attend_run_encode(attend_run *r, int count, int n,
   embed_rows(r, r->side, ids, types);
   attend_status status = stack_forward(r, r->side);
   if (!status && r->cross) status = cross_fill(r, count, n);
+  if (!status) status = copy_fill(r, ids);
   if (status) attend_run_reset(r);
   return status;
 }
@@ -368,6 +374,7 @@ attend_status attend_run_reorder(attend_run *r, const int32_t *parents) {
            ld * sizeof *r->last);
     r->held[b] = r->last_at[parents[b]];
   }
+  copy_reorder(r, parents);
   memcpy(r->last, r->head_rows, (size_t)r->batch * ld * sizeof *r->last);
   memcpy(r->last_at, r->held, (size_t)r->batch * sizeof *r->last_at);
   return ATTEND_OK;
@@ -390,12 +397,13 @@ void attend_run_reset(attend_run *r) {
       attend_state_truncate(r->self[i], b, 0);
       if (r->cross) attend_state_truncate(r->cross[i], b, 0);
     }
+  copy_reset(r);
   watch_free(r);
   r->n = 0;
 }
 
 size_t attend_run_cache_bytes(const attend_run *r) {
-  size_t bytes = 0;
+  size_t bytes = copy_bytes(r);
   for (int i = 0; r->self && i < r->model->config.decoder.layers; i++) {
     bytes += attend_state_bytes(r->self[i]);
     if (r->cross) bytes += attend_state_bytes(r->cross[i]);
@@ -406,6 +414,7 @@ size_t attend_run_cache_bytes(const attend_run *r) {
 size_t attend_run_work_bytes(const attend_run *r) {
   widths w = widths_of(r);
   size_t bytes =
+      copy_work_bytes(r) +
       r->room * sizeof(float) * (2 * w.x + w.qkv + w.mix + w.inside + 1) +
       ((size_t)r->batch + 2 * (size_t)r->head_room) * w.x * sizeof(float);
   if (r->wide)

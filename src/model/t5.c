@@ -60,10 +60,11 @@ static attend_status configure(attend_context *ctx, const attend_json *json,
   if (read_switch(&r, "scale_decoder_outputs", c->tied))
     c->head_factor = 1 / sqrtf((float)c->decoder.width);
   read_mlp(&r, c);
+  c->copy = read_copy(&r);
   if (is_encoder_alone(json)) {
     c->parts = ATTEND_ENCODER;
     c->decoder = (attend_stack){0};
-    c->tied = 0;
+    c->tied = c->copy = 0;
   }
   return r.status;
 }
@@ -101,6 +102,9 @@ static const line lines[] = {
     MLP("decoder.block.%d.layer.2.", ATTEND_DECODER),
     {FINAL_NORM, ATTEND_DECODER, "decoder.final_layer_norm", "F", 0},
     {HEAD, 0, "lm_head", "VF", OUTSIDE},
+    {COPY_Q, 0, "copy.q_proj", "CF", OUTSIDE},
+    {COPY_K, 0, "copy.k_proj", "CE", OUTSIDE},
+    {COPY_GATE, 0, "copy.gate", "1F", BIASED | OUTSIDE},
     {.name = NULL}};
 
 const family family_t5 = {{"t5", "mt5"}, "", configure, lines};

@@ -41,7 +41,8 @@ struct attend_model {
   attend_weights weights;
   attend_table tokens;
   stack encoder, decoder;
-  attend_linear *transform, *head; /* NULL: none */
+  attend_linear *transform, *head;            /* NULL: none */
+  attend_linear *copy_q, *copy_k, *copy_gate; /* NULL: nothing is copied */
   norm transform_norm;
   double *frequency, stretch; /* rotary */
   void **kept;                /* small blocks, freed with the model */
@@ -56,6 +57,19 @@ typedef struct {
   int64_t *length; /* [batch] */
   int64_t room;
 } kept_keys;
+
+/* What sequences may copy: the words that encoders read, with keys. Sequence b
+ * reads text of[b]; a text of length 0 is none. */
+typedef struct {
+  float *keys;          /* [batch][n][padded P] */
+  int32_t *ids, *first; /* [batch][n]; where each id comes first in its text */
+  size_t room;          /* tokens that these hold */
+  int n;
+  int32_t *length, *of, *from; /* [batch]; from: work of reordering */
+  int32_t *seen;               /* [V] work */
+  float *q, *gate;             /* [head_room][padded P], [head_room][16] */
+  float *weight;               /* [head_room][n] */
+} copying;
 
 struct attend_run {
   attend_context *ctx;
@@ -78,10 +92,12 @@ struct attend_run {
   int64_t *last_at; /* [batch] tokens that were held then */
   int head_room;    /* rows that the head takes at once */
   float *head_rows; /* [head_room][padded F] twice */
+  int32_t *head_of; /* [head_room] the sequence of each, or -1 */
   float *wide;      /* [head_room][padded V], where V is not whole lanes */
   int64_t *held;    /* [batch] tokens before a call that may be cut */
   int count, n;     /* of the last call; n 0: none, or it was cut */
   const stack *side; /* that it ran */
+  copying copy;
 };
 
 /* How a layer's attention is computed in this call. */
@@ -106,6 +122,17 @@ attend_status cross_fill(attend_run *r, int count, int n);
 /* A reading: keys and values of the encoder's layer, from x, into its sums. */
 attend_status sums_fill(attend_run *r, int layer);
 attend_status run_room(attend_run *r, size_t rows);
+/* ---- copying.c: what a head that copies needs, where the model has one ---- */
+attend_status copy_make(attend_run *r);
+void copy_free(attend_run *r);
+/* Keys of what was read, from the encoder's output in x; ids [count][n]. */
+attend_status copy_fill(attend_run *r, const int32_t *ids);
+/* Logits of rows x that the head read, of the sequences head_of, to log p. */
+void copy_rows(attend_run *r, int rows, const float *x, int ld, float *logits);
+void copy_reorder(attend_run *r, const int32_t *parents);
+void copy_reset(attend_run *r);
+size_t copy_bytes(const attend_run *r);      /* of keys */
+size_t copy_work_bytes(const attend_run *r); /* of the rest */
 /* Shows the watcher what a layer's attention did. */
 attend_status watch_mixing(attend_run *r, const mixing *m, attend_view q,
                            attend_view k, attend_view v, attend_view o,

@@ -103,16 +103,16 @@ void embed_backward(attend_learner *l, learn_stack *s, float *dx) {
 typedef struct {
   attend_learner *l;
   learn_stack *s;
-  int rows, width, ld;
-  int32_t row[HEAD_ROWS_AT_ONCE], target[HEAD_ROWS_AT_ONCE];
+  int width;
+  learn_places at;
   float *x, *dense, *shaped, *normed, *d; /* [HEAD][ld] each */
 } heading;
 
 static void gather(heading *h) {
   float factor = h->l->config.head_factor;
-  for (int i = 0; i < h->rows; i++) {
-    const float *from = h->s->hidden + (size_t)h->row[i] * (size_t)h->ld;
-    float *to = h->x + (size_t)i * (size_t)h->ld;
+  for (int i = 0; i < h->at.rows; i++) {
+    const float *from = h->s->hidden + (size_t)h->at.row[i] * (size_t)h->at.ld;
+    float *to = h->x + (size_t)i * (size_t)h->at.ld;
     for (int j = 0; j < h->width; j++) to[j] = factor * from[j];
   }
 }
@@ -121,12 +121,13 @@ static void gather(heading *h) {
 static const float *transform(heading *h) {
   attend_learner *l = h->l;
   if (!l->transform.w) return h->x;
-  attend_linear_forward(l->transform.go, h->rows, h->x, h->ld, h->dense, h->ld);
-  attend_activate(l->ctx, l->config.head_activation, h->rows, h->width,
-                  h->dense, h->ld, h->shaped, h->ld);
-  attend_layer_norm(l->ctx, h->rows, h->width, h->shaped, h->ld,
+  attend_linear_forward(l->transform.go, h->at.rows, h->x, h->at.ld, h->dense,
+                        h->at.ld);
+  attend_activate(l->ctx, l->config.head_activation, h->at.rows, h->width,
+                  h->dense, h->at.ld, h->shaped, h->at.ld);
+  attend_layer_norm(l->ctx, h->at.rows, h->width, h->shaped, h->at.ld,
                     l->transform_norm.w, l->transform_norm.b,
-                    l->config.norm_eps, h->normed, h->ld);
+                    l->config.norm_eps, h->normed, h->at.ld);
   return h->normed;
 }
 
@@ -134,20 +135,21 @@ static void transform_back(heading *h) {
   attend_learner *l = h->l;
   const learn_norm *n = &l->transform_norm;
   if (!l->transform.w) return;
-  attend_layer_norm_back(l->ctx, h->rows, h->width, h->shaped, h->ld, n->w,
-                         l->config.norm_eps, h->d, h->ld, 0, h->normed, h->ld,
-                         n->dw, n->db, l->scratch);
-  attend_activate_back(l->ctx, l->config.head_activation, h->rows, h->width,
-                       h->dense, h->ld, h->normed, h->ld, h->shaped, h->ld);
-  linear_unlearn(l, &l->transform, h->rows, h->x, h->ld, h->shaped, h->ld,
-                 false, h->d, h->ld);
+  attend_layer_norm_back(l->ctx, h->at.rows, h->width, h->shaped, h->at.ld,
+                         n->w, l->config.norm_eps, h->d, h->at.ld, 0, h->normed,
+                         h->at.ld, n->dw, n->db, l->scratch);
+  attend_activate_back(l->ctx, l->config.head_activation, h->at.rows, h->width,
+                       h->dense, h->at.ld, h->normed, h->at.ld, h->shaped,
+                       h->at.ld);
+  linear_unlearn(l, &l->transform, h->at.rows, h->x, h->at.ld, h->shaped,
+                 h->at.ld, false, h->d, h->at.ld);
 }
 
 static void scatter(heading *h) {
   float factor = h->l->config.head_factor;
-  for (int i = 0; i < h->rows; i++) {
-    float *to = h->s->d_hidden + (size_t)h->row[i] * (size_t)h->ld;
-    const float *from = h->d + (size_t)i * (size_t)h->ld;
+  for (int i = 0; i < h->at.rows; i++) {
+    float *to = h->s->d_hidden + (size_t)h->at.row[i] * (size_t)h->at.ld;
+    const float *from = h->d + (size_t)i * (size_t)h->at.ld;
     for (int j = 0; j < h->width; j++) to[j] = factor * from[j];
   }
 }
@@ -159,13 +161,18 @@ static void study_rows(heading *h, float scale, attend_outcome *outcome) {
   float loss[HEAD_ROWS_AT_ONCE];
   gather(h);
   const float *from = transform(h);
-  attend_linear_forward(l->head.go, h->rows, from, h->ld, l->logits, ldv);
-  attend_cross_entropy_back(l->ctx, h->rows, vocab, l->logits, ldv, h->target,
-                            lesson->smoothing, scale, loss, l->logits, ldv);
-  for (int i = 0; i < h->rows; i++) outcome->loss += (double)loss[i];
+  attend_linear_forward(l->head.go, h->at.rows, from, h->at.ld, l->logits, ldv);
+  if (l->copy.q.w)
+    copy_study(l, &h->at, from, scale, loss);
+  else
+    attend_cross_entropy_back(l->ctx, h->at.rows, vocab, l->logits, ldv,
+                              h->at.target, lesson->smoothing, scale, loss,
+                              l->logits, ldv);
+  for (int i = 0; i < h->at.rows; i++) outcome->loss += (double)loss[i];
   if (lesson->quiet) return;
-  linear_unlearn(l, &l->head, h->rows, from, h->ld, l->logits, ldv, false, h->d,
-                 h->ld);
+  linear_unlearn(l, &l->head, h->at.rows, from, h->at.ld, l->logits, ldv, false,
+                 h->d, h->at.ld);
+  if (l->copy.q.w) copy_unlearn(l, &h->at, from, h->d);
   transform_back(h);
   scatter(h);
 }
@@ -179,7 +186,7 @@ attend_status head_study(attend_learner *l, learn_stack *s,
   heading h = {.l = l,
                .s = s,
                .width = width,
-               .ld = ld,
+               .at.ld = ld,
                .x = r,
                .dense = r + piece,
                .shaped = r + 2 * piece,
@@ -192,13 +199,13 @@ attend_status head_study(attend_learner *l, learn_stack *s,
                                       : 0;
   for (int i = 0; i < s->rows; i++) {
     if (lesson->targets[i] >= 0) {
-      h.row[h.rows] = i;
-      h.target[h.rows++] = lesson->targets[i];
+      h.at.row[h.at.rows] = i;
+      h.at.target[h.at.rows++] = lesson->targets[i];
     }
-    bool full = h.rows == HEAD_ROWS_AT_ONCE || i + 1 == s->rows;
-    if (!full || !h.rows) continue;
+    bool full = h.at.rows == HEAD_ROWS_AT_ONCE || i + 1 == s->rows;
+    if (!full || !h.at.rows) continue;
     study_rows(&h, scale, outcome);
-    h.rows = 0;
+    h.at.rows = 0;
   }
   return ATTEND_OK;
 }

@@ -97,6 +97,18 @@ static sizes sizes_of(const attend_learner *l) {
   return z;
 }
 
+static void cut_copy(attend_learner *l, arena *a) {
+  learn_copy *c = &l->copy;
+  size_t read = (size_t)l->encoder.rows;
+  if (!c->k.w) return;
+  c->keys = cut(a, read, l->config.copy);
+  c->d_keys = cut(a, read, l->config.copy);
+  c->queries = cut(a, HEAD_ROWS_AT_ONCE, l->config.copy);
+  c->d_queries = cut(a, HEAD_ROWS_AT_ONCE, l->config.copy);
+  c->gates = cut(a, HEAD_ROWS_AT_ONCE, 1);
+  c->weights = cut(a, HEAD_ROWS_AT_ONCE, l->encoder.length);
+}
+
 static size_t cut_work(attend_learner *l, void *block) {
   arena a = {block, 0};
   sizes z = sizes_of(l);
@@ -108,6 +120,7 @@ static size_t cut_work(attend_learner *l, void *block) {
   l->d_wide = cut(&a, z.rows, z.wide);
   l->head_rows = cut(&a, 5 * HEAD_ROWS_AT_ONCE, z.width);
   l->logits = cut(&a, HEAD_ROWS_AT_ONCE, l->config.vocab);
+  cut_copy(l, &a);
   l->d_bias = arena_cut(
       &a, (size_t)(widest(l->config.buckets, 1) *
                    widest(l->config.encoder.heads, l->config.decoder.heads)) *
@@ -119,8 +132,10 @@ static size_t cut_work(attend_learner *l, void *block) {
 static size_t need_scratch(const attend_learner *l) {
   sizes z = sizes_of(l);
   size_t most = attend_norm_back_bytes((int)z.rows, z.width);
-  const int pairs[][2] = {
-      {z.wide, z.width}, {z.width, z.mix}, {z.width, z.width}};
+  const int pairs[][2] = {{z.wide, z.width},
+                          {z.width, z.mix},
+                          {z.width, z.width},
+                          {widest(l->config.copy, 1), z.width}};
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
     size_t n = attend_linear_weight_grad_bytes(l->ctx, (int)z.rows, pairs[i][0],
                                                pairs[i][1]);

@@ -93,9 +93,11 @@ attend_status attend_learner_study(attend_learner *l,
   place_side(l, d);
   if (e->layers) ATTEND_TRY(stack_learn(l, e));
   if (d->layers) ATTEND_TRY(stack_learn(l, d));
+  copy_open(l);
   ATTEND_TRY(head_study(l, d->layers ? d : e, outcome));
   if (lesson->quiet) return ATTEND_OK;
   if (d->layers && e->layers) clear(e);
+  copy_close(l);
   if (d->layers) ATTEND_TRY(stack_unlearn(l, d, d->d_hidden));
   if (e->layers) ATTEND_TRY(stack_unlearn(l, e, e->d_hidden));
   return ATTEND_OK;

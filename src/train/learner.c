@@ -81,6 +81,9 @@ static void lay_out(attend_learner *l) {
   GROUP(l, 0, -1, TRANSFORM);
   GROUP(l, 0, -1, TRANSFORM_NORM);
   GROUP(l, 0, -1, HEAD);
+  GROUP(l, 0, -1, COPY_Q);
+  GROUP(l, 0, -1, COPY_K);
+  GROUP(l, 0, -1, COPY_GATE);
 }
 
 /* ---- reading --------------------------------------------------------------------- */
@@ -223,6 +226,9 @@ static attend_status find_stack(attend_learner *l, attend_parts of,
 static attend_status find_head(attend_learner *l) {
   LINEAR(l, 0, -1, &l->transform, TRANSFORM);
   find_norm(l, TRANSFORM_NORM, 0, -1, &l->transform_norm);
+  LINEAR(l, 0, -1, &l->copy.q, COPY_Q);
+  LINEAR(l, 0, -1, &l->copy.k, COPY_K);
+  LINEAR(l, 0, -1, &l->copy.gate, COPY_GATE);
   if (!l->config.tied) {
     LINEAR(l, 0, -1, &l->head, HEAD);
     return ATTEND_OK;
@@ -310,8 +316,11 @@ static attend_status each_linear(attend_learner *l,
         if (all[j]->w) ATTEND_TRY(f(l, all[j]));
     }
   }
-  if (l->transform.w) ATTEND_TRY(f(l, &l->transform));
-  return l->head.w ? f(l, &l->head) : ATTEND_OK;
+  learn_linear *ends[] = {&l->transform, &l->copy.q, &l->copy.k, &l->copy.gate,
+                          &l->head};
+  for (size_t j = 0; j < sizeof ends / sizeof *ends; j++)
+    if (ends[j]->w) ATTEND_TRY(f(l, ends[j]));
+  return ATTEND_OK;
 }
 
 static attend_status free_linear(attend_learner *l, learn_linear *x) {
@@ -398,6 +407,8 @@ size_t attend_learner_bytes(const attend_learner *l) {
                linear_bytes(&w->down);
     }
   }
+  bytes += linear_bytes(&l->copy.q) + linear_bytes(&l->copy.k) +
+           linear_bytes(&l->copy.gate);
   return bytes + linear_bytes(&l->transform) + linear_bytes(&l->head);
 }
 

@@ -2,7 +2,7 @@
  *
  * Place: train/ - learner.c owns the parameters, learn_memory.c the activations;
  * learn_forward.c goes up, learn_backward.c comes down, learn_ends.c does the
- * embeddings and the head.
+ * embeddings and the head, learn_copy.c the head that copies.
  *
  * Letters: rows are tokens, batch x length of them; ld is a width rounded up to
  * whole lanes.
@@ -70,6 +70,23 @@ typedef struct {
   float *d_hidden; /* and its gradient */
 } learn_stack;
 
+/* A head that copies, and its work; k.w NULL: there is none. P: whole lanes. */
+typedef struct {
+  learn_linear q, k, gate;
+  float *keys, *d_keys;       /* [encoder rows][P] */
+  float *queries, *d_queries; /* [HEAD][P] */
+  float *gates;               /* [HEAD][16], then their gradients */
+  float *weights;             /* [HEAD][encoder length], then the scores' */
+} learn_copy;
+
+/* Places of the decoder that the head looks at together; what it reads there
+ * lies ld floats apart. */
+enum { HEAD_ROWS_AT_ONCE = 256 };
+typedef struct {
+  int rows, ld;
+  int32_t row[HEAD_ROWS_AT_ONCE], target[HEAD_ROWS_AT_ONCE];
+} learn_places;
+
 typedef struct {
   size_t parameter; /* of the checkpoint's table */
   size_t at;        /* in values and gradients */
@@ -91,6 +108,7 @@ struct attend_learner {
   learn_stack encoder, decoder;
   learn_linear transform, head; /* head.w: the tokens' if tied */
   learn_norm transform_norm;
+  learn_copy copy;
   double *frequency, stretch;
   /* of the current lesson */
   const attend_lesson *lesson;
@@ -108,8 +126,6 @@ struct attend_learner {
   size_t scratch_bytes;
 };
 
-enum { HEAD_ROWS_AT_ONCE = 256 };
-
 /* ---- learn_memory.c ------------------------------------------------------------- */
 attend_status lesson_room(attend_learner *l);
 void lesson_free(attend_learner *l);
@@ -120,6 +136,19 @@ void embed_backward(attend_learner *l, learn_stack *s, float *dx);
 /* Loss, and the gradient of the hidden states. */
 attend_status head_study(attend_learner *l, learn_stack *s,
                          attend_outcome *outcome);
+
+/* ---- learn_copy.c -------------------------------------------------------------------- */
+/* The keys of what was read. */
+void copy_open(attend_learner *l);
+/* As attend_cross_entropy_back on l->logits, where words are copied too; x is
+ * what the head reads. */
+void copy_study(attend_learner *l, const learn_places *p, const float *x,
+                float scale, float *loss);
+/* dx += what comes through queries and gates; the keys' gradient is summed. */
+void copy_unlearn(attend_learner *l, const learn_places *p, const float *x,
+                  float *dx);
+/* And joins that of the encoder's output. */
+void copy_close(attend_learner *l);
 
 /* ---- learn_forward.c ----------------------------------------------------------------- */
 attend_status stack_learn(attend_learner *l, learn_stack *s);
