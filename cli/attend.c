@@ -5,6 +5,7 @@
 #include <argp.h>
 #include <errno.h>
 #include <stdarg.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -172,10 +173,13 @@ static int run_verb(const verb *v, int argc, char **argv) {
  * library reads how long when it is loaded, so the program starts once more,
  * unless the user has said. Where that cannot be done it goes on as it is. */
 static void spin_briefly(char **argv) {
-  char count[32];
+  char count[32], program[PATH_MAX];
+  ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
   if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
   snprintf(count, sizeof count, "%ld", 500 * sysconf(_SC_NPROCESSORS_ONLN));
-  if (!setenv("GOMP_SPINCOUNT", count, 1)) execv("/proc/self/exe", argv);
+  if (setenv("GOMP_SPINCOUNT", count, 1) || n < 0) return;
+  program[n] = 0;
+  execv(program, argv); /* by its own name, or ps would show "exe" */
 }
 
 int main(int argc, char **argv) {
