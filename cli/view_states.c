@@ -75,6 +75,14 @@ static bool head_reads(asking *a, const view_run *run,
                   s->width, hidden->shape[3]);
 }
 
+/* What the head may copy. */
+static bool read_again(asking *a, const view_run *run, attend_run *r) {
+  const view_side *s = &run->side[0];
+  int32_t real[1] = {s->real};
+  return !run->of->config.copy || !s->n ||
+         ask_status(a, attend_run_encode(r, 1, s->n, s->ids, real, NULL));
+}
+
 bool answer_candidates(asking *a) {
   view_run *run;
   side_facts s;
@@ -94,6 +102,7 @@ bool answer_candidates(asking *a) {
       (float *)hidden.view.data + position * hidden.view.stride[2];
   bool ok =
       ask_status(a, attend_run_create(run->model, &o, &r)) &&
+      read_again(a, run, r) &&
       ask_status(a, attend_run_head(r, 1, row, hidden.shape[3], logits)) &&
       put_candidates(a, run, logits, top);
   attend_run_free(r);

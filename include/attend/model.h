@@ -288,7 +288,9 @@ ATTEND_API attend_status attend_run_extend(attend_run *run, int count, int n,
 /* What the last call gave: [count][n][F], rows *ld floats apart; NULL if a call
  * of the decoder was longer than `rows`, so that not all of it is there. */
 ATTEND_API const float *attend_run_hidden(const attend_run *run, int *ld);
-/* Logits of places among that [count][n] (NULL: 0, 1, 2, ..). */
+/* Logits of places among that [count][n] (NULL: 0, 1, 2, ..). Where words are
+ * copied too (config.copy), these, and those below, are log probabilities of
+ * both ways together. */
 ATTEND_API attend_status attend_run_logits(attend_run *run, int n_places,
                                            const int32_t *places,
                                            float *logits /* [n_places][V] */);
@@ -298,7 +300,8 @@ ATTEND_API attend_status attend_run_logits(attend_run *run, int n_places,
 ATTEND_API attend_status attend_run_next(attend_run *run, int count,
                                          float *logits /* [count][V] */);
 
-/* Logits of hidden states that a watcher saw after the last layer. */
+/* Logits of hidden states that a watcher saw after the last layer. What may be
+ * copied is what the run's first sequence has read, or nothing. */
 ATTEND_API attend_status attend_run_head(attend_run *run, int rows,
                                          const float *hidden, int ld,
                                          float *logits /* [rows][V] */);
