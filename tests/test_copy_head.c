@@ -3,6 +3,7 @@
  * depend on the batch, on padding, on threads, or on how it was decoded; beams
  * copy from their own text. It learns to copy strings that a model without it does
  * not, is saved, and is refused where its tensors are missing. */
+#include "layers/copy_row.h"
 #include "sides.h"
 
 enum { P = 6 };
@@ -200,6 +201,34 @@ static void check_formula(const char *family, bool narrow) {
 
 TEST(probabilities_are_what_the_formula_says) {
   for (int i = 0; i < 4; i++) check_formula(both[i / 2], i % 2);
+}
+
+/* A text that is kept by words: a word that was read three times with one key
+ * is that key and log 3. */
+TEST(words_that_stand_often_are_one_key_and_a_logarithm) {
+  enum { V = 9, N = 5 };
+  static const int32_t ids[N] = {7, 2, 7, 7, 4}, first[N] = {0, 1, 0, 0, 4};
+  static const int32_t once[3] = {7, 2, 4}, own[3] = {0, 1, 2};
+  const float extra[3] = {logf(3), 0, 0};
+  float q[LANES] = {0.5f, -1, 2}, keys[3 * LANES] = {0}, all[N * LANES];
+  float weight[N], got[V], want[V] = {1, -2, 0.5f, 0, 3, 1, 0, -1, 2};
+  for (int i = 0; i < 3; i++)
+    for (int j = 0; j < 3; j++) keys[i * LANES + j] = 0.3f * (float)(i - j * i);
+  for (int i = 0; i < N; i++)
+    memcpy(all + i * LANES,
+           keys + (ids[i] == 7   ? 0
+                   : ids[i] == 2 ? 1
+                                 : 2) *
+                      LANES,
+           LANES * sizeof *all);
+  memcpy(got, want, sizeof got);
+  copy_text long_one = {N, all, NULL, ids, first};
+  copy_text short_one = {3, keys, extra, once, own};
+  copy_weigh(context(), &long_one, LANES, q, weight);
+  copy_mix(context(), &long_one, 0.7f, weight, V, want);
+  copy_weigh(context(), &short_one, LANES, q, weight);
+  copy_mix(context(), &short_one, 0.7f, weight, V, got);
+  for (int v = 0; v < V; v++) CHECK_NEAR((double)got[v], (double)want[v], 1e-6);
 }
 
 /* ---- gradients --------------------------------------------------------------------------- */

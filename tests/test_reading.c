@@ -27,6 +27,7 @@ static subject open_bart(attend_context *ctx, const attend_form *form) {
                            .mlp = 48,
                            .positions = FITS,
                            .vocab = 60,
+                           .copy = 5,
                            .bos = 0,
                            .eos = 2,
                            .pad = 1};
@@ -259,12 +260,12 @@ TEST(what_was_saved_goes_on_to_the_same_bits) {
     OK(s.ctx, attend_reading_save(x, folder));
     CHECK(attend_reading_share(x) > share);
     share = attend_reading_share(x);
-    CHECK(files_in(folder) <= 1 + 3 + 2); /* what is done with is gone */
+    CHECK(files_in(folder) <= 1 + 3 + 2 + 1); /* what is done with is gone */
     if (attend_reading_done(x)) say_reading(&s, x, got);
     attend_reading_free(x);
   }
   CHECK(same_bits(want, got, (size_t)s.config->vocab));
-  CHECK_EQ(files_in(folder), 3);
+  CHECK_EQ(files_in(folder), 4);           /* the mark, 2 layers, words */
   attend_reading *x = open_reading(&s, 0); /* and once more, without reading */
   OK(s.ctx, attend_reading_begin(x, LONG, ids));
   OK(s.ctx, attend_reading_resume(x, folder));
@@ -312,6 +313,10 @@ TEST(foreign_and_damaged_folders_are_refused) {
   say_reading(&s, x, got);
   say_read(&s, 0, LONG, ids, want);
   CHECK(same_bits(want, got, (size_t)s.config->vocab));
+  OK(s.ctx, attend_reading_save(x, folder));
+  damage(folder, "-copy-");
+  OK(s.ctx, attend_reading_begin(x, LONG, ids));
+  CHECK_EQ(attend_reading_resume(x, folder), ATTEND_IO);
   damage(folder, "reading.json");
   CHECK_EQ(attend_reading_resume(x, folder), ATTEND_IO);
   attend_reading_free(x);

@@ -332,8 +332,10 @@ ATTEND_API size_t attend_run_work_bytes(const attend_run *run);
  * Every token sees every other, as in attend_run_encode, and a text that fits
  * there gives the same bits here. Memory does not depend on the length; the text
  * is walked once for every layer. Where the model has positions for a window of
- * so many tokens, they are counted anew in every window of the text. The size of
- * portions and the number of threads change nothing. */
+ * so many tokens, they are counted anew in every window of the text. Of a text
+ * that is longer than that, what may be copied is kept by words, with one key for
+ * all places of a word. The size of portions and the number of threads change
+ * nothing. */
 typedef struct attend_reading attend_reading;
 
 typedef struct { /* zero means default */

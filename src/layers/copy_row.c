@@ -23,6 +23,7 @@ void copy_weigh(const attend_context *ctx, const copy_text *t, int ld,
   const struct kernels *kn = ctx->kernels;
   if (!t->n) return;
   kn->dot_rows(t->n, ld, t->keys, ld, q, weight, NULL);
+  for (int j = 0; t->extra && j < t->n; j++) weight[j] += t->extra[j];
   float most = weight[kn->largest_at(t->n, weight)];
   double sum = kn->sum_exp(t->n, weight, most);
   kn->exp_row(t->n, weight, most, (float)(1 / sum), 0, weight);

@@ -16,11 +16,12 @@
 typedef struct { /* what may be copied; n 0: nothing, then c is 0 */
   int n;
   const float *keys;    /* [n][ld], whole lanes, zeros beyond the width */
+  const float *extra;   /* [n] added to the scores, or NULL */
   const int32_t *ids;   /* [n] */
   const int32_t *first; /* [n] where each id comes first; for copy_mix alone */
 } copy_text;
 
-/* weight[n] = softmax_j(q . k_j), q [ld] scaled already. */
+/* weight[n] = softmax_j(q . k_j + extra_j), q [ld] scaled already. */
 void copy_weigh(const attend_context *ctx, const copy_text *t, int ld,
                 const float *q, float *weight);
 

@@ -36,11 +36,12 @@ static void free_texts(attend_run *r) {
   give(r->ctx, c->keys);
   give(r->ctx, c->ids);
   give(r->ctx, c->first);
+  give(r->ctx, c->often);
   give(r->ctx, c->weight);
-  c->keys = c->weight = NULL;
+  c->keys = c->often = c->weight = NULL;
   c->ids = c->first = NULL;
   c->room = 0;
-  c->n = 0;
+  c->n = c->span = 0;
 }
 
 void copy_free(attend_run *r) {
@@ -50,20 +51,21 @@ void copy_free(attend_run *r) {
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) give(r->ctx, all[i]);
 }
 
-static attend_status make_room(attend_run *r, int n) {
+attend_status copy_room(attend_run *r, size_t tokens, int n) {
   static const char what[] = "what may be copied";
   copying *c = &r->copy;
-  size_t rows = (size_t)r->batch * (size_t)n;
-  if (rows <= c->room) return ATTEND_OK;
+  if (tokens <= c->room && n <= c->span) return ATTEND_OK;
   free_texts(r);
 #define TAKE(field, count) \
   ATTEND_TRY(take(r->ctx, (count) * sizeof *c->field, what, &c->field))
-  TAKE(keys, rows * key_width(r));
-  TAKE(ids, rows);
-  TAKE(first, rows);
+  TAKE(keys, tokens * key_width(r));
+  TAKE(ids, tokens);
+  TAKE(first, tokens);
+  TAKE(often, tokens);
   TAKE(weight, (size_t)r->head_room * (size_t)n);
 #undef TAKE
-  c->room = rows;
+  c->room = tokens;
+  c->span = n;
   return ATTEND_OK;
 }
 
@@ -81,8 +83,9 @@ attend_status copy_fill(attend_run *r, const int32_t *ids) {
   copying *c = &r->copy;
   const attend_model *m = r->model;
   if (!m->copy_k) return ATTEND_OK;
-  ATTEND_TRY(make_room(r, r->n));
+  ATTEND_TRY(copy_room(r, (size_t)r->batch * (size_t)r->n, r->n));
   c->n = r->n;
+  c->by_words = false;
   attend_linear_forward(m->copy_k, r->count * r->n, r->x,
                         padded(m->config.encoder.width), c->keys,
                         (int)key_width(r));
@@ -100,8 +103,11 @@ static copy_text text_of(const attend_run *r, int sequence) {
   if (sequence < 0 || !c->length[c->of[sequence]]) return (copy_text){0};
   int text = c->of[sequence];
   size_t at = (size_t)text * (size_t)c->n;
-  return (copy_text){c->length[text], c->keys + at * key_width(r), c->ids + at,
-                     c->first + at};
+  return (copy_text){.n = c->length[text],
+                     .keys = c->keys + at * key_width(r),
+                     .extra = c->by_words ? c->often : NULL,
+                     .ids = c->ids + at,
+                     .first = c->first + at};
 }
 
 void copy_rows(attend_run *r, int rows, const float *x, int ld, float *logits) {
@@ -137,12 +143,12 @@ void copy_reset(attend_run *r) {
 
 size_t copy_bytes(const attend_run *r) {
   const copying *c = &r->copy;
-  return c->room * (key_width(r) * sizeof *c->keys + 2 * sizeof *c->ids);
+  return c->room * (key_width(r) * sizeof *c->keys + 3 * sizeof *c->ids);
 }
 
 size_t copy_work_bytes(const attend_run *r) {
   if (!r->copy.of) return 0;
-  size_t rows = (size_t)r->head_room, n = (size_t)r->copy.n;
+  size_t rows = (size_t)r->head_room, n = (size_t)r->copy.span;
   return rows * (key_width(r) + LANES + n) * sizeof(float) +
          ((size_t)r->model->config.vocab + 3 * (size_t)r->batch) *
              sizeof(int32_t);

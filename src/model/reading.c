@@ -189,7 +189,8 @@ static attend_status portion(attend_reading *x, int n) {
   embed_rows(r, s, x->ids + x->now.at, NULL);
   if (x->now.pass == x->layers) {
     ATTEND_TRY(stack_forward(r, s));
-    return cross_fill(r, 1, n);
+    ATTEND_TRY(cross_fill(r, 1, n));
+    return copy_read(r, x->ids + x->now.at);
   }
   for (int i = 0; i < x->now.pass; i++) ATTEND_TRY(block_forward(r, s, i));
   return sums_fill(r, x->now.pass);
@@ -249,6 +250,7 @@ attend_status attend_run_recall(attend_run *r, const attend_reading *x) {
   attend_status status = ATTEND_OK;
   for (int i = 0; i < r->model->config.decoder.layers && !status; i++)
     status = attend_state_copy(x->run->cross[i], 0, r->cross[i], 0);
+  if (!status) status = copy_recall(r, x->run);
   if (status) attend_run_reset(r);
   return status;
 }
@@ -256,7 +258,7 @@ attend_status attend_run_recall(attend_run *r, const attend_reading *x) {
 /* ---- files -------------------------------------------------------------------------------- */
 
 /* A state's file is named by the text and how much of it is in there, so that
- * it never changes; reading.json says how far the reading is, is written last,
+ * it never changes; a state of NULL is what may be copied; reading.json says how far the reading is, is written last,
  * and what it has no more use for goes. */
 typedef attend_status (*visitor)(attend_reading *x, attend_state **state,
                                  int64_t rows, const char *path);
@@ -282,18 +284,20 @@ static attend_status visit_all(attend_reading *x, const char *folder, mark m,
   int64_t rows = done ? x->count : m.pass == x->layers ? m.at : 0;
   for (int i = 0; i < x->run->model->config.decoder.layers; i++)
     ATTEND_TRY(visit(x, folder, "cross", i, &x->run->cross[i], rows, what));
-  return ATTEND_OK;
+  if (!x->run->model->copy_k) return ATTEND_OK;
+  return visit(x, folder, "copy", 0, NULL, rows, what);
 }
 
 static attend_status keep_state(attend_reading *x, attend_state **state,
                                 int64_t rows, const char *path) {
-  (void)x, (void)rows;
-  return access(path, F_OK) ? attend_state_save(*state, path) : ATTEND_OK;
+  (void)rows;
+  if (!access(path, F_OK)) return ATTEND_OK;
+  return state ? attend_state_save(*state, path) : copy_save(x->run, path);
 }
 
 static attend_status drop_state(attend_reading *x, attend_state **state,
                                 int64_t rows, const char *path) {
-  bool sums = state >= x->sums && state < x->sums + x->layers;
+  bool sums = state && state >= x->sums && state < x->sums + x->layers;
   if (rows == x->saved.at || (sums && attend_reading_done(x))) unlink(path);
   return ATTEND_OK;
 }
@@ -341,6 +345,7 @@ attend_status attend_reading_save(attend_reading *x, const char *folder) {
 static attend_status load_state(attend_reading *x, attend_state **state,
                                 int64_t rows, const char *path) {
   attend_state *loaded;
+  if (!state) return copy_load(x->run, path, rows);
   bool sums = state >= x->sums && state < x->sums + x->layers;
   ATTEND_TRY(attend_state_load(sums ? x->run->encoder_plan : x->run->cross_plan,
                                path, &loaded));

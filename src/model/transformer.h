@@ -63,8 +63,10 @@ typedef struct {
 typedef struct {
   float *keys;          /* [batch][n][padded P] */
   int32_t *ids, *first; /* [batch][n]; where each id comes first in its text */
-  size_t room;          /* tokens that these hold */
-  int n;
+  bool by_words; /* one text, whose words are there once: copy_reading.c */
+  float *often; /* [n] then, how often; its logarithm where it is copied from */
+  size_t room;  /* tokens that these hold */
+  int n, span;  /* span: that weight has room for */
   int32_t *length, *of, *from; /* [batch]; from: work of reordering */
   int32_t *seen;               /* [V] work */
   float *q, *gate;             /* [head_room][padded P], [head_room][16] */
@@ -131,6 +133,15 @@ attend_status copy_fill(attend_run *r, const int32_t *ids);
 void copy_rows(attend_run *r, int rows, const float *x, int ld, float *logits);
 void copy_reorder(attend_run *r, const int32_t *parents);
 void copy_reset(attend_run *r);
+/* Memory for so many tokens of all texts, n of one; what was there is lost if it
+ * must grow. */
+attend_status copy_room(attend_run *r, size_t tokens, int n);
+/* copy_reading.c: a reading's next tokens, from x; the whole text, for another
+ * run; and files of it, whose text had so many tokens. */
+attend_status copy_read(attend_run *r, const int32_t *ids);
+attend_status copy_recall(attend_run *r, const attend_run *from);
+attend_status copy_save(const attend_run *r, const char *path);
+attend_status copy_load(attend_run *r, const char *path, int64_t rows);
 size_t copy_bytes(const attend_run *r);      /* of keys */
 size_t copy_work_bytes(const attend_run *r); /* of the rest */
 /* Shows the watcher what a layer's attention did. */

@@ -1,0 +1,184 @@
+/* What a text of any length leaves to be copied: its words.
+ *
+ * Place: model/ - for reading.c, with copying.c. A text that fits into the model's
+ * window keeps a key for every token, as attend_run_encode does, to the same bits.
+ * A longer one is kept by words: for each the mean of its keys, and how often it
+ * was read, which enters its score as a logarithm. That is exact for words that
+ * stand once, names above all; of others it sees what their places share. There
+ * are never more words than the vocabulary has. Sums of features, as the linear
+ * forms have, need no more memory either, but copying must be sharp to be right.
+ *
+ * Tokens are folded in their order: how the text was cut changes no bit.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "model/transformer.h"
+
+static size_t key_width(const attend_run *r) {
+  return (size_t)padded(r->model->config.copy);
+}
+
+static int window_of(const attend_run *r) {
+  int positions = r->model->config.positions;
+  return positions ? positions : 1024;
+}
+
+/* ---- reading --------------------------------------------------------------------- */
+
+static void forget_words(attend_run *r) {
+  copying *c = &r->copy;
+  for (int v = 0; v < r->model->config.vocab; v++) c->seen[v] = -1;
+  c->length[0] = 0;
+}
+
+/* Token `row` joins its word; words lie before the tokens that are not folded
+ * yet. */
+static void fold(copying *c, size_t width, int row) {
+  const int32_t id = c->ids[row];
+  const float *key = c->keys + (size_t)row * width;
+  bool known = c->seen[id] >= 0;
+  if (!known) c->seen[id] = c->length[0]++;
+  const int32_t at = c->seen[id];
+  float *mean = c->keys + (size_t)at * width;
+  if (!known) {
+    c->ids[at] = id;
+    c->first[at] = at;
+    c->often[at] = 1;
+    memmove(mean, key, width * sizeof *mean);
+    return;
+  }
+  c->often[at] += 1;
+  for (size_t i = 0; i < width; i++)
+    mean[i] += (key[i] - mean[i]) / c->often[at];
+}
+
+static void keep_token(copying *c, int row) {
+  int32_t *seen = &c->seen[c->ids[row]];
+  if (*seen < 0) *seen = row;
+  c->first[row] = *seen;
+  c->length[0]++;
+}
+
+static attend_status reading_room(attend_run *r) {
+  int64_t most = max64(window_of(r), r->model->config.vocab);
+  return copy_room(r, (size_t)most + (size_t)r->rows, 1);
+}
+
+attend_status copy_read(attend_run *r, const int32_t *ids) {
+  copying *c = &r->copy;
+  const attend_model *m = r->model;
+  const size_t width = key_width(r);
+  if (!m->copy_k) return ATTEND_OK;
+  ATTEND_TRY(reading_room(r));
+  if (!c->length[0]) {
+    forget_words(r);
+    c->by_words = false;
+    c->of[0] = 0;
+  }
+  int row = c->length[0], end = row + r->n;
+  attend_linear_forward(m->copy_k, r->n, r->x, padded(m->config.encoder.width),
+                        c->keys + (size_t)row * width, (int)width);
+  memcpy(c->ids + row, ids, (size_t)r->n * sizeof *ids);
+  if (!c->by_words && end > window_of(r)) {
+    c->by_words = true;
+    forget_words(r);
+    row = 0;
+  }
+  for (; row < end; row++)
+    if (c->by_words)
+      fold(c, width, row);
+    else
+      keep_token(c, row);
+  c->n = c->length[0];
+  return ATTEND_OK;
+}
+
+attend_status copy_recall(attend_run *r, const attend_run *from) {
+  const copying *f = &from->copy;
+  copying *c = &r->copy;
+  const int n = f->length ? f->length[0] : 0;
+  if (!n || !r->model->copy_k) return ATTEND_OK;
+  ATTEND_TRY(copy_room(r, (size_t)n, n));
+  memcpy(c->keys, f->keys, (size_t)n * key_width(r) * sizeof *c->keys);
+  memcpy(c->ids, f->ids, (size_t)n * sizeof *c->ids);
+  memcpy(c->first, f->first, (size_t)n * sizeof *c->first);
+  for (int j = 0; f->by_words && j < n; j++)
+    c->often[j] = (float)log((double)f->often[j]);
+  for (int b = 0; b < r->batch; b++) c->of[b] = b;
+  c->by_words = f->by_words;
+  c->length[0] = c->n = n;
+  return ATTEND_OK;
+}
+
+/* ---- files -------------------------------------------------------------------------- */
+
+attend_status copy_save(const attend_run *r, const char *path) {
+  const copying *c = &r->copy;
+  const int64_t n = c->length[0], width = (int64_t)key_width(r);
+  const attend_tensor list[] = {{.name = "keys",
+                                 .stored = ATTEND_STORED_F32,
+                                 .rank = 2,
+                                 .shape = {n, width},
+                                 .data = c->keys},
+                                {.name = "ids",
+                                 .stored = ATTEND_STORED_I32,
+                                 .rank = 1,
+                                 .shape = {n},
+                                 .data = c->ids},
+                                {.name = "often",
+                                 .stored = ATTEND_STORED_F32,
+                                 .rank = 1,
+                                 .shape = {n},
+                                 .data = c->often}};
+  return attend_tensor_file_write(r->ctx, path, c->by_words ? 3 : 2, list);
+}
+
+static const attend_tensor *find(const attend_tensor_file *file,
+                                 const char *name, attend_stored stored,
+                                 int64_t n, int64_t width) {
+  const attend_tensor *t = attend_tensor_file_find(file, name);
+  bool fits = t && t->stored == stored && t->rank == (width ? 2 : 1) &&
+              t->shape[0] == n && (!width || t->shape[1] == width);
+  return fits ? t : NULL;
+}
+
+/* Whether it is what `rows` tokens leave. */
+static bool take_words(attend_run *r, const attend_tensor_file *file,
+                       int64_t rows) {
+  copying *c = &r->copy;
+  const attend_tensor *ids = attend_tensor_file_find(file, "ids");
+  const int64_t n = ids ? ids->shape[0] : 0, vocab = r->model->config.vocab;
+  const bool by_words = attend_tensor_file_find(file, "often") != NULL;
+  ids = find(file, "ids", ATTEND_STORED_I32, n, 0);
+  const attend_tensor *keys =
+      find(file, "keys", ATTEND_STORED_F32, n, (int64_t)key_width(r));
+  const attend_tensor *often = find(file, "often", ATTEND_STORED_F32, n, 0);
+  if (!ids || !keys || by_words != !!often) return false;
+  if (n < 1 || n > (by_words ? vocab : min64(rows, window_of(r)))) return false;
+  memcpy(c->ids, ids->data, ids->bytes);
+  memcpy(c->keys, keys->data, keys->bytes);
+  if (often) memcpy(c->often, often->data, often->bytes);
+  forget_words(r);
+  for (int j = 0; j < n; j++) {
+    if (c->ids[j] < 0 || c->ids[j] >= vocab) return false;
+    if (by_words && c->seen[c->ids[j]] >= 0) return false;
+    keep_token(c, j);
+  }
+  c->by_words = by_words;
+  c->of[0] = 0;
+  c->n = (int)n;
+  return by_words || n == rows;
+}
+
+attend_status copy_load(attend_run *r, const char *path, int64_t rows) {
+  attend_tensor_file *file;
+  ATTEND_TRY(reading_room(r));
+  ATTEND_TRY(attend_tensor_file_open(r->ctx, path, &file));
+  bool taken = take_words(r, file, rows);
+  attend_tensor_file_close(file);
+  if (taken) return ATTEND_OK;
+  copy_reset(r);
+  return fail(r->ctx, ATTEND_IO, "\"%.300s\" does not hold the words of a text",
+              path);
+}
