@@ -200,10 +200,12 @@ static int find_answer(comparison *c) {
   attend_status status = attend_generate(c->opened.model, 1, &prompt, &o, &g);
   if (status) return complain_status(c->opened.ctx, status);
   const attend_continuation *said = attend_generation_get(g, 0);
-  c->n_answer = said->count + 1;
+  int most = c->config->positions; /* the last word is told, not read again */
+  c->n_answer = most && said->count >= most ? most : said->count + 1;
   c->answer = need((size_t)c->n_answer, sizeof *c->answer);
   c->answer[0] = c->config->decoder_start;
-  memcpy(c->answer + 1, said->ids, (size_t)said->count * sizeof *said->ids);
+  memcpy(c->answer + 1, said->ids,
+         (size_t)(c->n_answer - 1) * sizeof *said->ids);
   attend_generation_free(g);
   return EXIT_OK;
 }

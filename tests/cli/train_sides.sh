@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# attend train: encoders and decoders of different sizes, and what the other verbs
-# make of them.
+# attend train: encoders and decoders of different sizes, heads that copy, and what
+# the other verbs make of them.
 . "$(dirname "$0")/lib.bash"
 . "$(dirname "$0")/train.bash"
 [[ $ATTEND_TEXT == ON ]] || exit 0
@@ -31,15 +31,17 @@ learn sides --resume --steps 3
 
 complains 2 'cannot be cut into 2 heads: choose the number of its heads' \
   train "${new[@]}" --family t5 --decoder-width 49 --out "$work/new"
+complains 2 'a copy head of width 8 in a gpt2' train "${new[@]}" --copy 8 --out "$work/new"
 complains 2 'a gpt2 has one side' train "${new[@]}" --decoder-width 48 --out "$work/new"
 
 # ---- forms by role -----------------------------------------------------------------
 learn roles "${new[@]}" --family bart --decoder-width 32 --attention 'favor(m=16)' \
-  --attention-roles encoder,cross
+  --attention-roles encoder,cross --copy 8
 model=$work/roles/last
 grep -q '"attend_attention_roles": "encoder,cross"' "$model/config.json" || fail "roles"
-run 0 show "$model"
+run 0 show "$model" --tensors
 says 'attention +favor\(m=16\) in encoder,cross$'
+says 'copy.k_proj.weight +\[8, 16\].*copy key'
 written() {
   run 0 generate "$model" --prompt "Tom saw a big dog" --tokens 3 --json "$@"
   field log_probability
@@ -53,6 +55,7 @@ learn further "$model" --data "$work/pairs.tsv" --length 16 "${brief[@]}" \
 grep -q '"attend_attention": "elu"' "$work/further/last/config.json" || fail "elu"
 [[ $(grep -c attend_attention_roles "$work/further/last/config.json") == 1 ]] ||
   fail "roles of before"
+grep -q '"attend_copy_width": 8' "$work/further/last/config.json" || fail "copy"
 run 0 compare "$model" --text "Tom saw" --form softmax --form elu \
   --attention-roles decoder
 if [[ $ATTEND_VIEW == ON ]]; then
