@@ -121,7 +121,9 @@ static const struct argp argp = {
         "form does. drift: 1 - cosine of the pooled hidden states. direct: how "
         "far the form's weights are from the first form's, given the same "
         "queries and keys; attention: the same in the running model, whose "
-        "layers have drifted apart (0 the same, 1 disjoint).",
+        "layers have drifted apart (0 the same, 1 disjoint).\n\n"
+        "attend compare --runs sets trainings side by side: see attend compare "
+        "--runs --help.",
     .children = children};
 
 /* ---- the text --------------------------------------------------------------------------- */
@@ -390,6 +392,7 @@ static void free_comparison(comparison *c) {
 int cmd_compare(int argc, char **argv) {
   compare_options o = {0};
   comparison c = {0};
+  if (is_compare_runs(argc, argv)) return compare_runs(argc, argv);
   argp_parse(&argp, argc, argv, 0, NULL, &o);
   o.model.text = !o.ids;
   o.model.attention = o.n_forms ? o.forms[0] : usual[0];

@@ -1,7 +1,7 @@
 /* One model under several forms of attention: what each form's run gives.
  *
  * Place: cli/ - cmd_compare.c reads the options and prints; compare_run.c runs
- * a form and measures it against the first.
+ * a form and measures it against the first; compare_runs.c is for trainings.
  */
 #ifndef CLI_COMPARE_H
 #define CLI_COMPARE_H
@@ -44,5 +44,9 @@ int compare_heads(const comparison *c);
 double compare_bytes(const comparison *c);
 /* Fills forms[i]; the first one first. An exit code. */
 int compare_run(comparison *c);
+
+/* Whether the arguments of compare are about runs; runs.h has the rest. */
+bool is_compare_runs(int argc, char **argv);
+int compare_runs(int argc, char **argv);
 
 #endif

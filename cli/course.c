@@ -63,8 +63,10 @@ int course_some(const course *c, int n, int *places) {
 /* ---- the log ----------------------------------------------------------------------- */
 
 /* A course that went on from an earlier step writes some steps again. */
-static void add_point(course_curve *list, double step, double loss) {
-  while (list->count && list->at[list->count - 1].step >= step) list->count--;
+static void add_point(course_curve *list, const course_point *point) {
+  if (!isfinite(point->step) || !isfinite(point->loss)) return;
+  while (list->count && list->at[list->count - 1].step >= point->step)
+    list->count--;
   if (list->count == list->room) {
     list->room = 2 * list->room + 256;
     course_point *more = need(list->room, sizeof *more);
@@ -72,7 +74,11 @@ static void add_point(course_curve *list, double step, double loss) {
     free(list->at);
     list->at = more;
   }
-  list->at[list->count++] = (course_point){step, loss};
+  list->at[list->count++] = *point;
+}
+
+static double member(const attend_json *line, const char *name) {
+  return attend_json_number(attend_json_get(line, name), NAN);
 }
 
 /* What is not a line about a step says nothing here. */
@@ -80,11 +86,15 @@ static void read_line(attend_context *ctx, course *c, const char *line,
                       size_t length) {
   attend_json *root;
   if (attend_json_parse(ctx, "a line of the log", line, length, &root)) return;
-  double step = attend_json_number(attend_json_get(root, "step"), NAN);
-  double loss = attend_json_number(attend_json_get(root, "loss"), NAN);
-  double valid = attend_json_number(attend_json_get(root, "valid"), NAN);
-  if (isfinite(step) && isfinite(loss)) add_point(&c->loss, step, loss);
-  if (isfinite(step) && isfinite(valid)) add_point(&c->valid, step, valid);
+  course_point point = {.step = member(root, "step"),
+                        .loss = member(root, "loss"),
+                        .seconds = member(root, "seconds"),
+                        .step_seconds = member(root, "step_seconds"),
+                        .speed = member(root, "tokens_per_second"),
+                        .bytes = member(root, "bytes")};
+  add_point(&c->loss, &point);
+  point.loss = member(root, "valid");
+  add_point(&c->valid, &point);
   attend_json_free(root);
 }
 

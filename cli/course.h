@@ -10,6 +10,9 @@
 
 typedef struct {
   double step, loss; /* of a token, in the mean */
+  /* Of lines about learning, NaN where the log does not say: since the run began,
+   * a step, tokens a second, memory. */
+  double seconds, step_seconds, speed, bytes;
 } course_point;
 
 typedef struct {

@@ -116,7 +116,10 @@ attend_status log_open(attend_context *ctx, const char *out, bool goes_on,
 typedef struct {
   uint64_t step;
   double loss, rate, norm;
-  double tokens, seconds, speed;
+  double tokens, seconds; /* of the whole, with measuring and saving */
+  /* Of learning alone, since the last line. */
+  double step_seconds, speed;
+  double bytes; /* that learning holds */
 } log_line;
 attend_status log_step(train_log *log, const log_line *line);
 attend_status log_valid(train_log *log, uint64_t step, double loss, bool best);
@@ -135,6 +138,7 @@ typedef struct { /* goes with every saved step */
   double loss, seen; /* summed since the last line of the log */
   double tokens;     /* learnt from so far */
   double seconds;    /* that all of it took */
+  double work;       /* bytes of activations, at the most */
   bool ended;        /* early */
 } train_tally;
 

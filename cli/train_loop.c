@@ -22,6 +22,22 @@ static double seconds_in_all(const train_run *run) {
   return run->tally.seconds + seconds_now() - run->started;
 }
 
+/* A process that goes on has not seen the longest lessons. */
+static double most_work(const train_run *run) {
+  double now = (double)attend_learner_work_bytes(run->learner);
+  return now > run->tally.work ? now : run->tally.work;
+}
+
+/* Values, gradients, packed weights, moments, activations at their most. */
+static double bytes_held(const train_run *run) {
+  size_t count;
+  attend_learner_values(run->learner, &count);
+  int moments = !!attend_optimizer_moments(run->optimizer, 0) +
+                !!attend_optimizer_moments(run->optimizer, 1);
+  return (double)attend_learner_bytes(run->learner) + most_work(run) +
+         (double)moments * (double)count * sizeof(float);
+}
+
 static void say(const train_run *run, const char *text) {
   progress_end();
   if (!run->s->common.json) printf("%s\n", text);
@@ -40,6 +56,7 @@ static void write_tally(attend_json_writer *w, void *user) {
   json_number(w, "loss_seen", t->seen);
   json_number(w, "tokens", t->tokens);
   json_number(w, "seconds", seconds_in_all(run));
+  json_number(w, "work_bytes", most_work(run));
   json_truth(w, "ended", t->ended);
 }
 
@@ -173,10 +190,10 @@ static void format_left(double seconds, char *text, size_t size) {
     snprintf(text, size, "%.1f h", seconds / 3600);
 }
 
-typedef struct {     /* of this process */
-  double tokens, at; /* when the last line was written */
-  double first;      /* tokens of the whole */
-  double shown;      /* when the line on the terminal was written */
+typedef struct {                 /* of this process */
+  double tokens, steps, seconds; /* learnt since the last line of the log */
+  double first;                  /* tokens of the whole, as it began */
+  double shown;                  /* when the line on the terminal was written */
 } pace;
 
 static void show(const train_run *run, const attend_step_report *r, pace *p) {
@@ -197,10 +214,11 @@ static void show(const train_run *run, const attend_step_report *r, pace *p) {
 
 static int note_step(train_run *run, const attend_step_report *r, pace *p) {
   train_tally *t = &run->tally;
-  double time = seconds_now();
   t->loss += r->loss;
   t->seen += (double)r->scored;
   t->tokens += (double)r->tokens;
+  p->tokens += (double)r->tokens;
+  p->steps++;
   show(run, r, p);
   if (now_at(run) % run->log_every && now_at(run) != run->steps) return EXIT_OK;
   log_line line = {.step = now_at(run),
@@ -209,10 +227,11 @@ static int note_step(train_run *run, const attend_step_report *r, pace *p) {
                    .norm = r->norm,
                    .tokens = t->tokens,
                    .seconds = seconds_in_all(run),
-                   .speed = (t->tokens - p->tokens) / (time - p->at)};
+                   .step_seconds = p->seconds / p->steps,
+                   .speed = p->tokens / p->seconds,
+                   .bytes = bytes_held(run)};
   t->loss = t->seen = 0;
-  p->tokens = t->tokens;
-  p->at = time;
+  p->tokens = p->steps = p->seconds = 0;
   if (log_step(&run->log, &line)) return EXIT_FAILED;
   return log_draw(&run->log, false) ? complain_status(run->ctx, ATTEND_IO)
                                     : EXIT_OK;
@@ -244,10 +263,12 @@ static void describe(const train_run *run) {
 }
 
 static int steps(train_run *run) {
-  pace p = {run->tally.tokens, seconds_now(), run->tally.tokens, 0};
+  pace p = {.first = run->tally.tokens};
   while (now_at(run) < run->steps && !run->tally.ended && !is_interrupted()) {
     attend_step_report r;
+    double start = seconds_now();
     attend_status status = attend_training_step(run->training, &r);
+    p.seconds += seconds_now() - start;
     if (status) {
       complain("step %llu: %s; the last saved step stands",
                (unsigned long long)now_at(run) + 1, attend_message(run->ctx));
@@ -269,7 +290,7 @@ static const column columns[] = {
     {"seconds", NULL, CELL_SECONDS},  {"ended_early", NULL, CELL_OK},
     {"interrupted", NULL, CELL_OK},   {"folder", NULL, CELL_TEXT},
     {"averaged", NULL, CELL_COUNT},   {"average_valid", NULL, CELL_RATIO},
-    {NULL, NULL, CELL_TEXT}};
+    {"bytes", NULL, CELL_BYTES},      {NULL, NULL, CELL_TEXT}};
 
 static bool is_cut_short(const train_run *run) {
   return is_interrupted() && now_at(run) < run->steps && !run->tally.ended;
@@ -288,7 +309,8 @@ static int put_json(const train_run *run, const char *folder) {
                      cell_number(seconds_in_all(run)), cell_number(t->ended),
                      cell_number(is_cut_short(run)), cell_text(folder),
                      run->averaged ? cell_number(run->averaged) : cell_none(),
-                     cell_number(run->averaged ? run->average_valid : NAN)});
+                     cell_number(run->averaged ? run->average_valid : NAN),
+                     cell_number(bytes_held(run))});
   int code = table_print_json(&rows, run->ctx, stdout);
   table_free(&rows);
   return code;
@@ -296,17 +318,19 @@ static int put_json(const train_run *run, const char *folder) {
 
 static int put_line(const train_run *run, const char *folder) {
   const train_tally *t = &run->tally;
-  char time[32], tokens[32];
+  char time[32], tokens[32], bytes[32];
   format_left(seconds_in_all(run), time, sizeof time);
   format_cell(CELL_NUMBER, t->tokens, tokens, sizeof tokens);
+  format_cell(CELL_BYTES, bytes_held(run), bytes, sizeof bytes);
   if (t->ended)
     printf(
         "ended early: step %llu was the best, and %d measurements since no "
         "better\n",
         (unsigned long long)t->best_step, t->worse);
   if (is_cut_short(run)) printf("interrupted: --resume goes on\n");
-  printf("%llu steps, %s tokens, %s: %s, and %s/loss.svg\n",
-         (unsigned long long)now_at(run), tokens, time, folder, run->s->out);
+  printf("%llu steps, %s tokens, %s, %s of memory: %s, and %s/loss.svg\n",
+         (unsigned long long)now_at(run), tokens, time, bytes, folder,
+         run->s->out);
   return check_written(stdout, "the standard output");
 }
 

@@ -292,6 +292,7 @@ static int go_on(train_run *run, uint64_t step) {
       .seen = noted(notes, "loss_seen", 0),
       .tokens = noted(notes, "tokens", 0),
       .seconds = noted(notes, "seconds", 0),
+      .work = noted(notes, "work_bytes", 0),
   };
   run->tally.ended = run->s->patience && run->tally.worse >= run->s->patience;
   attend_json_free(notes);

@@ -29,8 +29,10 @@ learn() {
   run 0 train --out "$work/$out" "$@"
 }
 
-# untimed LOG: what does not depend on the clock.
-untimed() { sed 's/, "seconds": [^,}]*//; s/, "tokens_per_second": [^,}]*//' "$1"; }
+# untimed LOG: what depends neither on the clock nor on the number of threads.
+untimed() {
+  sed -E 's/, "(seconds|tokens_per_second|step_seconds|bytes)": [^,}]*//g' "$1"
+}
 
 # same_run A B: the last steps and the logs, to the bit.
 same_run() {
