@@ -44,18 +44,19 @@ attend_status runs_plot(attend_context *ctx, const run_facts *runs, int count,
   draw(runs, count, true, time);
   attend_plot_panel panels[] = {{.title = "Validation loss by steps",
                                  .x = {.label = "step"},
-                                 .y = {.label = "nats per token"},
+                                 .y = {.label = "nats per token", .log = 1},
                                  .count = (size_t)count,
                                  .series = steps},
                                 {.title = "By time",
                                  .x = {.label = "seconds of learning"},
-                                 .y = {.label = "nats per token"},
+                                 .y = {.label = "nats per token", .log = 1},
                                  .count = (size_t)count,
                                  .series = time}};
   attend_plot plot = {
       .count = 2,
       .panels = panels,
       .width = 840,
+      .height = 320,
       .notes = bands && dashes
                    ? "Lines: means of seeds, in bands from the least "
                      "to the most; dashed: training loss."

@@ -121,7 +121,8 @@ ATTEND_API attend_status attend_learner_study(attend_learner *learner,
                                               attend_outcome *outcome);
 ATTEND_API void attend_learner_forget(
     attend_learner *learner); /* gradients 0 */
-/* Bytes of values, gradients and packed weights; of activations so far. */
+/* Bytes of values, gradients and packed weights; of activations and workspaces of
+ * attention, at their most so far. */
 ATTEND_API size_t attend_learner_bytes(const attend_learner *learner);
 ATTEND_API size_t attend_learner_work_bytes(const attend_learner *learner);
 

@@ -174,6 +174,16 @@ static attend_status make_plans(attend_learner *l) {
                    &d->cross_plan);
 }
 
+/* Forms differ in what they hold at once. */
+static void count_plans(attend_learner *l) {
+  const attend_plan *plans[] = {l->encoder.plan, l->decoder.plan,
+                                l->decoder.cross_plan};
+  size_t bytes = 0;
+  for (size_t i = 0; i < sizeof plans / sizeof *plans; i++)
+    if (plans[i]) bytes += attend_plan_workspace(plans[i]);
+  if (bytes > l->plan_bytes) l->plan_bytes = bytes;
+}
+
 static void free_plans(attend_learner *l) {
   learn_stack *sides[] = {&l->encoder, &l->decoder};
   for (int i = 0; i < 2; i++) {
@@ -191,7 +201,7 @@ void lesson_free(attend_learner *l) {
   give(l->ctx, l->work_block);
   give(l->ctx, l->scratch);
   l->trail_block = l->work_block = l->scratch = NULL;
-  l->trail_bytes = l->work_bytes = l->scratch_bytes = 0;
+  l->trail_bytes = l->work_bytes = l->scratch_bytes = l->plan_bytes = 0;
   l->room_batch = 0;
 }
 
@@ -223,6 +233,7 @@ attend_status lesson_room(attend_learner *l) {
   cut_trails(l, l->trail_block);
   cut_work(l, l->work_block);
   ATTEND_TRY(make_plans(l));
+  count_plans(l);
   l->room_batch = l->batch;
   l->room_length[0] = n[0];
   l->room_length[1] = n[1];

@@ -413,5 +413,5 @@ size_t attend_learner_bytes(const attend_learner *l) {
 }
 
 size_t attend_learner_work_bytes(const attend_learner *l) {
-  return l->trail_bytes + l->work_bytes + l->scratch_bytes;
+  return l->trail_bytes + l->work_bytes + l->scratch_bytes + l->plan_bytes;
 }

@@ -115,6 +115,7 @@ struct attend_learner {
   int batch, room_batch, room_length[2]; /* that memory was taken for */
   void *trail_block, *work_block;
   size_t trail_bytes, work_bytes;
+  size_t plan_bytes;   /* of the plans' workspaces, at their most */
   float *h, *middle;   /* [rows][ldx] what a branch reads; between branches */
   float *dh;           /* [rows][ldx] */
   float *wide, *d_mix; /* [rows][widest of q, heads' outputs, mlp] */
