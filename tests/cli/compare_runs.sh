@@ -80,3 +80,17 @@ run 2 compare --runs
 grep -q 'name the folders' "$work/err" || fail "no folders"
 echo nothing >"$work/favor/rouge.json"
 complains 1 'rouge.json' compare --runs "$work/favor"
+
+# ---- the recipe that compares forms -----------------------------------------------------
+forms() {
+  STEPS=2 SEEDS=1 SETTINGS="softmax swapped-elu" WIDTH=32 VOCAB=300 LIMIT=2 THREADS=1 \
+    ATTEND=$ATTEND models/summarizer/forms "$work/forms" >"$work/out" 2>"$work/err" ||
+    fail "forms: $(cat "$work/err")"
+}
+mkdir -p "$work/forms/data"
+for part in train valid test; do head -4 "$work/pairs.jsonl" >"$work/forms/data/$part.jsonl"; done
+forms
+says '^\| swapped-elu \| elu \| encoder,cross \|  \| 32 \+ 32 \| [0-9]+ \| [0-9.]+ \('
+first=$(stat -c %Y%s "$work"/forms/forms/*/log.jsonl)
+forms
+[[ $first == $(stat -c %Y%s "$work"/forms/forms/*/log.jsonl) ]] || fail "learnt again"
