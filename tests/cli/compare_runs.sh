@@ -90,7 +90,7 @@ forms() {
 mkdir -p "$work/forms/data"
 for part in train valid test; do head -4 "$work/pairs.jsonl" >"$work/forms/data/$part.jsonl"; done
 forms
-says '^\| swapped-elu \| elu \| encoder,cross \|  \| 32 \+ 32 \| [0-9]+ \| [0-9.]+ \('
+says '^\| swapped-elu \| elu \| encoder,cross \|  \| 32 \+ 32 \| [0-9]+ \| [0-9.]+ \|'
 first=$(stat -c %Y%s "$work"/forms/forms/*/log.jsonl)
 forms
 [[ $first == $(stat -c %Y%s "$work"/forms/forms/*/log.jsonl) ]] || fail "learnt again"
