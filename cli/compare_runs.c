@@ -124,16 +124,20 @@ static cell spread_cell(const run_number *n, char text[CELL]) {
   return cell_text(text);
 }
 
+static cell text_or_none(const char *text) {
+  return text[0] ? cell_text(text) : cell_none();
+}
+
 static void add_row(table *t, const run_facts *f) {
   const run_number *n = f->number;
   char valid[CELL];
   table_add(
-      t,
-      (cell[]){cell_text(f->name), cell_text(f->form), cell_text(f->roles),
-               known(n[RUN_PARAMETERS].mean), known(n[RUN_STEPS].mean),
-               spread_cell(&n[RUN_VALID], valid), known(n[RUN_BEST_STEP].mean),
-               known(n[RUN_LAST].mean), known(n[RUN_STEP_SECONDS].mean),
-               known(n[RUN_SPEED].mean), known(n[RUN_BYTES].mean)});
+      t, (cell[]){cell_text(f->name), text_or_none(f->form),
+                  text_or_none(f->roles), known(n[RUN_PARAMETERS].mean),
+                  known(n[RUN_STEPS].mean), spread_cell(&n[RUN_VALID], valid),
+                  known(n[RUN_BEST_STEP].mean), known(n[RUN_LAST].mean),
+                  known(n[RUN_STEP_SECONDS].mean), known(n[RUN_SPEED].mean),
+                  known(n[RUN_BYTES].mean)});
 }
 
 static int print_runs(const run_facts *runs, int count) {
@@ -200,8 +204,8 @@ static int put_number(cell *row, int at, const run_facts *f, int which) {
 static void add_members(table *t, const run_facts *f) {
   cell row[sizeof members / sizeof *members] = {
       cell_text(f->name),
-      cell_text(f->form),
-      cell_text(f->roles),
+      text_or_none(f->form),
+      text_or_none(f->roles),
       f->encoder_width ? cell_number(f->encoder_width) : cell_none(),
       f->decoder_width ? cell_number(f->decoder_width) : cell_none(),
       cell_number(f->seeds)};

@@ -161,16 +161,27 @@ static void why_none(const course *c) {
   free(config);
 }
 
-course *course_open(attend_context *ctx, const char *path, int *code) {
+static course *open_course(attend_context *ctx, const char *path, bool log,
+                           int *code) {
   course *c = need(1, sizeof *c);
   c->path = need_copy(path);
   c->best = -1;
   *code = EXIT_OK;
   if (course_look(ctx, c)) return c;
+  if (log) look_at_log(ctx, c);
+  if (c->loss.count || c->valid.count) return c;
   why_none(c);
   course_close(c);
   *code = EXIT_FAILED;
   return NULL;
+}
+
+course *course_open(attend_context *ctx, const char *path, int *code) {
+  return open_course(ctx, path, false, code);
+}
+
+course *course_open_log(attend_context *ctx, const char *path, int *code) {
+  return open_course(ctx, path, true, code);
 }
 
 void course_close(course *c) {

@@ -32,6 +32,8 @@ typedef struct course {
 
 /* NULL after a complaint, with an exit code: no such folder, or no step yet. */
 course *course_open(attend_context *ctx, const char *path, int *code);
+/* The same for its log: one that is left of a run will do, and count may be 0. */
+course *course_open_log(attend_context *ctx, const char *path, int *code);
 void course_close(course *c); /* accepts NULL */
 /* What is new since: steps come, and may go. False if none is there. */
 bool course_look(attend_context *ctx, course *c);

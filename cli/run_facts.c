@@ -124,6 +124,21 @@ static void describe(const attend_config *config, run_facts *f) {
   f->decoder_width = config->decoder.layers ? config->decoder.width : 0;
 }
 
+/* Of a run whose steps were removed, base/ may be left. */
+static attend_status read_base(attend_context *ctx, const course *c,
+                               run_facts *f) {
+  char *path = path_of("%s/base/config.json", c->path);
+  attend_config config = {0};
+  attend_status status = ATTEND_OK;
+  f->number[RUN_PARAMETERS] = alone(NAN);
+  if (file_bytes(path) >= 0) {
+    status = attend_config_read(ctx, path, &config);
+    if (!status) describe(&config, f);
+  }
+  free(path);
+  return status;
+}
+
 static attend_status read_model(attend_context *ctx, const course *c,
                                 run_facts *f) {
   char *path = course_folder(c, c->best >= 0 ? c->best : c->last);
@@ -187,10 +202,11 @@ static char *name_of(const char *path) {
 
 int run_facts_read(attend_context *ctx, const char *path, run_facts *f) {
   int code;
-  course *c = course_open(ctx, path, &code);
+  course *c = course_open_log(ctx, path, &code);
   if (!c) return code;
   *f = (run_facts){.name = name_of(path), .seeds = 1};
-  attend_status status = read_model(ctx, c, f);
+  attend_status status =
+      c->count ? read_model(ctx, c, f) : read_base(ctx, c, f);
   code = status ? complain_status(ctx, status) : read_scores(ctx, path, f);
   if (!code) read_log(c, f);
   course_close(c);

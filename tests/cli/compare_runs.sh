@@ -74,6 +74,10 @@ run 0 compare --runs "$work/old" --json
 [[ $(field step_seconds) == 1 ]] || fail "pauses of an old log count"
 [[ $(field bytes) == null ]] || fail "bytes that nobody logged"
 
+rm -r "$work"/old/step-* "$work/old/last" # a log is enough
+run 0 compare --runs "$work/old" --json
+[[ $(field form) == '"softmax"' && $(field parameters) == null ]] || fail "a log alone"
+
 complains 1 'is no folder' compare --runs "$work/soft-s1" "$work/none"
 complains 1 'is a model, not a run' compare --runs "$work/soft-s1/last"
 run 2 compare --runs
