@@ -1,5 +1,7 @@
 /* Tensor files: a good one, and every way in which one can lie. */
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "attend/file.h"
@@ -209,4 +211,19 @@ TEST(every_length_of_a_file) { /* cut anywhere, it is refused */
     CHECK(!truncate(path, (off_t)size));
     CHECK_EQ(attend_tensor_file_open(context(), path, &file), ATTEND_IO);
   }
+}
+
+TEST(a_pipe_is_written_to_and_stays) { /* as /dev/null and /dev/stdout do */
+  char got[8] = "";
+  struct stat s;
+  make_folder();
+  unlink(path);
+  CHECK(!mkfifo(path, 0600));
+  int out = open(path, O_RDONLY | O_NONBLOCK);
+  CHECK(out >= 0);
+  CHECK_EQ(attend_file_write(context(), path, "words", 5), ATTEND_OK);
+  CHECK_EQ(read(out, got, sizeof got), 5);
+  CHECK(!strcmp(got, "words"));
+  CHECK(!stat(path, &s) && S_ISFIFO(s.st_mode));
+  if (out >= 0) close(out);
 }

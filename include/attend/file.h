@@ -100,7 +100,8 @@ ATTEND_API attend_status attend_tensor_file_write_noted(
     attend_context *ctx, const char *path, size_t count,
     const attend_tensor *tensors, size_t n_notes, const attend_note *notes);
 
-/* Any file, as safely: beside the place first, then to the disk, then renamed. */
+/* Any file, as safely: beside the place first, then to the disk, then renamed. What
+ * is no file (a device, a pipe) is written to as it is. */
 ATTEND_API attend_status attend_file_write(attend_context *ctx,
                                            const char *path, const void *bytes,
                                            size_t length);

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "attend/file.h"
@@ -50,11 +51,31 @@ static attend_status put_draft(attend_context *ctx, const char *path,
   return status;
 }
 
+/* A device, a pipe, a descriptor: it takes bytes and is not to be replaced. */
+static bool takes_bytes(const char *path) {
+  struct stat s;
+  if (!strncmp(path, "/dev/std", 8) || !strncmp(path, "/dev/fd/", 8))
+    return true; /* of a file, perhaps */
+  return !stat(path, &s) && !S_ISREG(s.st_mode) && !S_ISDIR(s.st_mode);
+}
+
+static attend_status put_bytes(attend_context *ctx, const char *path,
+                               attend_status (*put)(FILE *file, void *user),
+                               void *user) {
+  errno = 0;
+  FILE *file = fopen(path, "ab");
+  if (!file) return failed(ctx, "opening", path);
+  attend_status status = put(file, user);
+  if (fclose(file) && !status) status = failed(ctx, "writing to", path);
+  return status;
+}
+
 attend_status draft_write(attend_context *ctx, const char *path,
                           attend_status (*put)(FILE *file, void *user),
                           void *user) {
   char *draft;
   size_t length = strlen(path) + sizeof ".part";
+  if (takes_bytes(path)) return put_bytes(ctx, path, put, user);
   ATTEND_TRY(take(ctx, length, "a file's name", &draft));
   snprintf(draft, length, "%s.part", path);
   attend_status status = put_draft(ctx, path, draft, put, user);
