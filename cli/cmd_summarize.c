@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "folders.h"
 #include "interrupt.h"
 #include "long_summary.h"
 #include "progress.h"
@@ -158,8 +159,26 @@ static int summarize_plain(const summarize_options *o) {
   return !code && is_interrupted() ? EXIT_INTERRUPTED : code;
 }
 
+/* Before the work: what is written after it would be lost. */
+static int check_out(const summarize_options *o) {
+  static const char *const ends[] = {".html", ".svg", ".png", ".json",
+                                     ".safetensors"};
+  int n = o->show ? 5 : 1, i = 0;
+  if (!o->out) return EXIT_OK;
+  while (i < n && !path_ends(o->out, ends[i])) i++;
+  if (i < n) return can_write(o->out) ? EXIT_OK : EXIT_FAILED;
+  complain("with %s --out takes a name that ends in .html%s, not \"%s\"",
+           o->show            ? "--show"
+           : o->longer.chunks ? "--long"
+                              : "--extract",
+           o->show ? ", .svg, .png, .json or .safetensors" : "", o->out);
+  return EXIT_USAGE;
+}
+
 /* One line for each other way: --extract, --long. */
 static int summarize(const summarize_options *o) {
+  int code = check_out(o);
+  if (code) return code;
   if (o->longer.chunks || o->longer.linear) return summarize_long(o);
   if (o->extract.asked) return summarize_extract(o);
   return summarize_plain(o);

@@ -3,11 +3,9 @@
  * Place: cli/ - the part of eval that scores what a model writes; rouge.h says
  * which file does what.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "folders.h"
 #include "interrupt.h"
@@ -323,24 +321,11 @@ static int report(attend_context *ctx, const rouge_answer *a) {
   return EXIT_INTERRUPTED;
 }
 
-/* Before the work: what is written after it would be lost. */
-static int check_out(const char *path) {
-  const char *slash = strrchr(path, '/');
-  char *folder = need_copy(slash ? path : ".");
-  if (slash) folder[slash == path ? 1 : slash - path] = 0;
-  bool room = make_room(path), fits = room && !access(folder, W_OK);
-  if (room && (is_folder(path) || !fits))
-    complain("%s cannot be written: %s", path,
-             fits ? "it is a folder" : strerror(errno));
-  free(folder);
-  return fits && !is_folder(path) ? EXIT_OK : EXIT_FAILED;
-}
-
 static int score(attend_context *ctx, const rouge_options *o) {
   rouge_pairs pairs = {0};
   rouge_tally tally = {0};
   rouge_answer a = {.o = o, .pairs = &pairs, .tally = &tally};
-  int code = o->out ? check_out(o->out) : EXIT_OK;
+  int code = o->out && !can_write(o->out) ? EXIT_FAILED : EXIT_OK;
   if (!code) code = pairs_read(ctx, o, &pairs);
   double start = seconds_now();
   interrupt_watch();

@@ -30,6 +30,7 @@ typedef struct {
   int count;
   embed_text *texts;   /* of the open documents */
   size_t bytes, total; /* of text that became vectors; of all */
+  int none;            /* documents without sentences */
 } extract_run;
 
 /* ---- the model ------------------------------------------------------------------ */
@@ -137,10 +138,19 @@ static attend_status rank_some(extract_run *run, int first, int last,
   return status;
 }
 
-static void say_warnings(const extract_run *run) {
+static void say_warnings(extract_run *run) {
   const embedder *e = &run->e;
-  for (int d = 0; d < run->count; d++)
-    if (!run->x[d].words) complain("%s has no sentences", run->x[d].name);
+  const char *first = NULL;
+  for (int d = run->count - 1; d >= 0; d--)
+    if (!run->x[d].words) {
+      run->none++;
+      first = run->x[d].name;
+    }
+  if (run->none == 1)
+    complain("%s has no sentences", first);
+  else if (run->none)
+    complain("%d of %d documents have no sentences, such as %s", run->none,
+             run->count, first);
   if (e->cut)
     complain(
         "%zu of %zu sentences %s longer than the %d tokens that the model "
@@ -186,11 +196,6 @@ static int show(const extract_run *run) {
 }
 
 int summarize_extract(const summarize_options *o) {
-  if (o->out && !path_ends(o->out, ".html")) {
-    complain("with --extract --out takes a name that ends in .html, not \"%s\"",
-             o->out);
-    return EXIT_USAGE;
-  }
   extract_run run = {.o = o};
   summary_document *docs = NULL;
   int code = documents_read(o, &docs, &run.count);
@@ -200,11 +205,13 @@ int summarize_extract(const summarize_options *o) {
   if (!code) code = open_model(&run);
   if (!code) code = rank_all(&run);
   if (!code) code = show(&run);
+  bool nothing = run.count && run.none == run.count && !documents_are_rows(o);
   for (int d = 0; d < run.count; d++) extraction_free(&run.x[d]);
   free(run.x);
   embedder_free(&run.e);
   if (run.by_words) attend_context_free(run.ctx);
   model_close(&run.m);
   documents_free(docs, run.count);
-  return !code && is_interrupted() ? EXIT_INTERRUPTED : code;
+  if (!code && is_interrupted()) return EXIT_INTERRUPTED;
+  return !code && nothing ? EXIT_FAILED : code;
 }

@@ -81,6 +81,27 @@ bool make_room(const char *path) {
   return !slash || slash == path || make_up_to(path, slash);
 }
 
+/* What is no regular file is written to; files are renamed into their place. */
+static bool takes_writes(const char *path) {
+  struct stat s;
+  if (!stat(path, &s) && !S_ISREG(s.st_mode)) return !access(path, W_OK);
+  const char *slash = strrchr(path, '/');
+  char *folder = need_copy(slash ? path : ".");
+  if (slash) folder[slash == path ? 1 : slash - path] = 0;
+  bool does = !access(folder, W_OK);
+  free(folder);
+  return does;
+}
+
+bool can_write(const char *path) {
+  if (!make_room(path)) return false;
+  bool folder = is_folder(path), can = !folder && takes_writes(path);
+  if (!can)
+    complain("%s cannot be written: %s", path,
+             folder ? "it is a folder" : strerror(errno));
+  return can;
+}
+
 void remove_folder(const char *path) {
   char *roots[] = {(char *)path, NULL};
   FTS *walk = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);

@@ -23,6 +23,9 @@ int64_t file_bytes(const char *path);
 bool make_folder(const char *path);
 /* The folder that the file at `path` is to lie in. Complains. */
 bool make_room(const char *path);
+/* Asked before long work: whether a file can be put at `path`, the folder
+ * above it being made. Complains. */
+bool can_write(const char *path);
 /* A folder and all in it; links are removed, not followed. */
 void remove_folder(const char *path);
 

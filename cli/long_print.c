@@ -3,17 +3,28 @@
  * Place: cli/ - see long_summary.h; long_page.c makes a page of it.
  */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
+#include "embed_lines.h"
 #include "json_members.h"
 #include "long_summary.h"
 #include "table.h"
 
+static void print_text(const char *text, int depth) {
+  char *line = text_on_a_line(text, strlen(text));
+  printf("%*s%s", 2 * depth, "", line);
+  free(line);
+}
+
 static void print_node(const summary_tree *t, int level, int i, int depth) {
   const tree_node *n = &t->level[level].node[i];
-  printf("%*s%s  [words %zu-%zu]\n", 2 * depth, "", node_text(n), n->first_word,
-         n->last_word);
-  for (int j = 1; j < n->n_best; j++)
-    printf("%*s%s\n", 2 * depth, "", n->best[j].text);
+  print_text(node_text(n), depth);
+  printf("  [words %zu-%zu]\n", n->first_word, n->last_word);
+  for (int j = 1; j < n->n_best; j++) {
+    print_text(n->best[j].text, depth);
+    putchar('\n');
+  }
   for (int j = n->first; j < n->first + n->count; j++)
     print_node(t, level - 1, j, depth + 1);
 }

@@ -5,6 +5,7 @@
 #include "long_summary.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -76,19 +77,21 @@ static double text_words(const char *text) {
 static void put_row(attend_json_writer *w, const job *j, int i,
                     const tree_node *n, int sample) {
   const summary_document *d = &j->docs[i];
-  const summary *one = n ? &n->best[sample] : &d->best[sample];
-  const summary_tree *t = j->trees ? &j->trees[i] : NULL;
+  const summary *one = n          ? &n->best[sample]
+                       : d->count ? &d->best[sample]
+                                  : NULL; /* of a blank document */
+  const summary_tree *t = n ? &j->trees[i] : NULL;
   attend_json_indent(w, true); /* one line a row */
   attend_json_open(w, '{');
   attend_json_indent(w, false);
   json_text(w, "document", d->name);
   json_number(w, "number", d->number);
   json_text(w, "long", j->trees ? "chunks" : "linear");
-  json_text(w, "summary", one->text);
-  json_number(w, "score", one->score);
-  json_number(w, "log_probability", one->log_probability);
-  json_number(w, "words", text_words(one->text));
-  json_number(w, "tokens", one->count);
+  json_text(w, "summary", one ? one->text : NULL);
+  json_number(w, "score", one ? one->score : NAN);
+  json_number(w, "log_probability", one ? one->log_probability : NAN);
+  json_number(w, "words", one ? text_words(one->text) : 0);
+  json_number(w, "tokens", one ? one->count : 0);
   json_number(w, "document_tokens", (double)tokens_of(j, i));
   if (j->o->longer.stats) {
     json_number(w, "seconds", j->seconds);
@@ -108,7 +111,10 @@ static int print_json(const job *j) {
   attend_json_open(&w, '[');
   for (int i = 0; i < j->done; i++) {
     const summary_tree *t = j->trees ? &j->trees[i] : NULL;
-    if (t && !t->levels) continue; /* a blank one */
+    if (is_blank(&j->docs[i])) {
+      put_row(&w, j, i, NULL, 0);
+      continue;
+    }
     int top = t ? t->levels - 1 : 0, nodes = t ? t->level[top].count : 1;
     for (int k = 0; k < nodes; k++) {
       const tree_node *n = t ? &t->level[top].node[k] : NULL;
@@ -121,6 +127,17 @@ static int print_json(const job *j) {
   attend_status status = attend_json_finish(&w);
   attend_json_writer_free(&w);
   return status ? complain_status(j->s.m.ctx, status) : EXIT_OK;
+}
+
+static int say_blank(const job *j) {
+  int empty = 0;
+  const char *first = NULL;
+  for (int i = j->done - 1; i >= 0; i--)
+    if (is_blank(&j->docs[i])) {
+      empty++;
+      first = j->docs[i].name;
+    }
+  return say_empty(empty, j->count, first, documents_are_rows(j->o));
 }
 
 /* The top of a tree is the answer of its document; it stays the tree's. */
@@ -158,7 +175,10 @@ static int print_document(const job *j, summary_printer *p, int i) {
 static int print(const job *j) {
   summary_printer p;
   int code = EXIT_OK;
-  if (j->o->common.json) return print_json(j);
+  if (j->o->common.json) {
+    code = print_json(j);
+    return code ? code : say_blank(j);
+  }
   summary_printer_start(&p, j->o, &j->s, j->count);
   for (int i = 0; i < j->done && !code; i++) code = print_document(j, &p, i);
   return code ? code : summary_printer_end(&p);

@@ -64,6 +64,7 @@ int summarizer_open(const options *common, const model_options *model,
   int made = attend_model_config(s->m.model)->positions;
   s->reads = s->how.context && (!made || s->how.context < made) ? s->how.context
                                                                 : made;
+  s->how.context = 0; /* that of the encoder alone */
   s->how.tokenizer = s->m.tokenizer;
   code = summary_settings_read(s, o->given);
   return code ? code : bound_words(s, o);

@@ -183,6 +183,9 @@ void summary_printer_start(summary_printer *p, const summarize_options *o,
 int summary_printer_put(summary_printer *p, const summary_document *docs,
                         int count);
 int summary_printer_end(summary_printer *p);
+/* Says which documents are blank, `first` the first of them. Files that are
+ * all blank are a failure; `rows` of a file may be. */
+int say_empty(int empty, int count, const char *first, bool rows);
 
 /* Where the words of a summary come from: summary_sources.c. */
 int sources_print(const summarize_options *o, const summarizer *s,

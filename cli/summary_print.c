@@ -146,13 +146,17 @@ static void say_few(const summary_printer *p) {
            draws ? "raise --temp or --top-p" : "take more --beams");
 }
 
-static void say_notices(const summary_printer *p) {
+int say_empty(int empty, int count, const char *first, bool rows) {
+  if (empty && count == 1)
+    complain("%s is empty: there is nothing to summarize", first);
+  else if (empty)
+    complain("%d of %d documents are empty, such as %s", empty, count, first);
+  return count && empty == count && !rows ? EXIT_FAILED : EXIT_OK;
+}
+
+static int say_notices(const summary_printer *p) {
   const summary_notices *n = &p->notices;
-  if (n->empty && p->count == 1)
-    complain("%s is empty: there is nothing to summarize", n->first_empty);
-  else if (n->empty)
-    complain("%d of %d documents are empty, such as %s", n->empty, p->count,
-             n->first_empty);
+  int code = say_empty(n->empty, p->count, n->first_empty, p->rows);
   say_cut(p);
   say_few(p);
   if (n->context)
@@ -161,6 +165,7 @@ static void say_notices(const summary_printer *p) {
              attend_model_config(p->s->m.model)->positions);
   if (n->done < p->count)
     complain("interrupted: %d of %d documents are done", n->done, p->count);
+  return code;
 }
 
 /* ---- the whole -------------------------------------------------------------------- */
@@ -178,7 +183,8 @@ int summary_printer_put(summary_printer *p, const summary_document *docs,
                         int count) {
   int code = EXIT_OK;
   for (int i = 0; i < count && !code; i++) {
-    if (!docs[i].done && p->rows) break; /* the lines must stay in step */
+    if (!docs[i].done && p->rows && !p->o->common.json)
+      break; /* the lines must stay in step */
     if (!docs[i].done) continue;
     count_notices(p, &docs[i]);
     if (p->o->common.json)
@@ -198,7 +204,6 @@ int summary_printer_end(summary_printer *p) {
     attend_json_writer_free(&p->w);
     if (status) code = complain_status(p->s->m.ctx, status);
   }
-  say_notices(p);
-  bool nothing = p->count && p->notices.empty == p->count && !p->rows;
-  return code ? code : nothing ? EXIT_FAILED : EXIT_OK;
+  int said = say_notices(p);
+  return code ? code : said;
 }

@@ -107,6 +107,12 @@ if [[ -e /dev/full ]]; then
   "$ATTEND" eval --rouge --data "$work/pairs.tsv" "${said[@]}" >/dev/full \
     2>"$work/err" && fail "a full disk is no failure"
 fi
+# What is no file is written to and stays what it is.
+mkfifo "$work/pipe"
+cat "$work/pipe" >"$work/piped" &
+run 0 eval --rouge --data "$work/pairs.tsv" "${said[@]}" --out "$work/pipe"
+wait $!
+[[ -p $work/pipe && -s $work/piped ]] || fail "a pipe was replaced"
 complains 1 'it is a folder' \
   eval --rouge --data "$work/pairs.tsv" "${said[@]}" --out "$work"
 complains 1 'cannot be' \

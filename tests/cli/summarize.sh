@@ -129,6 +129,10 @@ run 0 summarize --model "$t5" --beams 3 --groups 3 -n 6 --json "$work/row.txt"
   $(cut -d' ' -f1 <"$work/beams" | sort -u | wc -l) ]] ||
   fail "groups begin alike: $(texts)"
 
+# --context bounds what is read, not what is written.
+run 0 summarize --model "$t5" --context 3 --min 5 --length 6 --json "$work/row.txt"
+says '"words": [56], .*"document_tokens": 3, "cut_tokens": 8'
+
 # Words: at most, at least.
 for n in 1 4; do
   run 0 summarize --model "$gated" --length $n "$work/row.txt"

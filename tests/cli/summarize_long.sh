@@ -101,6 +101,21 @@ grep -q 'w5 &lt;b&gt;w6&lt;/b&gt; &amp; &quot;w7&quot;' "$work/tree.html" ||
 [[ $(grep -o '<details' "$work/tree.html" | wc -l) == \
   $(grep -o '</details>' "$work/tree.html" | wc -l) ]] || fail "open details"
 grep -q 'http' "$work/tree.html" && fail "the page needs something else"
+complains 2 'ends in .html, not ".*tree.png"' "${chunks[@]}" \
+  --out "$work/tree.png" "$work/short.txt"
+
+# A blank document is a row without a summary; nothing but blanks is a failure.
+echo ' ' >"$work/blank.txt"
+for mode in chunks "linear --attention elu"; do
+  # shellcheck disable=SC2086
+  run 0 summarize --model "$bart" -n 3 --long $mode --json "$work/blank.txt" \
+    "$work/short.txt"
+  says '"number": 0, .*"summary": null, "score": null'
+  says '"number": 1, .*"summary": "w'
+  # shellcheck disable=SC2086
+  complains 1 'nothing to summarize' summarize --model "$bart" --long $mode \
+    "$work/blank.txt"
+done
 
 # Killed at any instant, and once more in the middle of a line.
 kept=$work/kept/parts.jsonl
