@@ -382,7 +382,7 @@ static void complete_form(const viewer *v, const model_options *o,
   if (!form) return;
   char text[2 * VIEW_FORM];
   snprintf(text, sizeof text, "%s%s%s", form, *roles ? "@" : "", roles);
-  if (strlen(text) < VIEW_FORM) snprintf(c->attention, VIEW_FORM, "%s", text);
+  if (strlen(text) < VIEW_FORM) memcpy(c->attention, text, strlen(text) + 1);
 }
 
 static int complete(viewer *v, view_options *o) {

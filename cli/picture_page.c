@@ -76,11 +76,12 @@ const char *page_attention(const picture_about *about, char to[PAGE_WORDS]) {
   const char *form = about->form ? about->form : "";
   const char *gap = *form ? " " : "";
   if (!strcmp(role, "cross"))
-    snprintf(to, PAGE_WORDS, "%s%scross-attention", form, gap);
+    snprintf(to, PAGE_WORDS, "%.120s%scross-attention", form, gap);
   else if (*role)
-    snprintf(to, PAGE_WORDS, "%s%sself-attention of the %s", form, gap, role);
+    snprintf(to, PAGE_WORDS, "%.110s%sself-attention of the %.20s", form, gap,
+             role);
   else
-    snprintf(to, PAGE_WORDS, "%s%sattention", form, gap);
+    snprintf(to, PAGE_WORDS, "%.120s%sattention", form, gap);
   return to;
 }
 
@@ -89,7 +90,7 @@ const char *page_place(const picture_about *about, char to[PAGE_WORDS]) {
   if (about->layer >= 0)
     snprintf(layer, sizeof layer, ", layer %d", about->layer);
   if (about->head >= 0) snprintf(head, sizeof head, ", head %d", about->head);
-  snprintf(to, PAGE_WORDS, "%s%s%s", about->model ? about->model : "a model",
+  snprintf(to, PAGE_WORDS, "%.95s%s%s", about->model ? about->model : "a model",
            layer, head);
   return to;
 }

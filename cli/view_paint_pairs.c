@@ -104,17 +104,18 @@ bool paint_compare(painting *p) {
   return ok;
 }
 
-static void read_step(const attend_json *x, picture_step *s) {
+static void read_step(painting *p, const attend_json *x, picture_step *s) {
   const attend_json *list = attend_json_get(x, "candidates");
   s->candidate_count = (int)attend_json_count(list);
   picture_candidate *c = need((size_t)s->candidate_count + 1, sizeof *c);
   for (int i = 0; i < s->candidate_count; i++) {
     const attend_json *one = attend_json_at(list, (size_t)i);
-    c[i] = (picture_candidate){
-        text_at(one, "text"), attend_json_number(attend_json_get(one, "p"), 0)};
+    c[i] =
+        (picture_candidate){token_label(p, text_at(one, "text")),
+                            attend_json_number(attend_json_get(one, "p"), 0)};
   }
   s->candidates = c;
-  s->text = text_at(x, "text");
+  s->text = token_label(p, text_at(x, "text"));
   s->p = attend_json_number(attend_json_get(x, "p"), NAN);
   s->cache_bytes = attend_json_number(attend_json_get(x, "cache_bytes"), NAN);
 }
@@ -124,7 +125,7 @@ bool paint_generate(painting *p) {
   int n = (int)attend_json_count(list);
   picture_step *steps = need((size_t)n + 1, sizeof *steps);
   for (int i = 0; i < n; i++)
-    read_step(attend_json_at(list, (size_t)i), &steps[i]);
+    read_step(p, attend_json_at(list, (size_t)i), &steps[i]);
   picture_generate_data d = {p->about, p->s->c.text, steps, n};
   bool ok = paint_fail(p, picture_generate(&d, &p->look, p->out));
   for (int i = 0; i < n; i++) free((void *)steps[i].candidates);

@@ -22,14 +22,58 @@ bool paint_ask(painting *p, const char *name, attend_json_writer *q,
   return fetch(p->v, name, q, f) || paint_fail(p, f->error);
 }
 
-static picture_tokens tokens_of(const attend_json *side) {
+/* Bytes of a space at the beginning, as tokenizers write it: U+0120, U+2581. */
+static size_t space_at(const char *text) {
+  if (*text == ' ') return 1;
+  if (!strncmp(text, "\xc4\xa0", 2)) return 2;
+  return strncmp(text, "\xe2\x96\x81", 3) ? 0 : 3;
+}
+
+static size_t line_end_at(const char *text) {
+  return *text == '\n' ? 1 : strncmp(text, "\xc4\x8a", 2) ? 0 : 2;
+}
+
+static const char *keep_label(painting *p, const char *label) {
+  if (p->n_labels == p->label_room) {
+    p->label_room = 2 * p->label_room + 64;
+    char **wider = need(p->label_room, sizeof *wider);
+    if (p->labels) memcpy(wider, p->labels, p->n_labels * sizeof *wider);
+    free(p->labels);
+    p->labels = wider;
+  }
+  return p->labels[p->n_labels++] = need_copy(label);
+}
+
+const char *token_label(painting *p, const char *token) {
+  char label[256] = "";
+  size_t n = 0, skip;
+  if (!strcmp(token, "<0x0A>")) token = "\n";
+  const char *mark = "";
+  if ((skip = space_at(token)) && token[skip]) mark = "·";
+  if (!strncmp(token, "##", 2) && token[2]) skip = 2, mark = "–";
+  if (*mark) token += skip;
+  n = (size_t)snprintf(label, sizeof label, "%s", mark);
+  while (*token && n + 8 < sizeof label) {
+    const char *shown = (skip = space_at(token))      ? "␣"
+                        : (skip = line_end_at(token)) ? "⏎"
+                        : *token == '\t'              ? "⇥"
+                                                      : NULL;
+    if (shown)
+      n += (size_t)snprintf(label + n, sizeof label - n, "%s", shown);
+    else
+      label[n++] = *token;
+    token += skip ? skip : 1;
+  }
+  return keep_label(p, n ? label : "∅");
+}
+
+static picture_tokens tokens_of(painting *p, const attend_json *side) {
   const attend_json *list = attend_json_get(side, "tokens");
   int n = (int)attend_json_count(list);
   const char **text = need((size_t)n + 1, sizeof *text);
-  for (int i = 0; i < n; i++) {
-    text[i] = attend_json_string(attend_json_at(list, (size_t)i), NULL);
-    if (text[i][0] == ' ' && text[i][1]) text[i]++; /* names, not places */
-  }
+  for (int i = 0; i < n; i++)
+    text[i] = token_label(
+        p, attend_json_string(attend_json_at(list, (size_t)i), NULL));
   return (picture_tokens){text, n};
 }
 
@@ -65,8 +109,8 @@ static bool run_cases(painting *p) {
                              .layer = p->at.layer,
                              .head = p->at.head,
                              .notice = *notice ? notice : NULL};
-  p->rows = tokens_of(subject_side(&p->at, false));
-  p->keys = tokens_of(subject_side(&p->at, true));
+  p->rows = tokens_of(p, subject_side(&p->at, false));
+  p->keys = tokens_of(p, subject_side(&p->at, true));
   return true;
 }
 
@@ -156,6 +200,8 @@ bool paint(painting *p) {
     if (!strcmp(views[i].view, p->s->view)) ok = views[i].paint(p);
   free((void *)p->rows.text);
   free((void *)p->keys.text);
+  for (size_t i = 0; i < p->n_labels; i++) free(p->labels[i]);
+  free(p->labels);
   fetched_free(&p->run);
   fetched_free(&p->other);
   return ok;

@@ -25,6 +25,8 @@ typedef struct {
   subject at;
   picture_about about;
   picture_tokens rows, keys;
+  char **labels; /* [n_labels] the tokens as they are drawn */
+  size_t n_labels, label_room;
   drawing *out;
   char error[640];
 } painting;
@@ -38,6 +40,9 @@ bool paint(painting *p);
 bool paint_fail(painting *p, const char *sentence);
 bool paint_ask(painting *p, const char *name, attend_json_writer *q,
                fetched *f);
+/* A token as the page shows it (viewer/src/token_label.tsx): a dot is the space
+ * before a word. Lives as long as the painting. */
+const char *token_label(painting *p, const char *token);
 const char *text_at(const attend_json *object, const char *name);
 int flag(const attend_json *role, const char *name); /* a number or a truth */
 

@@ -75,6 +75,25 @@ for (const [name, kind] of Object.entries(KINDS)) {
   );
 }
 
+check("the weights of four heads fit beside their lines", async () => {
+  const server = await serve([
+    ...["--view", "head", "--head", "0,1,2,3", "--token", "1"],
+    ...BOTH.args,
+  ]);
+  const viewport = { width: 1200, height: 800 };
+  const page = await watched_page(browser, server.url, { viewport });
+  await page.goto(server.url);
+  await ready(page);
+  await test(page, "row-table").waitFor();
+  const right = await test(page, "row-table").evaluate(
+    (table) => table.getBoundingClientRect().right,
+  );
+  must(right <= 1200, `the table ends at ${right}`);
+  no_faults(page);
+  await page.context().close();
+  server.stop();
+});
+
 check("an encoder is offered no generation", async () => {
   const server = await serve(PAIR.args);
   const page = await watched_page(browser, server.url);
