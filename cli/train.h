@@ -40,6 +40,7 @@ typedef struct {
   const char *task;         /* causal, masked, pairs; NULL: by the model */
   attend_architecture made; /* from nothing */
   bool is_made;             /* some of it was given */
+  bool is_other;            /* than what the run was begun with */
   const char *roles;        /* where its attention is; NULL: everywhere */
   attend_weights weights;
   bool recompute;

@@ -313,12 +313,23 @@ static int check_average(const train_run *run) {
   return EXIT_USAGE;
 }
 
+/* Sizes and forms are those of the weights that were saved. */
+static int check_same(const train_run *run) {
+  if (!run->goes_on || !run->s->is_other) return EXIT_OK;
+  complain(
+      "%s was begun with another model: leave family, sizes, --copy and "
+      "--attention as they were, or train %s/best on into another folder",
+      run->s->out, run->s->out);
+  return EXIT_USAGE;
+}
+
 /* ---- all of it ---------------------------------------------------------------------------------------- */
 
 static int open_all(train_run *run, int argc, char **argv) {
   uint64_t step = 0;
   run->goes_on = run->s->resume && find_step(run, &step);
   GO(check_out(run->s->out, run->s->resume, run->goes_on));
+  GO(check_same(run));
   GO(read_roles(run));
   TRY(run, train_keep_words(run->ctx, run->s, argc, argv));
   GO(train_base(run));

@@ -99,6 +99,23 @@ void train_forget(train_settings *s) {
   names_free(&s->kept);
 }
 
+static bool is_same_text(const char *a, const char *b) {
+  return a && b ? !strcmp(a, b) : a == b;
+}
+
+static bool is_same_model(const train_settings *a, const train_settings *b) {
+  const attend_architecture *x = &a->made, *y = &b->made;
+  return is_same_text(x->family, y->family) &&
+         is_same_text(x->attention, y->attention) &&
+         is_same_text(a->roles, b->roles) && x->layers == y->layers &&
+         x->decoder_layers == y->decoder_layers && x->width == y->width &&
+         x->heads == y->heads && x->kv_heads == y->kv_heads &&
+         x->mlp == y->mlp && x->decoder_width == y->decoder_width &&
+         x->decoder_heads == y->decoder_heads &&
+         x->decoder_mlp == y->decoder_mlp && x->positions == y->positions &&
+         x->vocab == y->vocab && x->untied == y->untied && x->copy == y->copy;
+}
+
 int train_parse(int argc, char **argv, train_settings *s) {
   *s = train_defaults();
   s->round = 1;
@@ -106,8 +123,10 @@ int train_parse(int argc, char **argv, train_settings *s) {
   if (s->resume && s->out) {
     int code = parse_kept(s->out, s);
     if (code) return code;
+    const train_settings kept = *s;
     s->round++;
     argp_parse(&train_argp, argc, argv, 0, NULL, s);
+    s->is_other = !is_same_model(&kept, s);
   }
   return check_words(s);
 }

@@ -110,6 +110,11 @@ rm -r "$work/hurt" && cp -r "$work/parts" "$work/hurt"
 complains 2 'other texts or other lessons' train --resume --out "$work/hurt" --batch 3
 complains 2 'other texts or other lessons' train --resume --out "$work/hurt" \
   --data "$work/pairs.tsv" --task causal
+for other in "--width 48" "--attention elu" "--family llama"; do
+  # shellcheck disable=SC2086
+  complains 2 'begun with another model' train --resume --out "$work/hurt" $other
+done
+grep -q 'elu' "$work/hurt/run.json" && fail "what was refused is remembered"
 echo '{"words": [5, null, ["--data"]], "later": 7}' >"$work/hurt/run.json"
 complains 2 'no training to go on with' train --resume --out "$work/hurt"
 echo '{"words": [' >"$work/hurt/run.json"
