@@ -131,8 +131,11 @@ static void define(const copy_weights *w, const attend_config *c,
   for (int v = 0; v < c->vocab; v++) sum += p[v] = exp((double)logits[v]);
   for (int j = 0; j < n; j++) {
     double score = 0;
-    for (int i = 0; i < P; i++)
-      score += dot(w->q + i * F, h, F) * dot(w->k + i * E, e + j * E, E);
+    for (int i = 0; i < P; i++) { /* the later half is of the word before */
+      int at = i < P / 2 ? j : j - 1;
+      if (at >= 0)
+        score += dot(w->q + i * F, h, F) * dot(w->k + i * E, e + at * E, E);
+    }
     all += a[j] = exp(score / sqrt(P));
   }
   double copied = 1 / (1 + exp(-dot(w->gate, h, F) - (double)*w->bias));

@@ -6,6 +6,7 @@
 #include "layers/copy_row.h"
 
 #include <math.h>
+#include <string.h>
 
 /* log(1 + e^x) */
 static double soft_plus(double x) {
@@ -16,6 +17,26 @@ static double soft_plus(double x) {
 static double log_both(double a, double b) {
   double most = a > b ? a : b, least = a > b ? b : a;
   return most == -INFINITY ? most : most + log1p(exp(least - most));
+}
+
+void copy_lag(int n, int width, int ld, const float *before, float *keys) {
+  const size_t at = (size_t)(width / 2), step = (size_t)ld;
+  const size_t bytes = ((size_t)width - at) * sizeof *keys;
+  for (size_t j = (size_t)n; j-- > 1;)
+    memcpy(keys + j * step + at, keys + (j - 1) * step + at, bytes);
+  if (before)
+    memcpy(keys + at, before + at, bytes);
+  else
+    memset(keys + at, 0, bytes);
+}
+
+void copy_lag_back(int n, int width, int ld, float *d_keys) {
+  const size_t at = (size_t)(width / 2), step = (size_t)ld;
+  const size_t bytes = ((size_t)width - at) * sizeof *d_keys;
+  size_t j = 0;
+  for (; j + 1 < (size_t)n; j++)
+    memcpy(d_keys + j * step + at, d_keys + (j + 1) * step + at, bytes);
+  memset(d_keys + j * step + at, 0, bytes);
 }
 
 void copy_weigh(const attend_context *ctx, const copy_text *t, int ld,

@@ -13,6 +13,14 @@
 
 #include "layers/layers.h"
 
+/* Half of a key is of the word before: what was just written then finds what came
+ * after it in the text, and a name that is cut into pieces is copied piece by piece.
+ * keys [n][ld]: the later half of their width moves on by a row; the first takes
+ * that of before [ld], or zeros. */
+void copy_lag(int n, int width, int ld, const float *before, float *keys);
+/* The same for gradients, on their way back. */
+void copy_lag_back(int n, int width, int ld, float *d_keys);
+
 typedef struct { /* what may be copied; n 0: nothing, then c is 0 */
   int n;
   const float *keys;    /* [n][ld], whole lanes, zeros beyond the width */

@@ -13,6 +13,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "layers/copy_row.h"
 #include "model/transformer.h"
 
 static size_t key_width(const attend_run *r) {
@@ -30,6 +31,18 @@ static void forget_words(attend_run *r) {
   copying *c = &r->copy;
   for (int v = 0; v < r->model->config.vocab; v++) c->seen[v] = -1;
   c->length[0] = 0;
+}
+
+/* Keys of the tokens in x, n of them, after those that were read before. */
+static void make_keys(attend_run *r, float *keys) {
+  const attend_model *m = r->model;
+  const size_t width = key_width(r), bytes = width * sizeof *keys;
+  float *before = r->copy.before;
+  attend_linear_forward(m->copy_k, r->n, r->x, padded(m->config.encoder.width),
+                        keys, (int)width);
+  memcpy(before + width, keys + (size_t)(r->n - 1) * width, bytes);
+  copy_lag(r->n, m->config.copy, (int)width, before, keys);
+  memcpy(before, before + width, bytes);
 }
 
 /* Token `row` joins its word; words lie before the tokens that are not folded
@@ -67,18 +80,17 @@ static attend_status reading_room(attend_run *r) {
 
 attend_status copy_read(attend_run *r, const int32_t *ids) {
   copying *c = &r->copy;
-  const attend_model *m = r->model;
   const size_t width = key_width(r);
-  if (!m->copy_k) return ATTEND_OK;
+  if (!r->model->copy_k) return ATTEND_OK;
   ATTEND_TRY(reading_room(r));
   if (!c->length[0]) {
     forget_words(r);
+    memset(c->before, 0, width * sizeof *c->before);
     c->by_words = false;
     c->of[0] = 0;
   }
   int row = c->length[0], end = row + r->n;
-  attend_linear_forward(m->copy_k, r->n, r->x, padded(m->config.encoder.width),
-                        c->keys + (size_t)row * width, (int)width);
+  make_keys(r, c->keys + (size_t)row * width);
   memcpy(c->ids + row, ids, (size_t)r->n * sizeof *ids);
   if (!c->by_words && end > window_of(r)) {
     c->by_words = true;
@@ -126,12 +138,17 @@ attend_status copy_save(const attend_run *r, const char *path) {
                                  .rank = 1,
                                  .shape = {n},
                                  .data = c->ids},
+                                {.name = "before",
+                                 .stored = ATTEND_STORED_F32,
+                                 .rank = 1,
+                                 .shape = {width},
+                                 .data = c->before},
                                 {.name = "often",
                                  .stored = ATTEND_STORED_F32,
                                  .rank = 1,
                                  .shape = {n},
                                  .data = c->often}};
-  return attend_tensor_file_write(r->ctx, path, c->by_words ? 3 : 2, list);
+  return attend_tensor_file_write(r->ctx, path, c->by_words ? 4 : 3, list);
 }
 
 static const attend_tensor *find(const attend_tensor_file *file,
@@ -154,10 +171,13 @@ static bool take_words(attend_run *r, const attend_tensor_file *file,
   const attend_tensor *keys =
       find(file, "keys", ATTEND_STORED_F32, n, (int64_t)key_width(r));
   const attend_tensor *often = find(file, "often", ATTEND_STORED_F32, n, 0);
-  if (!ids || !keys || by_words != !!often) return false;
+  const attend_tensor *before =
+      find(file, "before", ATTEND_STORED_F32, (int64_t)key_width(r), 0);
+  if (!ids || !keys || !before || by_words != !!often) return false;
   if (n < 1 || n > (by_words ? vocab : min64(rows, window_of(r)))) return false;
   memcpy(c->ids, ids->data, ids->bytes);
   memcpy(c->keys, keys->data, keys->bytes);
+  memcpy(c->before, before->data, before->bytes);
   if (often) memcpy(c->often, often->data, often->bytes);
   forget_words(r);
   for (int j = 0; j < n; j++) {

@@ -26,6 +26,7 @@ attend_status copy_make(attend_run *r) {
   TAKE(from, batch);
   TAKE(seen, (size_t)r->model->config.vocab);
   TAKE(q, rows * key_width(r));
+  TAKE(before, 2 * key_width(r));
   TAKE(gate, rows * LANES);
 #undef TAKE
   return ATTEND_OK;
@@ -47,7 +48,7 @@ static void free_texts(attend_run *r) {
 void copy_free(attend_run *r) {
   copying *c = &r->copy;
   free_texts(r);
-  void *all[] = {c->length, c->of, c->from, c->seen, c->q, c->gate};
+  void *all[] = {c->length, c->of, c->from, c->seen, c->q, c->gate, c->before};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) give(r->ctx, all[i]);
 }
 
@@ -89,6 +90,9 @@ attend_status copy_fill(attend_run *r, const int32_t *ids) {
   attend_linear_forward(m->copy_k, r->count * r->n, r->x,
                         padded(m->config.encoder.width), c->keys,
                         (int)key_width(r));
+  for (int b = 0; b < r->count; b++)
+    copy_lag(r->n, m->config.copy, (int)key_width(r), NULL,
+             c->keys + (size_t)b * (size_t)r->n * key_width(r));
   memcpy(c->ids, ids, (size_t)r->count * (size_t)r->n * sizeof *ids);
   for (int b = 0; b < r->batch; b++) {
     c->of[b] = b;
@@ -149,7 +153,8 @@ size_t copy_bytes(const attend_run *r) {
 size_t copy_work_bytes(const attend_run *r) {
   if (!r->copy.of) return 0;
   size_t rows = (size_t)r->head_room, n = (size_t)r->copy.span;
-  return rows * (key_width(r) + LANES + n) * sizeof(float) +
+  return (rows * (key_width(r) + LANES + n) + 2 * key_width(r)) *
+             sizeof(float) +
          ((size_t)r->model->config.vocab + 3 * (size_t)r->batch) *
              sizeof(int32_t);
 }

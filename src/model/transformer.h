@@ -71,6 +71,7 @@ typedef struct {
   int32_t *seen;               /* [V] work */
   float *q, *gate;             /* [head_room][padded P], [head_room][16] */
   float *weight;               /* [head_room][n] */
+  float *before; /* [padded P] twice: of a reading's last token, and work */
 } copying;
 
 struct attend_run {

@@ -18,6 +18,9 @@ void copy_open(attend_learner *l) {
   if (!c->k.w) return;
   attend_linear_forward(c->k.go, e->rows, e->hidden, padded(e->shape->width),
                         c->keys, key_width(l));
+  for (int b = 0; b < l->batch; b++)
+    copy_lag(e->length, l->config.copy, key_width(l), NULL,
+             c->keys + (size_t)b * (size_t)e->length * (size_t)key_width(l));
   memset(c->d_keys, 0,
          (size_t)e->rows * (size_t)key_width(l) * sizeof *c->d_keys);
 }
@@ -99,6 +102,10 @@ void copy_close(attend_learner *l) {
   learn_stack *e = &l->encoder;
   int ld = padded(e->shape->width);
   if (!c->k.w) return;
+  for (int b = 0; b < l->batch; b++)
+    copy_lag_back(
+        e->length, l->config.copy, key_width(l),
+        c->d_keys + (size_t)b * (size_t)e->length * (size_t)key_width(l));
   linear_unlearn(l, &c->k, e->rows, e->hidden, ld, c->d_keys, key_width(l),
                  true, e->d_hidden, ld);
 }
