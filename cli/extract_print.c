@@ -138,13 +138,15 @@ static int print_table(const extraction *x) {
 
 /* ---- JSON ----------------------------------------------------------------------- */
 
-static void put_sentence(attend_json_writer *w, const extraction *x, int i) {
+static void put_sentence(attend_json_writer *w, const extraction *x, int number,
+                         int i) {
   const ranked *s = &x->sentence[i];
   char *line = extraction_line(x, i);
   attend_json_indent(w, true); /* one line a row */
   attend_json_open(w, '{');
   attend_json_indent(w, false);
   json_text(w, "document", x->name);
+  json_number(w, "number", number);
   json_number(w, "sentence", i + 1);
   json_number(w, "rank", s->rank);
   json_number(w, "centrality", s->centrality);
@@ -164,7 +166,7 @@ static int print_json(const extract_options *o, attend_context *ctx,
   for (int d = 0; d < count; d++)
     for (int i = 0; i < x[d].count && x[d].done; i++)
       if (x[d].sentence[i].chosen || (o->ranks && x[d].sentence[i].words))
-        put_sentence(&w, &x[d], i);
+        put_sentence(&w, &x[d], d, i);
   attend_json_indent(&w, true);
   attend_json_close(&w, ']');
   attend_status status = attend_json_finish(&w);

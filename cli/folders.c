@@ -21,6 +21,7 @@ enum { LONGEST_NAME = 1024, LONGEST_PART = 200 };
 
 char *path_of(const char *format, ...) {
   va_list args;
+  if (!format) return need_copy(""); /* sanitizers ask */
   va_start(args, format);
   int length = vsnprintf(NULL, 0, format, args);
   va_end(args);

@@ -100,6 +100,7 @@ const char *page_place(const picture_about *about, char to[PAGE_WORDS]) {
 __attribute__((format(printf, 1, 0))) static char *said(const char *format,
                                                         va_list args) {
   va_list again;
+  if (!format) return need_copy(""); /* sanitizers ask */
   va_copy(again, args);
   int length = vsnprintf(NULL, 0, format, again);
   va_end(again);

@@ -107,5 +107,8 @@ with_words t5
 run 0 summarize --extract 2 --embed "$work/t5" --no-ranks "$work/cats"
 [[ $(wc -l <"$work/out") == 2 ]] || fail "t5: not two sentences"
 
+run 0 summarize --extract 1 --embed words --json "$work/docs.jsonl"
+says '"number": 2, "sentence": 1, '
+
 # Files without a sentence are a failure.
 complains 1 'has no sentences' summarize --extract --embed words /dev/null
