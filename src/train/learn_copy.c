@@ -100,8 +100,8 @@ void copy_unlearn(attend_learner *l, const learn_places *p, const float *x,
 void copy_close(attend_learner *l) {
   learn_copy *c = &l->copy;
   learn_stack *e = &l->encoder;
+  if (!c->k.w) return; /* a model of one side has no encoder either */
   int ld = padded(e->shape->width);
-  if (!c->k.w) return;
   for (int b = 0; b < l->batch; b++)
     copy_lag_back(
         e->length, l->config.copy, key_width(l),
