@@ -66,6 +66,13 @@ void *need(size_t count, size_t size) {
   exit(EXIT_FAILED);
 }
 
+void *need_more(void *block, size_t used, size_t count, size_t size) {
+  void *wider = need(count, size);
+  if (used) memcpy(wider, block, used * size);
+  free(block);
+  return wider;
+}
+
 char *need_copy(const char *text) {
   size_t size = strlen(text) + 1;
   return memcpy(need(size, 1), text, size);

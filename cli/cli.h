@@ -46,6 +46,8 @@ int complain_status(const attend_context *ctx, attend_status status);
 
 /* Memory, or the end of the program with a sentence. Zeroed. */
 void *need(size_t count, size_t size);
+/* The same with the first `used` of what a block held, which is freed. */
+void *need_more(void *block, size_t used, size_t count, size_t size);
 char *need_copy(const char *text);
 
 #endif

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sampling.h"
 #include "generate.h"
 #include "interrupt.h"
 #include "table.h"
@@ -18,7 +19,8 @@ enum { TOKENS = 256, MOST_TOKENS = 1 << 24 };
 /* The input of argp: options, and what was asked for by name. */
 typedef struct {
   generate_options o;
-  bool draws, temperature, random_seed, beam_words;
+  sampling draw;
+  bool beam_words;
 } asked;
 
 /* ---- options ------------------------------------------------------------------------ */
@@ -33,10 +35,6 @@ enum {
   KEY_CONTEXT,
   KEY_SLIDE,
   KEY_BATCH,
-  KEY_TEMP,
-  KEY_TOP_K,
-  KEY_TOP_P,
-  KEY_MIN_P,
   KEY_REPEAT,
   KEY_NO_REPEAT,
   KEY_SAMPLES,
@@ -68,19 +66,12 @@ static const struct argp_option list[] = {
     {"stats", KEY_STATS, 0, 0,
      "Say on the standard error how fast it was, and what memory it took", 2},
     {0, 0, 0, 0, "How a token is chosen:", 3},
-    {"temp", KEY_TEMP, "T", 0,
-     "Draw, with logits divided by T; 0 takes the best token (default: 0, and "
-     "0.8 if another of the options for drawing is given)",
-     3},
-    {"top-k", KEY_TOP_K, "N", 0, "Draw from the N best", 3},
-    {"top-p", KEY_TOP_P, "P", 0,
-     "Draw from the fewest that together have probability P", 3},
-    {"min-p", KEY_MIN_P, "P", 0,
-     "Draw from those with at least P times the probability of the best", 3},
-    {"seed", 's', "N", 0,
-     "Seed of the draws: the same gives the same text (default: 0); `random' "
-     "takes a new one and says which",
-     3},
+    SAMPLING_ROWS("Draw, with logits divided by T; 0 takes the best token "
+                  "(default: 0, and 0.8 if another of the options for drawing "
+                  "is given)",
+                  "Seed of the draws: the same gives the same text (default: "
+                  "0); `random' takes a new one and says which",
+                  3),
     {"repeat-penalty", KEY_REPEAT, "X", 0,
      "Make tokens that occurred less likely: 1 is no penalty", 3},
     {"no-repeat", KEY_NO_REPEAT, "N", 0, "No N tokens in a row twice", 3},
@@ -103,19 +94,9 @@ static int read_count(struct argp_state *state, const char *name,
 
 /* Lists on the command line grow one by one; they live as long as the program. */
 static void add_word(const char ***words, int *count, const char *word) {
-  const char **longer = need((size_t)*count + 1, sizeof *longer);
-  if (*count) memcpy(longer, *words, (size_t)*count * sizeof *longer);
-  free(*words);
-  longer[(*count)++] = word;
-  *words = longer;
-}
-
-static void read_seed(struct argp_state *state, asked *a, const char *text) {
-  a->draws = true;
-  a->random_seed = !strcmp(text, "random");
-  if (!a->random_seed)
-    a->o.how.seed =
-        (uint64_t)options_number(state, "--seed", text, 0, INT64_MAX);
+  size_t n = (size_t)(*count)++;
+  *words = need_more(*words, n, n + 1, sizeof **words);
+  (*words)[n] = word;
 }
 
 static bool parse_input(int key, char *arg, struct argp_state *state,
@@ -177,33 +158,6 @@ static bool parse_output(int key, char *arg, struct argp_state *state,
   }
 }
 
-static bool parse_draw(int key, char *arg, struct argp_state *state, asked *a) {
-  attend_generate_options *how = &a->o.how;
-  switch (key) {
-    case KEY_TEMP:
-      how->temperature = (float)options_real(state, "--temp", arg, 0, 1e6);
-      a->temperature = true;
-      return true;
-    case KEY_TOP_K:
-      how->top_k = read_count(state, "--top-k", arg, 1);
-      a->draws = true;
-      return true;
-    case KEY_TOP_P:
-      how->top_p = (float)options_real(state, "--top-p", arg, 0, 1);
-      a->draws = true;
-      return true;
-    case KEY_MIN_P:
-      how->min_p = (float)options_real(state, "--min-p", arg, 0, 1);
-      a->draws = true;
-      return true;
-    case 's':
-      read_seed(state, a, arg);
-      return true;
-    default:
-      return false;
-  }
-}
-
 static bool parse_choice(int key, char *arg, struct argp_state *state,
                          asked *a) {
   attend_generate_options *how = &a->o.how;
@@ -250,10 +204,7 @@ static void check(struct argp_state *state, const asked *a) {
   if (o->how.beams == 1 && a->beam_words)
     argp_error(state, "--length-penalty and --early-stop are for --beams");
   if (o->how.beams == 1) return;
-  if (a->draws || o->how.temperature > 0)
-    argp_error(state,
-               "beams search and do not draw: leave --temp, --top-k, "
-               "--top-p, --min-p and --seed away");
+  if (a->draw.other || o->how.temperature > 0) sampling_refuse(state);
   if (o->how.window == ATTEND_WINDOW_SLIDE)
     argp_error(state, "beams cannot --slide: take a longer --context");
   if (o->how.samples > o->how.beams)
@@ -264,7 +215,8 @@ static void check(struct argp_state *state, const asked *a) {
 static error_t parse(int key, char *arg, struct argp_state *state) {
   asked *a = state->input;
   if (parse_input(key, arg, state, a) || parse_output(key, arg, state, a) ||
-      parse_draw(key, arg, state, a) || parse_choice(key, arg, state, a))
+      sampling_parse(key, arg, state, &a->draw, &a->o.how) ||
+      parse_choice(key, arg, state, a))
     return 0;
   switch (key) {
     case ARGP_KEY_END:
@@ -298,9 +250,8 @@ static const struct argp argp = {
 
 static void settle(asked *a) {
   attend_generate_options *how = &a->o.how;
-  if (how->samples > 1 && how->beams == 1) a->draws = true;
-  if (a->draws && !a->temperature) how->temperature = TEMPERATURE;
-  if (a->random_seed) how->seed = options_new_seed();
+  if (a->draw.other || (how->samples > 1 && how->beams == 1))
+    sampling_settle(&a->draw, TEMPERATURE, how);
 }
 
 /* Texts need the tokenizer; ids only if there is something to say in words. */

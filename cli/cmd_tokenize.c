@@ -129,10 +129,7 @@ static char *read_all(FILE *in, size_t *length) {
   while ((n = fread(text + *length, 1, capacity - *length - 1, in))) {
     *length += n;
     if (capacity - *length > 1) continue;
-    char *wider = need(capacity *= 2, 1);
-    memcpy(wider, text, *length);
-    free(text);
-    text = wider;
+    text = need_more(text, *length, capacity *= 2, 1);
   }
   text[*length] = 0;
   return text;
@@ -141,10 +138,7 @@ static char *read_all(FILE *in, size_t *length) {
 static void line_room(lines_buffer *b, size_t wanted) {
   if (wanted <= b->capacity) return;
   size_t capacity = wanted + b->capacity;
-  char *wider = need(capacity, 1);
-  if (b->end) memcpy(wider, b->text, b->end);
-  free(b->text);
-  b->text = wider;
+  b->text = need_more(b->text, b->end, capacity, 1);
   b->capacity = capacity;
 }
 
@@ -194,11 +188,8 @@ static char *read_text(const tokenize_options *o, size_t *length) {
 
 static void keep_id(tokenize_run *run, int32_t id) {
   if (run->count == run->capacity) {
-    int32_t *wider =
-        need(run->capacity = 2 * run->capacity + 64, sizeof *wider);
-    if (run->count) memcpy(wider, run->ids, run->count * sizeof *wider);
-    free(run->ids);
-    run->ids = wider;
+    run->capacity = 2 * run->capacity + 64;
+    run->ids = need_more(run->ids, run->count, run->capacity, sizeof *run->ids);
   }
   run->ids[run->count++] = id;
 }

@@ -73,11 +73,9 @@ static const struct argp_option list[] = {
     {0}};
 
 static void add_data(rouge_options *o, char *path) {
-  char **wider = need((size_t)o->n_data + 1, sizeof *wider);
-  if (o->n_data) memcpy(wider, o->data, (size_t)o->n_data * sizeof *wider);
-  wider[o->n_data++] = path;
-  free(o->data);
-  o->data = wider;
+  size_t n = (size_t)o->n_data++;
+  o->data = need_more(o->data, n, n + 1, sizeof *o->data);
+  o->data[n] = path;
 }
 
 static void read_baseline(struct argp_state *state, rouge_options *o,

@@ -83,16 +83,6 @@ static void take_amount(struct argp_state *state, const char *arg,
                arg);
 }
 
-static double take_real(struct argp_state *state, const char *name,
-                        const char *text, double low, double high) {
-  char *end;
-  double x = strtod(text, &end);
-  if (end == text || *end || !(x >= low && x <= high))
-    argp_error(state, "%s takes a number from %g to %g, not \"%s\"", name, low,
-               high, text);
-  return x;
-}
-
 static void check(struct argp_state *state, const extract_options *o) {
   extract_options plain = extract_defaults();
   if (!o->asked && (o->embed || o->ranks || o->bare || o->tau != plain.tau ||
@@ -115,16 +105,16 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       o->embed = arg;
       return 0;
     case KEY_TAU:
-      o->tau = take_real(state, "--tau", arg, 0.01, 1e6);
+      o->tau = options_real(state, "--tau", arg, 0.01, 1e6);
       return 0;
     case KEY_JUMP:
-      o->jump = take_real(state, "--jump", arg, 0, 0.99);
+      o->jump = options_real(state, "--jump", arg, 0, 0.99);
       return 0;
     case KEY_LEAD:
-      o->lead = take_real(state, "--lead", arg, 0, 1e6);
+      o->lead = options_real(state, "--lead", arg, 0, 1e6);
       return 0;
     case KEY_ALIKE:
-      o->alike = take_real(state, "--alike", arg, -1, 1);
+      o->alike = options_real(state, "--alike", arg, -1, 1);
       return 0;
     case KEY_RANKS:
       o->ranks = true;

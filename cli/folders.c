@@ -120,11 +120,9 @@ void remove_folder(const char *path) {
 
 void names_add(names *list, const char *name) {
   if (list->count == list->capacity) {
-    char **wider =
-        need(list->capacity = 2 * list->capacity + 16, sizeof *wider);
-    if (list->count) memcpy(wider, list->name, list->count * sizeof *wider);
-    free(list->name);
-    list->name = wider;
+    list->capacity = 2 * list->capacity + 16;
+    list->name =
+        need_more(list->name, list->count, list->capacity, sizeof *list->name);
   }
   list->name[list->count++] = need_copy(name);
 }

@@ -16,12 +16,8 @@
 
 static void add_prompt(generate_run *run, const char *text, size_t length) {
   size_t n = (size_t)run->n_prompts;
-  if ((n & (n - 1)) == 0) { /* room for twice as many */
-    generate_prompt *wider = need(n ? 2 * n : 1, sizeof *wider);
-    if (n) memcpy(wider, run->prompt, n * sizeof *wider);
-    free(run->prompt);
-    run->prompt = wider;
-  }
+  if ((n & (n - 1)) == 0) /* room for twice as many */
+    run->prompt = need_more(run->prompt, n, n ? 2 * n : 1, sizeof *run->prompt);
   generate_prompt *p = &run->prompt[run->n_prompts++];
   p->text = memcpy(need(length + 1, 1), text, length);
   p->length = length;

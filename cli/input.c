@@ -8,20 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *widen(void *block, size_t used, size_t size) {
-  void *wider = need(size, 1);
-  if (used) memcpy(wider, block, used);
-  free(block);
-  return wider;
-}
-
 char *input_all(FILE *in, const char *name, size_t *length, int *code) {
   size_t capacity = 1 << 16, n;
   char *text = need(capacity, 1);
   *length = 0;
   while ((n = fread(text + *length, 1, capacity - *length - 1, in))) {
     *length += n;
-    if (capacity - *length == 1) text = widen(text, *length, capacity *= 2);
+    if (capacity - *length == 1)
+      text = need_more(text, *length, capacity *= 2, 1);
   }
   text[*length] = 0;
   if (ferror(in)) {
@@ -34,8 +28,8 @@ char *input_all(FILE *in, const char *name, size_t *length, int *code) {
 void id_list_add(id_list *list, int32_t id) {
   if (list->count == list->capacity) {
     list->capacity = 2 * list->capacity + 64;
-    list->id = widen(list->id, (size_t)list->count * sizeof *list->id,
-                     (size_t)list->capacity * sizeof *list->id);
+    list->id = need_more(list->id, (size_t)list->count, (size_t)list->capacity,
+                         sizeof *list->id);
   }
   list->id[list->count++] = id;
 }

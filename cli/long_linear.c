@@ -29,10 +29,8 @@ typedef struct {
 static void put(id_row *r, const int32_t *ids, size_t n) {
   if (r->count + (int64_t)n > r->capacity) {
     r->capacity = 2 * r->capacity + (int64_t)n;
-    int32_t *wider = need((size_t)r->capacity, sizeof *wider);
-    if (r->count) memcpy(wider, r->id, (size_t)r->count * sizeof *wider);
-    free(r->id);
-    r->id = wider;
+    r->id =
+        need_more(r->id, (size_t)r->count, (size_t)r->capacity, sizeof *r->id);
   }
   memcpy(r->id + r->count, ids, n * sizeof *ids);
   r->count += (int64_t)n;

@@ -37,10 +37,8 @@ void units_close(units *u) {
 static void put(units *u, unit one) {
   if (u->count == u->capacity) {
     u->capacity = 2 * u->capacity + 256;
-    unit *wider = need((size_t)u->capacity, sizeof *wider);
-    if (u->count) memcpy(wider, u->unit, (size_t)u->count * sizeof *wider);
-    free(u->unit);
-    u->unit = wider;
+    u->unit = need_more(u->unit, (size_t)u->count, (size_t)u->capacity,
+                        sizeof *u->unit);
   }
   u->unit[u->count++] = one;
 }

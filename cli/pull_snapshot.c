@@ -43,12 +43,9 @@ static int list(snapshot *s) {
 /* ---- the files --------------------------------------------------------------------- */
 
 static void keep(pulled *got, const char *name, bool already) {
-  bool *wider = need(got->files.count + 1, sizeof *wider);
-  if (got->files.count)
-    memcpy(wider, got->already, got->files.count * sizeof *wider);
-  wider[got->files.count] = already;
-  free(got->already);
-  got->already = wider;
+  size_t n = got->files.count;
+  got->already = need_more(got->already, n, n + 1, sizeof *got->already);
+  got->already[n] = already;
   names_add(&got->files, name);
 }
 

@@ -182,10 +182,8 @@ static size_t take_header(char *line, size_t one, size_t length, void *user) {
 static bool append_text(sink *s, const char *bytes, size_t n) {
   if (s->length + n > MOST_TEXT) return false;
   if (s->length + n + 1 > s->capacity) {
-    char *wider = need(s->capacity = 2 * (s->length + n + 1), 1);
-    if (s->length) memcpy(wider, s->text, s->length);
-    free(s->text);
-    s->text = wider;
+    s->capacity = 2 * (s->length + n + 1);
+    s->text = need_more(s->text, s->length, s->capacity, 1);
   }
   memcpy(s->text + s->length, bytes, n);
   s->text[s->length += n] = 0;

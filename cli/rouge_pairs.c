@@ -150,12 +150,9 @@ static int lacks(const pair_reader *r, const char *given, const char *usual,
 static rouge_pair *add_pair(pair_reader *r) {
   rouge_pairs *p = r->pairs;
   if (p->count == p->capacity) {
-    int capacity = 2 * p->capacity + 64;
-    rouge_pair *wider = need((size_t)capacity, sizeof *wider);
-    if (p->count) memcpy(wider, p->at, (size_t)p->count * sizeof *wider);
-    free(p->at);
-    p->at = wider;
-    p->capacity = capacity;
+    p->capacity = 2 * p->capacity + 64;
+    p->at =
+        need_more(p->at, (size_t)p->count, (size_t)p->capacity, sizeof *p->at);
   }
   rouge_pair *one = &p->at[p->count++];
   *one = (rouge_pair){.line = r->number};

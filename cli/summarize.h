@@ -17,6 +17,7 @@
 
 #include "attend/decode.h"
 #include "attend/json.h"
+#include "sampling.h"
 #include "extract.h"
 #include "long_options.h"
 #include "model_open.h"
@@ -32,15 +33,13 @@ enum {
   SUMMARY_MOST = 16,   /* max_new        */
   SUMMARY_EARLY = 32,  /* early_stop     */
   SUMMARY_SAMPLES = 64,
-  SUMMARY_DIVERSITY = 128,
-  SUMMARY_TEMPERATURE = 256,
-  SUMMARY_DRAWS = 512,    /* another option of drawing */
-  SUMMARY_NEW_SEED = 1024 /* --seed random */
+  SUMMARY_DIVERSITY = 128
 };
 
 typedef struct {
   attend_generate_options how; /* callbacks are not the caller's */
   unsigned given;
+  sampling draw;
   int least, most; /* words; 0: as many as the model likes */
 } summary_options;
 

@@ -22,18 +22,11 @@ typedef struct {
   size_t length, room;
 } gathering;
 
-static void widen(void **block, size_t used, size_t size) {
-  void *wider = need(size, 1);
-  if (used) memcpy(wider, *block, used);
-  free(*block);
-  *block = wider;
-}
-
 static void add_document(gathering *g) {
   if (g->count == g->capacity) {
     g->capacity = 2 * g->capacity + 16;
-    widen((void **)&g->docs, (size_t)g->count * sizeof *g->docs,
-          (size_t)g->capacity * sizeof *g->docs);
+    g->docs = need_more(g->docs, (size_t)g->count, (size_t)g->capacity,
+                        sizeof *g->docs);
   }
   const char *file = strcmp(g->file, "-") ? g->file : "the standard input";
   g->row++;
@@ -49,9 +42,8 @@ static void add_document(gathering *g) {
 
 static void add_bytes(gathering *g, const char *text, size_t length) {
   if (g->length + length > g->room) {
-    size_t room = 2 * (g->length + length);
-    widen((void **)&g->text, g->length, room);
-    g->room = room;
+    g->room = 2 * (g->length + length);
+    g->text = need_more(g->text, g->length, g->room, 1);
   }
   if (length) memcpy(g->text + g->length, text, length);
   g->length += length;

@@ -13,10 +13,6 @@ enum {
   KEY_PENALTY,
   KEY_EARLY,
   KEY_SAMPLES,
-  KEY_TEMP,
-  KEY_TOP_K,
-  KEY_TOP_P,
-  KEY_MIN_P,
   KEY_NO_REPEAT,
   KEY_LENGTH,
   KEY_MIN,
@@ -55,19 +51,12 @@ static const struct argp_option list[] = {
      "What a token costs that an earlier group takes in the same step, in log "
      "probability (default: 1)",
      2},
-    {"temp", KEY_TEMP, "T", 0,
-     "Draw, with logits divided by T (default: 0.6 if --samples or another "
-     "option for drawing is given)",
-     2},
-    {"top-k", KEY_TOP_K, "N", 0, "Draw from the N best", 2},
-    {"top-p", KEY_TOP_P, "P", 0,
-     "Draw from the fewest that together have probability P", 2},
-    {"min-p", KEY_MIN_P, "P", 0,
-     "Draw from those with at least P times the probability of the best", 2},
-    {"seed", 's', "N", 0,
-     "Seed of the draws: the same gives the same summaries (default: 0); "
-     "`random' takes a new one and says which",
-     2},
+    SAMPLING_ROWS(
+        "Draw, with logits divided by T (default: 0.6 if --samples or "
+        "another option for drawing is given)",
+        "Seed of the draws: the same gives the same summaries "
+        "(default: 0); `random' takes a new one and says which",
+        2),
     {0, 0, 0, 0, "What the model sees:", 3},
     {"context", KEY_CONTEXT, "N", 0,
      "Read N tokens of a document at most (default: what the model was made "
@@ -103,6 +92,10 @@ static bool parse_length(int key, char *arg, struct argp_state *state,
       return true;
     case KEY_CONTEXT:
       o->how.context = read_count(state, "--context", arg, 2);
+      return true;
+    case KEY_SAMPLES:
+      o->how.samples = read_count(state, "--samples", arg, 1);
+      o->given |= SUMMARY_SAMPLES;
       return true;
     case KEY_BATCH:
       o->how.batch = read_count(state, "--batch", arg, 1);
@@ -141,62 +134,17 @@ static bool parse_beams(int key, char *arg, struct argp_state *state,
   }
 }
 
-/* ---- draws ----------------------------------------------------------------------- */
-
-static void read_seed(struct argp_state *state, summary_options *o,
-                      const char *text) {
-  o->given |= SUMMARY_DRAWS;
-  if (!strcmp(text, "random"))
-    o->given |= SUMMARY_NEW_SEED;
-  else
-    o->how.seed = (uint64_t)options_number(state, "--seed", text, 0, INT64_MAX);
-}
-
-static bool parse_draws(int key, char *arg, struct argp_state *state,
-                        summary_options *o) {
-  switch (key) {
-    case KEY_SAMPLES:
-      o->how.samples = read_count(state, "--samples", arg, 1);
-      o->given |= SUMMARY_SAMPLES;
-      return true;
-    case KEY_TEMP:
-      o->how.temperature = (float)options_real(state, "--temp", arg, 0, 1e6);
-      o->given |= SUMMARY_TEMPERATURE;
-      return true;
-    case KEY_TOP_K:
-      o->how.top_k = read_count(state, "--top-k", arg, 1);
-      break;
-    case KEY_TOP_P:
-      o->how.top_p = (float)options_real(state, "--top-p", arg, 0, 1);
-      break;
-    case KEY_MIN_P:
-      o->how.min_p = (float)options_real(state, "--min-p", arg, 0, 1);
-      break;
-    case 's':
-      read_seed(state, o, arg);
-      break;
-    default:
-      return false;
-  }
-  o->given |= SUMMARY_DRAWS;
-  return true;
-}
-
 /* ---- what goes together ------------------------------------------------------------ */
 
 static void settle_draws(struct argp_state *state, summary_options *o) {
   attend_generate_options *how = &o->how;
-  if (o->given & SUMMARY_BEAMS && how->beams > 1)
-    argp_error(state,
-               "beams search and do not draw: leave --temp, --top-k, --top-p, "
-               "--min-p and --seed away");
-  if (!(o->given & SUMMARY_TEMPERATURE)) how->temperature = TEMPERATURE;
+  if (o->given & SUMMARY_BEAMS && how->beams > 1) sampling_refuse(state);
+  sampling_settle(&o->draw, TEMPERATURE, how);
   if (how->samples > 1 && how->temperature == 0)
     argp_error(state,
                "--temp 0 draws nothing, so %d samples would be the same: "
                "raise it, or take the best of --beams %d",
                how->samples, how->samples);
-  if (o->given & SUMMARY_NEW_SEED) how->seed = options_new_seed();
   how->beams = 1;
   o->given |= SUMMARY_BEAMS;
 }
@@ -219,8 +167,8 @@ static void settle(struct argp_state *state, summary_options *o) {
   attend_generate_options *how = &o->how;
   bool searches =
       how->groups > 1 || (o->given & SUMMARY_BEAMS && how->beams > 1);
-  bool draws = o->given & SUMMARY_DRAWS || how->temperature > 0 ||
-               (how->samples > 1 && !searches);
+  bool draws =
+      o->draw.other || how->temperature > 0 || (how->samples > 1 && !searches);
   if (o->most && o->least > o->most)
     argp_error(state, "--min %d is more than --length %d", o->least, o->most);
   if (o->given & SUMMARY_DIVERSITY && how->groups < 2)
@@ -236,8 +184,9 @@ static void settle(struct argp_state *state, summary_options *o) {
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
   summary_options *o = state->input;
+  attend_generate_options *how = &o->how;
   if (parse_length(key, arg, state, o) || parse_beams(key, arg, state, o) ||
-      parse_draws(key, arg, state, o))
+      sampling_parse(key, arg, state, &o->draw, how))
     return 0;
   if (key != ARGP_KEY_END) return ARGP_ERR_UNKNOWN;
   settle(state, o);

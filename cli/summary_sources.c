@@ -215,10 +215,8 @@ static void end_word(walking *k) {
 
 static void add_letter(walking *k, char letter) {
   if (k->length + 2 > k->room) {
-    char *longer = need(k->room = 2 * k->room + 32, 1);
-    if (k->length) memcpy(longer, k->w.text, k->length);
-    free(k->w.text);
-    k->w.text = longer;
+    k->room = 2 * k->room + 32;
+    k->w.text = need_more(k->w.text, k->length, k->room, 1);
   }
   k->w.text[k->length++] = letter;
 }

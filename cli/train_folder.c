@@ -57,12 +57,8 @@ size_t steps_saved(const char *out, bool resumable, uint64_t **steps) {
   for (struct dirent *e; dir && (e = readdir(dir));) {
     if (!is_step(e->d_name, &step)) continue;
     if (resumable && !has_state(out, step)) continue;
-    if (count == capacity) {
-      uint64_t *wider = need(capacity *= 2, sizeof *wider);
-      memcpy(wider, found, count * sizeof *wider);
-      free(found);
-      found = wider;
-    }
+    if (count == capacity)
+      found = need_more(found, count, capacity *= 2, sizeof *found);
     found[count++] = step;
   }
   if (dir) closedir(dir);

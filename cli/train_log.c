@@ -19,13 +19,9 @@
 
 static void curve_add(curve *c, double x, double y) {
   if (c->count == c->capacity) {
-    size_t capacity = 2 * c->capacity + 256;
-    double *x2 = need(capacity, sizeof *x2), *y2 = need(capacity, sizeof *y2);
-    if (c->count) memcpy(x2, c->x, c->count * sizeof *x2);
-    if (c->count) memcpy(y2, c->y, c->count * sizeof *y2);
-    free(c->x);
-    free(c->y);
-    *c = (curve){x2, y2, c->count, capacity};
+    c->capacity = 2 * c->capacity + 256;
+    c->x = need_more(c->x, c->count, c->capacity, sizeof *c->x);
+    c->y = need_more(c->y, c->count, c->capacity, sizeof *c->y);
   }
   c->x[c->count] = x;
   c->y[c->count++] = y;

@@ -186,16 +186,6 @@ static const struct argp_option list[] = {
 
 /* ---- values ------------------------------------------------------------------------ */
 
-static double real(struct argp_state *state, const char *name, const char *text,
-                   double low, double high) {
-  char *end;
-  double x = strtod(text, &end);
-  if (end == text || *end || !(x >= low && x <= high))
-    argp_error(state, "%s takes a number from %g to %g, not \"%s\"", name, low,
-               high, text);
-  return x;
-}
-
 static int choice(struct argp_state *state, const char *name, const char *text,
                   const char *const *choices) {
   char all[128] = "";
@@ -211,10 +201,7 @@ static int choice(struct argp_state *state, const char *name, const char *text,
 static void add_word(train_settings *s, word_list *w, const char *text) {
   if (w->round != s->round) w->count = 0;
   w->round = s->round;
-  const char **wider = need(w->count + 1, sizeof *wider);
-  if (w->count) memcpy(wider, w->text, w->count * sizeof *wider);
-  free(w->text);
-  w->text = wider;
+  w->text = need_more(w->text, w->count, w->count + 1, sizeof *w->text);
   w->text[w->count++] = text;
 }
 
@@ -232,7 +219,7 @@ static bool parse_data(int key, char *arg, struct argp_state *state,
       add_word(s, &s->valid, arg);
       return true;
     case KEY_VALID_SHARE:
-      s->valid_share = real(state, "--valid-share", arg, 0, 0.9);
+      s->valid_share = options_real(state, "--valid-share", arg, 0, 0.9);
       return true;
     case KEY_TASK:
       s->task = tasks[choice(state, "--task", arg, tasks)];
@@ -250,7 +237,7 @@ static bool parse_data(int key, char *arg, struct argp_state *state,
       s->target_length = SIZE("--target-length", 1 << 24);
       return true;
     case KEY_MASK:
-      s->mask_share = real(state, "--mask-share", arg, 0.001, 1);
+      s->mask_share = options_real(state, "--mask-share", arg, 0.001, 1);
       return true;
     default:
       return false;
@@ -331,10 +318,10 @@ static bool parse_optimizer(int key, char *arg, struct argp_state *state,
           (attend_optimizer_kind)choice(state, "--optimizer", arg, optimizers);
       return true;
     case KEY_RATE:
-      s->rate = real(state, "--rate", arg, 0, 1e3);
+      s->rate = options_real(state, "--rate", arg, 0, 1e3);
       return true;
     case KEY_LEAST:
-      s->least = real(state, "--least-rate", arg, 0, 1e3);
+      s->least = options_real(state, "--least-rate", arg, 0, 1e3);
       return true;
     case KEY_WARMUP:
       s->warmup = COUNT("--warmup");
@@ -344,27 +331,28 @@ static bool parse_optimizer(int key, char *arg, struct argp_state *state,
           (attend_schedule_kind)choice(state, "--schedule", arg, schedules);
       return true;
     case KEY_BETA1:
-      o->beta1 = (float)real(state, "--beta1", arg, 0, 0.999999);
+      o->beta1 = (float)options_real(state, "--beta1", arg, 0, 0.999999);
       return true;
     case KEY_BETA2:
-      o->beta2 = (float)real(state, "--beta2", arg, 0, 0.999999);
+      o->beta2 = (float)options_real(state, "--beta2", arg, 0, 0.999999);
       return true;
     case KEY_MOMENTUM:
-      o->momentum = (float)real(state, "--momentum", arg, 0, 0.999999);
+      o->momentum = (float)options_real(state, "--momentum", arg, 0, 0.999999);
       return true;
     case KEY_DECAY:
-      o->decay[ATTEND_MATRICES] = (float)real(state, "--decay", arg, 0, 10);
+      o->decay[ATTEND_MATRICES] =
+          (float)options_real(state, "--decay", arg, 0, 10);
       return true;
     case KEY_DECAY_TABLES:
       o->decay[ATTEND_TABLES] =
-          (float)real(state, "--decay-tables", arg, 0, 10);
+          (float)options_real(state, "--decay-tables", arg, 0, 10);
       return true;
     case KEY_DECAY_VECTORS:
       o->decay[ATTEND_VECTORS] =
-          (float)real(state, "--decay-vectors", arg, 0, 10);
+          (float)options_real(state, "--decay-vectors", arg, 0, 10);
       return true;
     case KEY_CLIP:
-      o->clip = (float)real(state, "--clip", arg, 0, 1e6);
+      o->clip = (float)options_real(state, "--clip", arg, 0, 1e6);
       return true;
     default:
       return false;
@@ -386,13 +374,13 @@ static bool parse_course(int key, char *arg, struct argp_state *state,
       s->epochs = 0;
       return true;
     case KEY_EPOCHS:
-      s->epochs = real(state, "--epochs", arg, 1e-6, 1e6);
+      s->epochs = options_real(state, "--epochs", arg, 1e-6, 1e6);
       return true;
     case KEY_SMOOTHING:
-      s->smoothing = real(state, "--smoothing", arg, 0, 0.9);
+      s->smoothing = options_real(state, "--smoothing", arg, 0, 0.9);
       return true;
     case KEY_DROPOUT:
-      s->dropout = real(state, "--dropout", arg, 0, 0.9);
+      s->dropout = options_real(state, "--dropout", arg, 0, 0.9);
       return true;
     case KEY_WEIGHTS:
       s->weights = choice(state, "--weights", arg, kinds) ? ATTEND_WEIGHTS_MIXED

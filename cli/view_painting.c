@@ -36,10 +36,8 @@ static size_t line_end_at(const char *text) {
 static const char *keep_label(painting *p, const char *label) {
   if (p->n_labels == p->label_room) {
     p->label_room = 2 * p->label_room + 64;
-    char **wider = need(p->label_room, sizeof *wider);
-    if (p->labels) memcpy(wider, p->labels, p->n_labels * sizeof *wider);
-    free(p->labels);
-    p->labels = wider;
+    p->labels =
+        need_more(p->labels, p->n_labels, p->label_room, sizeof *p->labels);
   }
   return p->labels[p->n_labels++] = need_copy(label);
 }

@@ -16,10 +16,6 @@
 #include "layers/copy_row.h"
 #include "model/transformer.h"
 
-static size_t key_width(const attend_run *r) {
-  return (size_t)padded(r->model->config.copy);
-}
-
 static int window_of(const attend_run *r) {
   int positions = r->model->config.positions;
   return positions ? positions : 1024;
@@ -36,7 +32,7 @@ static void forget_words(attend_run *r) {
 /* Keys of the tokens in x, n of them, after those that were read before. */
 static void make_keys(attend_run *r, float *keys) {
   const attend_model *m = r->model;
-  const size_t width = key_width(r), bytes = width * sizeof *keys;
+  const size_t width = copy_width(r), bytes = width * sizeof *keys;
   float *before = r->copy.before;
   attend_linear_forward(m->copy_k, r->n, r->x, padded(m->config.encoder.width),
                         keys, (int)width);
@@ -80,7 +76,7 @@ static attend_status reading_room(attend_run *r) {
 
 attend_status copy_read(attend_run *r, const int32_t *ids) {
   copying *c = &r->copy;
-  const size_t width = key_width(r);
+  const size_t width = copy_width(r);
   if (!r->model->copy_k) return ATTEND_OK;
   ATTEND_TRY(reading_room(r));
   if (!c->length[0]) {
@@ -112,7 +108,7 @@ attend_status copy_recall(attend_run *r, const attend_run *from) {
   const int n = f->length ? f->length[0] : 0;
   if (!n || !r->model->copy_k) return ATTEND_OK;
   ATTEND_TRY(copy_room(r, (size_t)n, n));
-  memcpy(c->keys, f->keys, (size_t)n * key_width(r) * sizeof *c->keys);
+  memcpy(c->keys, f->keys, (size_t)n * copy_width(r) * sizeof *c->keys);
   memcpy(c->ids, f->ids, (size_t)n * sizeof *c->ids);
   memcpy(c->first, f->first, (size_t)n * sizeof *c->first);
   for (int j = 0; f->by_words && j < n; j++)
@@ -127,7 +123,7 @@ attend_status copy_recall(attend_run *r, const attend_run *from) {
 
 attend_status copy_save(const attend_run *r, const char *path) {
   const copying *c = &r->copy;
-  const int64_t n = c->length[0], width = (int64_t)key_width(r);
+  const int64_t n = c->length[0], width = (int64_t)copy_width(r);
   const attend_tensor list[] = {{.name = "keys",
                                  .stored = ATTEND_STORED_F32,
                                  .rank = 2,
@@ -169,10 +165,10 @@ static bool take_words(attend_run *r, const attend_tensor_file *file,
   const bool by_words = attend_tensor_file_find(file, "often") != NULL;
   ids = find(file, "ids", ATTEND_STORED_I32, n, 0);
   const attend_tensor *keys =
-      find(file, "keys", ATTEND_STORED_F32, n, (int64_t)key_width(r));
+      find(file, "keys", ATTEND_STORED_F32, n, (int64_t)copy_width(r));
   const attend_tensor *often = find(file, "often", ATTEND_STORED_F32, n, 0);
   const attend_tensor *before =
-      find(file, "before", ATTEND_STORED_F32, (int64_t)key_width(r), 0);
+      find(file, "before", ATTEND_STORED_F32, (int64_t)copy_width(r), 0);
   if (!ids || !keys || !before || by_words != !!often) return false;
   if (n < 1 || n > (by_words ? vocab : min64(rows, window_of(r)))) return false;
   memcpy(c->ids, ids->data, ids->bytes);

@@ -10,10 +10,6 @@
 #include "layers/copy_row.h"
 #include "model/transformer.h"
 
-static size_t key_width(const attend_run *r) {
-  return (size_t)padded(r->model->config.copy);
-}
-
 attend_status copy_make(attend_run *r) {
   static const char what[] = "what may be copied";
   copying *c = &r->copy;
@@ -25,8 +21,8 @@ attend_status copy_make(attend_run *r) {
   TAKE(of, batch);
   TAKE(from, batch);
   TAKE(seen, (size_t)r->model->config.vocab);
-  TAKE(q, rows * key_width(r));
-  TAKE(before, 2 * key_width(r));
+  TAKE(q, rows * copy_width(r));
+  TAKE(before, 2 * copy_width(r));
   TAKE(gate, rows * LANES);
 #undef TAKE
   return ATTEND_OK;
@@ -59,7 +55,7 @@ attend_status copy_room(attend_run *r, size_t tokens, int n) {
   free_texts(r);
 #define TAKE(field, count) \
   ATTEND_TRY(take(r->ctx, (count) * sizeof *c->field, what, &c->field))
-  TAKE(keys, tokens * key_width(r));
+  TAKE(keys, tokens * copy_width(r));
   TAKE(ids, tokens);
   TAKE(first, tokens);
   TAKE(often, tokens);
@@ -89,10 +85,10 @@ attend_status copy_fill(attend_run *r, const int32_t *ids) {
   c->by_words = false;
   attend_linear_forward(m->copy_k, r->count * r->n, r->x,
                         padded(m->config.encoder.width), c->keys,
-                        (int)key_width(r));
+                        (int)copy_width(r));
   for (int b = 0; b < r->count; b++)
-    copy_lag(r->n, m->config.copy, (int)key_width(r), NULL,
-             c->keys + (size_t)b * (size_t)r->n * key_width(r));
+    copy_lag(r->n, m->config.copy, (int)copy_width(r), NULL,
+             c->keys + (size_t)b * (size_t)r->n * copy_width(r));
   memcpy(c->ids, ids, (size_t)r->count * (size_t)r->n * sizeof *ids);
   for (int b = 0; b < r->batch; b++) {
     c->of[b] = b;
@@ -108,7 +104,7 @@ static copy_text text_of(const attend_run *r, int sequence) {
   int text = c->of[sequence];
   size_t at = (size_t)text * (size_t)c->n;
   return (copy_text){.n = c->length[text],
-                     .keys = c->keys + at * key_width(r),
+                     .keys = c->keys + at * copy_width(r),
                      .extra = c->by_words ? c->often : NULL,
                      .ids = c->ids + at,
                      .first = c->first + at};
@@ -117,7 +113,7 @@ static copy_text text_of(const attend_run *r, int sequence) {
 void copy_rows(attend_run *r, int rows, const float *x, int ld, float *logits) {
   const attend_model *m = r->model;
   copying *c = &r->copy;
-  const size_t width = key_width(r), vocab = (size_t)m->config.vocab;
+  const size_t width = copy_width(r), vocab = (size_t)m->config.vocab;
   const float scale = 1 / sqrtf((float)m->config.copy);
   attend_linear_forward(m->copy_q, rows, x, ld, c->q, (int)width);
   attend_linear_forward(m->copy_gate, rows, x, ld, c->gate, LANES);
@@ -147,13 +143,13 @@ void copy_reset(attend_run *r) {
 
 size_t copy_bytes(const attend_run *r) {
   const copying *c = &r->copy;
-  return c->room * (key_width(r) * sizeof *c->keys + 3 * sizeof *c->ids);
+  return c->room * (copy_width(r) * sizeof *c->keys + 3 * sizeof *c->ids);
 }
 
 size_t copy_work_bytes(const attend_run *r) {
   if (!r->copy.of) return 0;
   size_t rows = (size_t)r->head_room, n = (size_t)r->copy.span;
-  return (rows * (key_width(r) + LANES + n) + 2 * key_width(r)) *
+  return (rows * (copy_width(r) + LANES + n) + 2 * copy_width(r)) *
              sizeof(float) +
          ((size_t)r->model->config.vocab + 3 * (size_t)r->batch) *
              sizeof(int32_t);

@@ -126,6 +126,9 @@ attend_status cross_fill(attend_run *r, int count, int n);
 attend_status sums_fill(attend_run *r, int layer);
 attend_status run_room(attend_run *r, size_t rows);
 /* ---- copying.c: what a head that copies needs, where the model has one ---- */
+static inline size_t copy_width(const attend_run *r) { /* of a key's row */
+  return (size_t)padded(r->model->config.copy);
+}
 attend_status copy_make(attend_run *r);
 void copy_free(attend_run *r);
 /* Keys of what was read, from the encoder's output in x; ids [count][n]. */
