@@ -19,6 +19,7 @@ static const verb verbs[] = {
      cmd_view},
     {"design", "transformers designed by hand, beside learned ones",
      cmd_design},
+    {"study", "questions about attention, answered by measurements", cmd_study},
     {"explain", "what would run, and what it costs", cmd_explain},
     {"verify", "is it right: against the definition, in double", cmd_verify},
     {"bench", "how fast: verified, then timed", cmd_bench},

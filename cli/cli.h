@@ -36,6 +36,7 @@ int cmd_compare(int argc, char **argv);
 int cmd_view(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 int cmd_design(int argc, char **argv);
+int cmd_study(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 

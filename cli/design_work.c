@@ -107,12 +107,12 @@ int design_refuse(const designed *g) {
 
 static int study(designed *g, const design_options *o) {
   char what[96];
-  attend_study_options s = {.steps = o->steps,
-                            .batch = o->batch,
-                            .rate = o->rate,
-                            .has_seed = o->has_seed,
-                            .seed = o->common.seed,
-                            .progress = step};
+  attend_twin_options s = {.steps = o->steps,
+                           .batch = o->batch,
+                           .rate = o->rate,
+                           .has_seed = o->has_seed,
+                           .seed = o->common.seed,
+                           .progress = step};
   snprintf(what, sizeof what, "%s learns", g->facts.name);
   progress_start(what, (size_t)(o->steps ? o->steps : g->facts.steps));
   double from = seconds_now();

@@ -68,6 +68,12 @@ static void format_scaled(double number, double step, const char *const *units,
            units[unit]);
 }
 
+/* Whole numbers of five to seven digits are clearer than powers of ten. */
+static void format_plain(double number, char *text, size_t size) {
+  bool whole = fabs(number) >= 1000 && fabs(number) < 1e7;
+  snprintf(text, size, "%.*g", whole ? 7 : 4, whole ? round(number) : number);
+}
+
 void format_cell(cell_kind kind, double number, char *text, size_t size) {
   static const char *const plain[] = {"", "k", "M", "G", "T", "P"};
   static const char *const bytes[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -80,6 +86,9 @@ void format_cell(cell_kind kind, double number, char *text, size_t size) {
     case CELL_TEXT:
     case CELL_COUNT:
       snprintf(text, size, "%.0f", number);
+      break;
+    case CELL_PLAIN:
+      format_plain(number, text, size);
       break;
     case CELL_SMALL:
       snprintf(text, size, "%.2e", number);

@@ -14,6 +14,7 @@ typedef enum {
   CELL_COUNT,   /* a whole number */
   CELL_SMALL,   /* an error or a bound: 1.23e-07 */
   CELL_NUMBER,  /* four digits, with k, M, G */
+  CELL_PLAIN,   /* four digits, as they are: 1024, 0.06093 */
   CELL_RATE,    /* 123.4 */
   CELL_RATIO,   /* 1.234 */
   CELL_SECONDS, /* 12.3 ms */

@@ -245,7 +245,7 @@ TEST(a_saved_design_is_the_same_to_the_bit) {
   char path[] = "/tmp/attend-design-XXXXXX.safetensors";
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_design *d = open_design(ctx, "induction"), *again;
-  attend_study_options few = {.steps = 3};
+  attend_twin_options few = {.steps = 3};
   int file = mkstemps(path, 12);
   CHECK(file >= 0);
   close(file);
@@ -277,7 +277,7 @@ static attend_status everything(attend_context *ctx, const char *spec) {
   attend_verdict v;
   attend_design_run *run;
   attend_likeness like;
-  attend_study_options few = {.steps = 2};
+  attend_twin_options few = {.steps = 2};
   attend_way way = {ATTEND_DESIGNED, 0};
   ATTEND_TRY(attend_design_read(ctx, "spec", spec, strlen(spec), &d));
   attend_status status = attend_design_check(d, way, NULL, &v);

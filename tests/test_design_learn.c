@@ -71,7 +71,7 @@ TEST(gradients_are_the_slopes) {
 static float *learnt_by(int threads, const char *name, size_t *n) {
   attend_context *ctx = open_context(NULL, threads, NULL);
   attend_design *d = open_design(ctx, name);
-  attend_study_options o = {.steps = 4, .batch = 4096};
+  attend_twin_options o = {.steps = 4, .batch = 4096};
   OK(ctx, attend_design_learn(d, &o, NULL));
   const float *w = attend_design_weights(d, ATTEND_LEARNED, n);
   float *copy = copy_of(w, *n * sizeof *w);
@@ -129,7 +129,7 @@ TEST(singular_values_are_found) {
 TEST(likeness_does_not_see_what_changes_nothing) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_design *d = open_design(ctx, "content");
-  attend_study_options few = {.steps = 1};
+  attend_twin_options few = {.steps = 1};
   OK(ctx, attend_design_learn(d, &few, NULL));
   memcpy(d->weights[1], d->weights[0], d->count * sizeof(float));
   float *q = d->weights[1] + head_part(d, 0, 0)->at,

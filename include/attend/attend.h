@@ -26,5 +26,6 @@
 #include "attend/training.h"
 #include "attend/plot.h"
 #include "attend/design.h"
+#include "attend/study.h"
 
 #endif

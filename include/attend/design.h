@@ -225,7 +225,7 @@ typedef struct { /* zero, and a rate or decay below 0: the spec's */
   uint64_t seed;
   int (*progress)(uint64_t done, uint64_t total, void *user);
   void *user;
-} attend_study_options;
+} attend_twin_options;
 
 enum { ATTEND_CURVE = 32 };
 
@@ -238,9 +238,9 @@ typedef struct {
 
 /* From numbers drawn from the seed, by AdamW on cross-entropy, softmax of
  * sharpness 1. The twin takes the place of one that was there. */
-ATTEND_API attend_status
-attend_design_learn(attend_design *design, const attend_study_options *options,
-                    attend_curve *curve);
+ATTEND_API attend_status attend_design_learn(attend_design *design,
+                                             const attend_twin_options *options,
+                                             attend_curve *curve);
 
 /* ---- both beside each other ------------------------------------------------------------ */
 

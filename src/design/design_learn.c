@@ -14,7 +14,7 @@
 
 typedef struct {
   attend_design *d;
-  attend_study_options o;
+  attend_twin_options o;
   design_pass *pass;
   uint64_t total;
   float *w, *g, *m, *v; /* [count] weights, gradients, moments */
@@ -23,7 +23,7 @@ typedef struct {
 
 static attend_status complete(studying *s) {
   const attend_design *d = s->d;
-  attend_study_options *o = &s->o;
+  attend_twin_options *o = &s->o;
   if (!o->steps) o->steps = d->steps;
   if (!o->batch) o->batch = d->batch;
   if (!(o->rate > 0)) o->rate = d->rate;
@@ -176,7 +176,7 @@ static attend_status begin(studying *s, float **block) {
 }
 
 attend_status attend_design_learn(attend_design *d,
-                                  const attend_study_options *options,
+                                  const attend_twin_options *options,
                                   attend_curve *curve) {
   studying s = {.d = d};
   float *block = NULL;

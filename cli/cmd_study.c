@@ -1,0 +1,276 @@
+/* attend study: a question about attention, answered by a measurement.
+ *
+ * Place: cli/ - a verb. Its options are those of the topic: the list is made
+ * once the topic is known.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "folders.h"
+#include "interrupt.h"
+#include "model_path.h"
+#include "progress.h"
+#include "study_verb.h"
+#include "table.h"
+
+enum {
+  KEY_OUT = 1900,
+  KEY_FIGURE,
+  KEY_QUICK,
+  KEY_OPEN,
+  KEY_CLAIMS,
+  KEY_SETTING, /* and those after it: the topic's */
+  MOST_SETTINGS = 40
+};
+
+static const struct argp_option shared[] = {
+    {0, 0, 0, 0, "Where to:", 2},
+    {"out", KEY_OUT, "FILE", 0,
+     "Write FILE.html (a page that needs nothing else), .json, .svg (one "
+     "plot), or a folder with all of them",
+     2},
+    {"figure", KEY_FIGURE, "NAME", 0, "Which plot, for an .svg", 2},
+    {"open", KEY_OPEN, 0, 0, "Open the page in the browser", 2},
+    {"claims", KEY_CLAIMS, 0, 0,
+     "Print every prediction beside what was measured", 2},
+    {0, 0, 0, 0, "How it runs:", 3},
+    {"quick", KEY_QUICK, 0, 0, "Smaller sizes, where none are given", 3},
+    {0}};
+
+/* What argp is given: options of its own making need a place to lie. */
+typedef struct {
+  study_options o;
+  const attend_study *study; /* NULL: none, or all */
+} asked;
+
+static const char *name_of(const asked *a, int key) {
+  return a->study->settings[key - KEY_SETTING].name;
+}
+
+static void check(struct argp_state *state, const study_options *o) {
+  if (!o->topic && (o->out || o->open || o->quick))
+    argp_error(state, "name a topic, or all: attend study lists them");
+  if (o->figure && !(o->out && path_ends(o->out, ".svg")))
+    argp_error(state, "--figure says which plot --out FILE.svg takes");
+  if (o->topic && !strcmp(o->topic, "all") && o->out &&
+      path_ends(o->out, ".svg"))
+    argp_error(state, "all studies have many plots: give --out a folder");
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
+  asked *a = state->input;
+  study_options *o = &a->o;
+  if (key >= KEY_SETTING && key < KEY_SETTING + MOST_SETTINGS) {
+    o->settings =
+        need_more(o->settings, o->count, o->count + 1, sizeof *o->settings);
+    o->settings[o->count++] = (attend_setting_value){name_of(a, key), arg};
+    return 0;
+  }
+  switch (key) {
+    case ARGP_KEY_INIT:
+      options_share(state, 3);
+      return 0;
+    case KEY_OUT:
+      o->out = arg;
+      return 0;
+    case KEY_FIGURE:
+      o->figure = arg;
+      return 0;
+    case KEY_QUICK:
+      o->quick = true;
+      return 0;
+    case KEY_OPEN:
+      o->open = true;
+      return 0;
+    case KEY_CLAIMS:
+      o->claims = true;
+      return 0;
+    case ARGP_KEY_ARG:
+      if (o->topic) argp_error(state, "one topic at a time, or all");
+      if (strcmp(arg, "all") && !attend_study_find(arg))
+        argp_error(state, "there is no study \"%s\": attend study lists them",
+                   arg);
+      o->topic = arg;
+      return 0;
+    case ARGP_KEY_END:
+      check(state, o);
+      return 0;
+    default:
+      return ARGP_ERR_UNKNOWN;
+  }
+}
+
+/* ---- the options of a topic ------------------------------------------------------- */
+
+/* The first word that is one. */
+static const attend_study *topic_among(int argc, char **argv) {
+  for (int i = 1; i < argc; i++) {
+    const attend_study *s = attend_study_find(argv[i]);
+    if (s) return s;
+  }
+  return NULL;
+}
+
+static struct argp_option option_of(const attend_setting *s, int key) {
+  static const char *const kinds[] = {"X", "N", "TEXT", "MODEL"};
+  bool list = s->kind <= ATTEND_SETTING_WHOLE && s->most > 1;
+  return (struct argp_option){
+      .name = s->name,
+      .key = key,
+      .arg = list ? path_of("%s,..", kinds[s->kind]) : kinds[s->kind],
+      .doc = *s->value ? path_of("%s (default: %s)", s->meaning, s->value)
+                       : s->meaning,
+      .group = 1};
+}
+
+/* Lives as long as the program. */
+static struct argp_option *options_of(const attend_study *study) {
+  size_t n = 0, fixed = sizeof shared / sizeof *shared;
+  struct argp_option *list = need(MOST_SETTINGS + fixed + 1, sizeof *list);
+  if (study) list[n++] = (struct argp_option){.doc = "Sizes:", .group = 1};
+  for (int i = 0; study && study->settings[i].name && i < MOST_SETTINGS; i++)
+    list[n++] = option_of(&study->settings[i], KEY_SETTING + i);
+  memcpy(list + n, shared, sizeof shared);
+  return list;
+}
+
+/* ---- running ------------------------------------------------------------------------ */
+
+typedef struct {
+  size_t before, total; /* studies that are done, and all */
+  const char *name;
+} place;
+
+static int step(double done, void *user) {
+  const place *p = user;
+  progress_share(((double)p->before + done) / (double)p->total, p->name);
+  return is_interrupted();
+}
+
+/* Names of models become places on disk. */
+static int find_models(const attend_study *study, study_options *o) {
+  int code = EXIT_OK;
+  for (size_t i = 0; i < o->count && !code; i++) {
+    const attend_setting *s = study->settings;
+    while (strcmp(s->name, o->settings[i].name)) s++;
+    if (s->kind == ATTEND_SETTING_MODEL && *o->settings[i].value)
+      o->settings[i].value = model_path(o->settings[i].value, &code);
+  }
+  return code;
+}
+
+/* A default that names a model is looked for too: "" if it is not there. */
+static int add_models(const attend_study *study, study_options *o) {
+  int code = EXIT_OK;
+  for (const attend_setting *s = study->settings; s->name; s++) {
+    bool given = s->kind != ATTEND_SETTING_MODEL || !*s->value;
+    for (size_t i = 0; i < o->count; i++)
+      given |= !strcmp(o->settings[i].name, s->name);
+    if (given) continue;
+    char *path = model_path(s->value, &code);
+    if (code) return code;
+    o->settings =
+        need_more(o->settings, o->count, o->count + 1, sizeof *o->settings);
+    o->settings[o->count++] = (attend_setting_value){s->name, path};
+  }
+  return code;
+}
+
+static int run(studied *s, const attend_study *study, const study_options *o,
+               place *p) {
+  study_options own = *o;
+  own.settings = need_more(NULL, 0, o->count + 1, sizeof *own.settings);
+  if (o->count)
+    memcpy(own.settings, o->settings, o->count * sizeof *own.settings);
+  int code = find_models(study, &own);
+  if (!code) code = add_models(study, &own);
+  p->name = study->name;
+  attend_study_options how = {.seed = o->common.seed,
+                              .quick = o->quick,
+                              .count = own.count,
+                              .settings = own.settings,
+                              .step = step,
+                              .user = p};
+  attend_report *report = NULL;
+  attend_status status =
+      code ? ATTEND_OK : attend_study_run(s->ctx, study, &how, &report);
+  if (status == ATTEND_STOPPED)
+    code = EXIT_INTERRUPTED;
+  else if (status) {
+    complain("%s", report ? report->message : "there is no memory left");
+    code = status == ATTEND_INVALID ? EXIT_USAGE : EXIT_FAILED;
+  }
+  if (report) s->reports[s->count++] = report;
+  free(own.settings);
+  return code;
+}
+
+static int run_all(studied *s, const attend_study *one,
+                   const study_options *o) {
+  place p = {.total = 1};
+  const attend_study *study;
+  int code = EXIT_OK;
+  for (size_t i = 0; !one && attend_study_at(i); i++) p.total = i + 1;
+  s->reports = need(p.total, sizeof *s->reports);
+  progress_start("studies", 100);
+  for (; p.before < p.total && !code; p.before++) {
+    study = one ? one : attend_study_at(p.before);
+    code = run(s, study, o, &p);
+  }
+  progress_end();
+  return code;
+}
+
+static int show(const studied *s, const study_options *o) {
+  int code = EXIT_OK;
+  size_t wrong = 0;
+  bool quiet = (o->out || o->open) && s->count > 1;
+  if (o->common.json)
+    code = study_print_json(s, stdout);
+  else
+    for (size_t i = 0; i < s->count && !code && !quiet; i++) {
+      if (i) fputs("\n\n", stdout);
+      code = study_print(s->reports[i], o->claims, stdout);
+    }
+  if (!code && o->out) code = study_write(s, o);
+  if (!code && o->open) code = study_open(s);
+  for (size_t i = 0; i < s->count; i++) wrong += study_refuted(s->reports[i]);
+  if (code || !wrong) return code;
+  complain("%zu prediction%s not hold: --claims shows which", wrong,
+           wrong == 1 ? " does" : "s do");
+  return EXIT_FAILED;
+}
+
+int cmd_study(int argc, char **argv) {
+  static const struct argp_child children[] = {{&options_json, 0, NULL, 2},
+                                               {&options_run, 0, NULL, 3},
+                                               {&options_seed, 0, NULL, 3},
+                                               {0}};
+  asked a = {.study = topic_among(argc, argv)};
+  struct argp argp = {
+      .options = options_of(a.study),
+      .parser = parse,
+      .args_doc = "[TOPIC|all]",
+      .doc =
+          "Questions about attention, each answered by a measurement beside "
+          "the formula: a table, a plot, a paragraph. Without a topic: what "
+          "there is. attend study TOPIC --help has the sizes of one."
+          "\vThe same seed and sizes give the same numbers, times apart. "
+          "The exit status is 1 if a prediction does not hold.",
+      .children = children};
+  studied s = {0};
+  int code;
+  argp_parse(&argp, argc, argv, 0, NULL, &a);
+  s.ctx = options_context(&a.o.common, NULL, &code);
+  interrupt_watch();
+  if (!code && !a.o.topic)
+    code = study_print_list(a.o.common.json, s.ctx, stdout);
+  else if (!code) {
+    code = run_all(&s, a.study, &a.o);
+    if (!code) code = show(&s, &a.o);
+  }
+  for (size_t i = 0; i < s.count; i++) attend_report_free(s.reports[i]);
+  free(s.reports);
+  attend_context_free(s.ctx);
+  return code;
+}

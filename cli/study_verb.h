@@ -1,0 +1,47 @@
+/* The verb study: its options, and what is made of reports.
+ *
+ * Place: cli/ - cmd_study.c reads options and runs, study_print.c writes to the
+ * terminal, study_json.c for programs, study_page.c for readers, study_files.c
+ * where --out says.
+ */
+#ifndef CLI_STUDY_VERB_H
+#define CLI_STUDY_VERB_H
+
+#include <stdio.h>
+
+#include "attend/json.h"
+#include "attend/study.h"
+#include "options.h"
+
+typedef struct {
+  options common;
+  const char *topic; /* NULL: list them; "all" */
+  const char *out, *figure;
+  bool quick, open, claims;
+  size_t count;
+  attend_setting_value
+      *settings; /* [count], values as the program takes them */
+} study_options;
+
+typedef struct {
+  attend_context *ctx;
+  size_t count;
+  attend_report **reports;
+} studied;
+
+/* Claims that do not hold. */
+size_t study_refuted(const attend_report *report);
+
+int study_print_list(bool json, attend_context *ctx, FILE *out);
+/* Paragraphs, tables, and how many predictions hold; claims: each of them. */
+int study_print(const attend_report *report, bool claims, FILE *out);
+int study_print_json(const studied *s, FILE *out);
+/* A page that needs nothing beside it: a study, or a book of them. */
+int study_print_page(const studied *s, FILE *out);
+
+/* As the ending says: .html, .json, .svg, or a folder with all of them. */
+int study_write(const studied *s, const study_options *o);
+/* The page in a file of its own, and a browser that shows it. */
+int study_open(const studied *s);
+
+#endif
