@@ -37,6 +37,7 @@ typedef struct {
 
 /* In the order of a course: the list is in study.c. */
 extern const study_topic study_scale;
+extern const study_topic study_argmax;
 
 /* ---- settings ------------------------------------------------------------------- */
 
@@ -98,6 +99,22 @@ attend_status study_claim(study_run *r, const char *name, const char *text,
 attend_status study_estimate(study_run *r, const char *name, const char *text,
                              double measured, double expected,
                              double standard_error);
+
+/* ---- attention (study_pass.c) ---------------------------------------------------------------- */
+
+/* What one attention takes and gives, contiguous f32 in the order [B,H,T,D].
+ * weights are looked at where they are not NULL, and gradients computed where
+ * d_o is not; lse is needed for both. */
+typedef struct {
+  const float *q, *k, *v;
+  float *o, *lse;
+  float *weights; /* [B,H,T,S] */
+  const float *d_o;
+  float *dq, *dk, *dv;
+  float *dbias; /* or NULL */
+} study_pass;
+attend_status study_attend(study_run *r, const attend_desc *desc,
+                           const study_pass *p);
 
 /* ---- numbers (study_numbers.c) ------------------------------------------------------------ */
 

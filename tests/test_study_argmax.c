@@ -1,0 +1,76 @@
+/* attend study argmax: documents 001 2 and 003 3, and what training can do. */
+#include "study_cell.h"
+
+TEST(says_what_the_documents_print) {
+  static const double scores[] = {3, 11, 5, 2}, weights[] = {0, 1, 0, 0},
+                      output[] = {1, 4, 3};
+  study_result s = study_result_of("argmax", 0, NULL);
+  char name[32];
+  for (int i = 0; i < 4; i++) {
+    snprintf(name, sizeof name, "score-%d", i + 1);
+    study_prints(&s, name, scores[i], 0);
+    snprintf(name, sizeof name, "weight-%d", i + 1);
+    study_prints(&s, name, weights[i], 0);
+  }
+  for (int i = 0; i < 3; i++) {
+    snprintf(name, sizeof name, "output-%d", i + 1);
+    study_prints(&s, name, output[i], 0);
+  }
+  study_end(&s);
+}
+
+/* "The gradients with respect to the keys and queries will always be zero", and
+ * "only flow through the one element that is selected". */
+TEST(gradients_reach_the_winners_value_alone) {
+  study_result s = study_result_of("argmax", 1, NULL);
+  study_prints(&s, "dq", 0, 0);
+  study_prints(&s, "dk", 0, 0);
+  study_prints(&s, "dv-others", 0, 0);
+  study_prints(&s, "dv-winner-1", 1, 0);
+  study_prints(&s, "dv-winner-2", 5, 0);
+  study_prints(&s, "dv-winner-3", -1, 0);
+  study_prints(&s, "step", 6 / sqrt(50), 1e-6);
+  CHECK(study_cell_of(&s, "gradients", 1, "dq") > 0.1);
+  CHECK(study_cell_of(&s, "gradients", 1, "dk") > 0.1);
+  study_end(&s);
+}
+
+/* "The keys and queries will never be improved". */
+TEST(training_moves_winning_values_alone) {
+  for (uint64_t seed = 0; seed < 4; seed++) {
+    study_result s = study_result_of("argmax", seed, NULL);
+    study_prints(&s, "queries-moved", 0, 0);
+    study_prints(&s, "keys-moved", 0, 0);
+    double values = study_cell_of(&s, "training", 0, "values");
+    CHECK(values >= 1 && values < 12);
+    CHECK_EQ(study_cell_of(&s, "training", 1, "queries"), 12);
+    CHECK_EQ(study_cell_of(&s, "training", 1, "keys"), 12);
+    CHECK_EQ(study_cell_of(&s, "training", 1, "values"), 12);
+    CHECK(study_cell_of(&s, "training", 1, "after") <
+          study_cell_of(&s, "training", 1, "before"));
+    study_end(&s);
+  }
+}
+
+/* Cold is hard, hot is the mean of all values. */
+TEST(temperature_goes_from_hard_to_soft) {
+  const attend_setting_value at[] = {{"temperature", "0.1,10000"}, {0}};
+  study_result s = study_result_of("argmax", 0, at);
+  CHECK_NEAR(study_cell_of(&s, "temperature", 0, "winner"), 1, 1e-6);
+  CHECK_NEAR(study_cell_of(&s, "temperature", 0, "dq"), 0, 1e-5);
+  CHECK_NEAR(study_cell_of(&s, "temperature", 1, "winner"), 0.25, 1e-3);
+  CHECK_NEAR(study_cell_of(&s, "temperature", 1, "dq"), 0, 1e-2);
+  study_end(&s);
+}
+
+/* One query and key more or less, one step: nothing is out of bounds. */
+TEST(awkward_sizes) {
+  const attend_setting_value least[] = {
+      {"queries", "2"}, {"d", "1"}, {"steps", "1"}, {0}};
+  const attend_setting_value most[] = {
+      {"queries", "32"}, {"d", "33"}, {"steps", "7"}, {"rate", "0.05"}, {0}};
+  study_result a = study_result_of("argmax", 2, least);
+  study_result b = study_result_of("argmax", 2, most);
+  study_end(&a);
+  study_end(&b);
+}
