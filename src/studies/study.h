@@ -37,6 +37,7 @@ typedef struct {
 
 /* In the order of a course: the list is in study.c. */
 extern const study_topic study_scale;
+extern const study_topic study_jacobian;
 extern const study_topic study_argmax;
 
 /* ---- settings ------------------------------------------------------------------- */
