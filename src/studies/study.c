@@ -8,7 +8,7 @@
 #include "studies/report.h"
 
 static const study_topic *const topics[] = {&study_scale, &study_jacobian,
-                                            &study_argmax};
+                                            &study_argmax, &study_heatmaps};
 enum { TOPICS = sizeof topics / sizeof *topics };
 
 const attend_study *attend_study_at(size_t index) {

@@ -39,6 +39,7 @@ typedef struct {
 extern const study_topic study_scale;
 extern const study_topic study_jacobian;
 extern const study_topic study_argmax;
+extern const study_topic study_heatmaps;
 
 /* ---- settings ------------------------------------------------------------------- */
 
