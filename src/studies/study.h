@@ -40,6 +40,7 @@ extern const study_topic study_scale;
 extern const study_topic study_jacobian;
 extern const study_topic study_argmax;
 extern const study_topic study_heatmaps;
+extern const study_topic study_masks;
 
 /* ---- settings ------------------------------------------------------------------- */
 
@@ -117,6 +118,17 @@ typedef struct {
 } study_pass;
 attend_status study_attend(study_run *r, const attend_desc *desc,
                            const study_pass *p);
+
+/* ---- models (study_model.c) -------------------------------------------------------------------- */
+
+typedef struct {
+  attend_checkpoint *files;
+  attend_model *model;
+} study_model;
+/* Weights drawn by the study's seed; to be freed, and is empty on failure. */
+attend_status study_untrained(study_run *r, const attend_architecture *a,
+                              study_model *m);
+void study_model_free(study_model *m);
 
 /* ---- numbers (study_numbers.c) ------------------------------------------------------------ */
 
