@@ -7,9 +7,10 @@
 
 #include "studies/report.h"
 
-static const study_topic *const topics[] = {&study_scale, &study_jacobian,
-                                            &study_argmax, &study_heatmaps,
-                                            &study_masks};
+static const study_topic *const topics[] = {
+    &study_scale,    &study_jacobian, &study_argmax,
+    &study_heatmaps, &study_masks,    &study_kernels,
+};
 enum { TOPICS = sizeof topics / sizeof *topics };
 
 const attend_study *attend_study_at(size_t index) {
