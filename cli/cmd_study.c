@@ -225,14 +225,13 @@ static int show(const studied *s, const study_options *o) {
   int code = EXIT_OK;
   size_t wrong = 0;
   bool quiet = (o->out || o->open) && s->count > 1;
-  if (o->common.json)
-    code = study_print_json(s, stdout);
-  else
+  if (o->out) code = study_write(s, o);
+  if (!code && o->common.json) code = study_print_json(s, stdout);
+  if (!o->common.json)
     for (size_t i = 0; i < s->count && !code && !quiet; i++) {
       if (i) fputs("\n\n", stdout);
       code = study_print(s->reports[i], o->claims, stdout);
     }
-  if (!code && o->out) code = study_write(s, o);
   if (!code && o->open) code = study_open(s);
   for (size_t i = 0; i < s->count; i++) wrong += study_refuted(s->reports[i]);
   if (code || !wrong) return code;
@@ -265,6 +264,8 @@ int cmd_study(int argc, char **argv) {
   interrupt_watch();
   if (!code && !a.o.topic)
     code = study_print_list(a.o.common.json, s.ctx, stdout);
+  else if (!code && a.o.out && !study_can_write(a.o.out))
+    code = EXIT_FAILED;
   else if (!code) {
     code = run_all(&s, a.study, &a.o);
     if (!code) code = show(&s, &a.o);

@@ -84,6 +84,15 @@ static int write_folder(const studied *s, const char *folder) {
   return code;
 }
 
+static bool is_file(const char *out) {
+  return path_ends(out, ".html") || path_ends(out, ".json") ||
+         path_ends(out, ".svg");
+}
+
+bool study_can_write(const char *out) {
+  return is_file(out) ? can_write(out) : make_folder(out);
+}
+
 int study_write(const studied *s, const study_options *o) {
   int code;
   if (path_ends(o->out, ".html"))

@@ -25,7 +25,7 @@ static const char style[] =
     "font-size:.9em}\n"
     "a{color:var(--mark)}.soft{color:var(--soft);font-size:.9rem}\n"
     "nav li{margin:.25rem 0}\n"
-    "figure{margin:1.6rem 0}figure svg{width:100%;height:auto}\n"
+    "figure{margin:1.6rem 0}figure>svg{width:100%;height:auto}\n"
     ".wide{overflow-x:auto}\n"
     "table{border-collapse:collapse;font-size:.85rem;margin:1.2rem 0;"
     "font-variant-numeric:tabular-nums}\n"

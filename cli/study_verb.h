@@ -39,6 +39,8 @@ int study_print_json(const studied *s, FILE *out);
 /* A page that needs nothing beside it: a study, or a book of them. */
 int study_print_page(const studied *s, FILE *out);
 
+/* Asked before the work. Complains. */
+bool study_can_write(const char *out);
 /* As the ending says: .html, .json, .svg, or a folder with all of them. */
 int study_write(const studied *s, const study_options *o);
 /* The page in a file of its own, and a browser that shows it. */

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# attend study: the list, one topic in every output, settings, and what is refused.
+. "$(dirname "$0")/lib.bash"
+
+run 0 study
+says '^scale +Why scores are divided'
+run 0 study --json
+python3 - "$work/out" <<'END' || fail "the list is not what it should be"
+import json, sys
+rows = json.load(open(sys.argv[1]))
+assert rows[0]["topic"] == "scale" and all(r["answers"] and r["question"] for r in rows)
+END
+
+run 0 study scale --quick --d 4,16 --seed 5 --claims
+says 'Var\(q.k\) at d = 16, mu = 0, sigma = 1 +16 '
+says '8 of 8 predictions hold'
+cp "$work/out" "$work/first"
+run 0 study --seed 5 --claims --d 4,16 scale --quick --threads 1
+cmp "$work/first" "$work/out" || fail "other numbers from the same seed"
+run 0 study scale --quick --d 4,16 --seed 6 --claims
+cmp -s "$work/first" "$work/out" && fail "the same numbers from another seed"
+
+run 0 study scale --help
+says '\-\-d=N,\.\. +widths of q and k'
+
+# A folder: a page with the plots inside, the plots, the numbers.
+run 0 study scale --quick --out "$work/book"
+for file in index.html study.json scale-variance.svg scale-softmax.svg; do
+  [[ -s $work/book/$file ]] || fail "there is no $file"
+done
+[[ $(grep -c '<figure><svg ' "$work/book/index.html") == 2 ]] || fail "the plots are not in the page"
+grep -Eq '<(script|link|img)|https?://[^w]' "$work/book/index.html" &&
+  fail "the page needs something beside it"
+python3 - "$work/book" <<'END' || fail "study.json or a plot is broken"
+import json, sys
+import xml.dom.minidom
+s = json.load(open(sys.argv[1] + "/study.json"))
+assert s["study"] == "scale" and all(c["holds"] for c in s["claims"]), s["claims"]
+kinds = [k for b in s["blocks"] for k in ("text", "table", "figure") if k in b]
+assert set(kinds) == {"text", "table", "figure"}
+for name in ("scale-variance", "scale-softmax"):
+    xml.dom.minidom.parse(f"{sys.argv[1]}/{name}.svg")
+END
+run 0 study scale --quick --out "$work/one.svg" --figure scale-variance
+cmp "$work/one.svg" "$work/book/scale-variance.svg" || fail "another plot"
+run 0 study scale --quick --out "$work/one.json"
+run 0 study scale --quick --out "$work/one.html"
+
+complains 2 'one of scale-variance, scale-softmax' study scale --quick --out "$work/x.svg"
+run 2 study nothing
+grep -q 'no study "nothing"' "$work/err" || fail "an unknown topic is not named"
+complains 2 'd takes whole numbers from 1 to 65536' study scale --d 4,x
+complains 1 'cannot be' study scale --quick --out /proc/none/page.html
+run 2 study scale --degrees 4
+run 2 study all --out "$work/all.svg"
