@@ -65,6 +65,7 @@ static void descend(float *x, const float *dx, size_t n, float rate) {
 /* loss[i]: before step i; loss[steps]: after the last. */
 static attend_status train_with(study_run *r, attend_plan *plan, memory *m,
                                 const slopes *s, double *loss) {
+  const bool second = attend_plan_desc(plan)->form.kind == ATTEND_SOFTMAX;
   const int steps = study_count(r, "steps");
   const float rate = (float)study_number(r, "rate");
   attend_view q = attend_bhtd(m->q), k = attend_bhtd(m->k),
@@ -80,7 +81,8 @@ static attend_status train_with(study_run *r, attend_plan *plan, memory *m,
     descend(m->q, s->dq, size(m), rate);
     descend(m->k, s->dk, size(m), rate);
     descend(m->v, s->dv, size(m), rate);
-    if (i % 100 == 0) TRY(study_step(r, 0.2 + 0.4 * i / steps));
+    if (i % 100 == 0)
+      TRY(study_step(r, (second ? 0.6 : 0.2) + 0.4 * i / steps));
   }
   return ATTEND_OK;
 }

@@ -100,22 +100,39 @@ static attend_status look(study_run *r, const picture *p, attend_desc *desc,
       wrong, 0, 0);
 }
 
+/* Tokens by their number, padding as a stroke; none where there are many. */
+static void name_tokens(study_run *r, const uint8_t *real, int n,
+                        const char **names) {
+  for (int i = 0, number = 0; i < n; i++)
+    names[i] = real && !real[i] ? "–" : study_format(r, "%d", ++number);
+}
+
 static attend_status draw(study_run *r) {
+  enum { NAMED = 12 };
   uint8_t key_mask[MASKS_LONGEST];
   attend_plot_panel panels[PICTURES];
   for (int i = 0; i < PICTURES; i++) {
     attend_desc desc = desc_of(r, &pictures[i], key_mask);
+    const char **rows = NULL, **columns = NULL;
     double *cells = NULL;
     TAKE(r, &cells, (size_t)desc.q_len * (size_t)desc.kv_len);
+    TAKE(r, &rows, MASKS_LONGEST);
+    TAKE(r, &columns, MASKS_LONGEST);
+    name_tokens(r, desc.mask.key_mask, desc.kv_len, columns);
+    name_tokens(r, pictures[i].cross ? NULL : desc.mask.key_mask, desc.q_len,
+                rows);
     TRY(look(r, &pictures[i], &desc, cells));
-    panels[i] = (attend_plot_panel){.kind = ATTEND_PLOT_HEAT,
-                                    .title = pictures[i].title,
-                                    .x = {.label = "key"},
-                                    .y = {.label = "query"},
-                                    .columns = (size_t)desc.kv_len,
-                                    .rows = (size_t)desc.q_len,
-                                    .cells = cells,
-                                    .z = {.low = 0, .high = 1}};
+    panels[i] =
+        (attend_plot_panel){.kind = ATTEND_PLOT_HEAT,
+                            .title = pictures[i].title,
+                            .x = {.label = "key"},
+                            .y = {.label = "query"},
+                            .names = desc.kv_len > NAMED ? NULL : columns,
+                            .row_names = desc.q_len > NAMED ? NULL : rows,
+                            .columns = (size_t)desc.kv_len,
+                            .rows = (size_t)desc.q_len,
+                            .cells = cells,
+                            .z = {.low = 0, .high = 1}};
   }
   return study_figure(
       r, "masks-pictures",
@@ -130,12 +147,13 @@ static attend_status show_pictures(study_run *r) {
       "Texts of one batch are padded to the length of the longest: here %d "
       "of %d tokens are real. A key padding mask hides columns, from every "
       "query. A causal mask hides what lies right of the diagonal: later "
-      "tokens, each of which the one before is to predict. In "
+      "tokens, which are what is to be predicted. In "
       "cross-attention queries are of one text and keys of the other, so "
       "the picture need not be square, there is no later, and what is "
       "hidden is the padding of the text that was read. The pictures show "
       "weights of a query that prefers nothing, 1 over the number of keys "
-      "that it sees; what it does not see is striped.",
+      "that it sees; what it does not see is striped, and padding is marked "
+      "by a stroke.",
       real, n));
   TRY(draw(r));
   return study_say(
