@@ -42,6 +42,7 @@ extern const study_topic study_argmax;
 extern const study_topic study_heatmaps;
 extern const study_topic study_masks;
 extern const study_topic study_positions;
+extern const study_topic study_norms;
 extern const study_topic study_complexity;
 extern const study_topic study_kernels;
 extern const study_topic study_causal;
