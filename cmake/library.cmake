@@ -58,6 +58,7 @@ target_compile_options(attend_base PRIVATE ${ATTEND_BASE_FLAGS})
 get_property(have GLOBAL PROPERTY attend_have)
 target_compile_definitions(attend_base PRIVATE ${have})
 get_property(objects GLOBAL PROPERTY attend_objects)
+include(lapack)
 
 add_library(attend_shared SHARED ${objects})
 # Before 1.0 a minor version may change the ABI, and the SONAME says so.

@@ -18,6 +18,7 @@ set_source_files_properties(cli/design_specs.c PROPERTIES
 add_executable(attend_cli ${cli_sources})
 set_target_properties(attend_cli PROPERTIES OUTPUT_NAME attend)
 target_link_libraries(attend_cli PRIVATE attend_static ${ATTEND_PULL_LIBRARIES})
+target_link_libraries(attend_cli PRIVATE ${ATTEND_LAPACK_LIBRARIES})
 target_compile_definitions(attend_cli PRIVATE ${ATTEND_PULL_DEFINITIONS})
 attend_program(attend_cli)
 if(TARGET attend_pictures)
