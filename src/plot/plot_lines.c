@@ -76,6 +76,13 @@ static void put_line(sheet *s, const attend_plot_series *t, int number,
   sheet_add(s, "\"/>\n");
 }
 
+/* Marks of the same look are there: a line between them needs none of its own. */
+static bool has_points(const panel *p, int number) {
+  for (size_t i = 0; i < p->is->count; i++)
+    if (p->is->series[i].points && series_number(p, i) == number) return true;
+  return false;
+}
+
 /* All of them if they were asked for, else a few, each line's at other places. */
 static void put_marks(sheet *s, const panel *p, size_t i, const spot *spots,
                       size_t n) {
@@ -83,6 +90,7 @@ static void put_marks(sheet *s, const panel *p, size_t i, const spot *spots,
   double step = p->area.w / MARKS_A_LINE;
   double at = p->area.x + step * (double)(2 * i % 5 + 1) / 6;
   if (t->faint || (!t->points && p->is->count == 1 && n > 1)) return;
+  if (!t->points && has_points(p, series_number(p, i))) return;
   for (size_t k = 0; k < n; k++) {
     if (!t->points && spots[k].x < at && n > 1) continue;
     style_mark(s, series_number(p, i), spots[k].x, spots[k].y,
