@@ -44,6 +44,7 @@ extern const study_topic study_masks;
 extern const study_topic study_positions;
 extern const study_topic study_norms;
 extern const study_topic study_complexity;
+extern const study_topic study_decoding;
 extern const study_topic study_kernels;
 extern const study_topic study_causal;
 extern const study_topic study_purification;
