@@ -32,7 +32,8 @@ static const char style[] =
     "caption{text-align:left;color:var(--soft);padding-bottom:.4rem}\n"
     "th,td{padding:.25rem .7rem;border-bottom:1px solid var(--line);"
     "text-align:right;vertical-align:bottom}\n"
-    "th{font-weight:600}td.text,th.text{text-align:left}\n"
+    "th{font-weight:600}td{white-space:nowrap}td.text,th.text{text-align:left}"
+    "td.text{white-space:normal}\n"
     "details{margin:1.5rem 0}summary{cursor:pointer;color:var(--soft)}\n"
     "@media print{details{display:none}h2{break-before:page}"
     "figure,table{break-inside:avoid}body{font-size:11pt}}\n";

@@ -52,7 +52,8 @@ static void print_text(const char *text, FILE *out) {
   while (*text) {
     size_t n = strcspn(text, " \n");
     int wide = 0;
-    for (size_t i = 0; i < n; i++) wide += text[i] != '`';
+    for (size_t i = 0; i < n; i++)
+      wide += text[i] != '`' && ((unsigned char)text[i] & 0xc0) != 0x80;
     if (at && at + 1 + wide > LINE) {
       fputc('\n', out);
       at = 0;
