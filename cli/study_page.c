@@ -8,6 +8,8 @@
 #include "study_verb.h"
 #include "table.h"
 
+enum { LONG = 32 }; /* a cell of more bytes may be broken */
+
 static const char style[] =
     ":root{color-scheme:light dark;--text:#17202b;--page:#fff;--soft:#5b6776;"
     "--line:#dde3ea;--mark:#2466c3;--code:#f2f4f7}\n"
@@ -30,12 +32,13 @@ static const char style[] =
     "table{border-collapse:collapse;font-size:.85rem;margin:1.2rem 0;"
     "font-variant-numeric:tabular-nums}\n"
     "caption{text-align:left;color:var(--soft);padding-bottom:.4rem}\n"
-    "th,td{padding:.25rem .7rem;border-bottom:1px solid var(--line);"
+    "th,td{padding:.25rem .55rem;border-bottom:1px solid var(--line);"
     "text-align:right;vertical-align:bottom}\n"
     "th{font-weight:600}td{white-space:nowrap}td.text,th.text{text-align:left}"
-    "td.text{white-space:normal}\n"
+    "td.long{white-space:normal}\n"
     "details{margin:1.5rem 0}summary{cursor:pointer;color:var(--soft)}\n"
-    "@media print{details{display:none}h2{break-before:page}"
+    "@media print{details{display:none}.wide{overflow:visible}"
+    "table{font-size:.7rem}h2{break-before:page}"
     "figure,table{break-inside:avoid}body{font-size:11pt}}\n";
 
 static void put_char(FILE *f, char c) {
@@ -78,7 +81,11 @@ static void put_cell(FILE *f, attend_cell_kind kind,
                                     [ATTEND_CELL_SECONDS] = CELL_SECONDS,
                                     [ATTEND_CELL_BYTES] = CELL_BYTES};
   char text[64];
-  fputs(c->text ? "<td class=\"text\">" : "<td>", f);
+  bool is_long = c->text && strlen(c->text) > LONG;
+  fputs(is_long   ? "<td class=\"text long\">"
+        : c->text ? "<td class=\"text\">"
+                  : "<td>",
+        f);
   if (c->text) {
     put_marked(f, c->text);
   } else if (kind != ATTEND_CELL_TEXT) {
@@ -153,7 +160,7 @@ static void put_claims(FILE *f, const attend_report *r) {
           r->n_claims - wrong, r->n_claims);
   for (size_t i = 0; i < r->n_claims; i++) {
     const attend_study_claim *c = &r->claims[i];
-    fputs("<tr><td class=\"text\">", f);
+    fputs("<tr><td class=\"text long\">", f);
     put_marked(f, c->text);
     fprintf(f, "</td><td>%.6g</td><td>%.6g</td><td>%.2g</td><td>%s</td></tr>\n",
             c->expected, c->measured, c->slack, c->holds ? "holds" : "FAILS");
