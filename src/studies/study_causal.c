@@ -10,16 +10,14 @@ enum { MOST = 12, STREAM = 400, FORMS = 3, BLOCK = 64, WINDOWS = 4 };
 static const attend_setting settings[] = {
     {"n", "200", "130", "tokens that are compared bit by bit",
      ATTEND_SETTING_WHOLE, 1, 3, 4096},
-    {"d", "16", "8", "their width", ATTEND_SETTING_WHOLE, 1, 1, 64},
-    {"chunks", "1,7,64,100", NULL, "tokens in one call, one way after another",
+    {"d", "16", "8", "width of these", ATTEND_SETTING_WHOLE, 1, 1, 64},
+    {"chunks", "1,7,64,100", NULL, "tokens in a call, one way after another",
      ATTEND_SETTING_WHOLE, MOST, 1, 4096},
     {"positions", "0,1024,2048,4096,8192,16384", "0,64,128,192",
      "where tokens are timed, multiples of 64", ATTEND_SETTING_WHOLE, MOST, 0,
      1e6},
-    {"heads", "4", "1", "heads of the timed attention", ATTEND_SETTING_WHOLE, 1,
-     1, 128},
-    {"width", "64", "16", "width of the timed heads", ATTEND_SETTING_WHOLE, 1,
-     1, 256},
+    {"heads", "4", "1", "timed heads", ATTEND_SETTING_WHOLE, 1, 1, 128},
+    {"width", "64", "16", "their width", ATTEND_SETTING_WHOLE, 1, 1, 256},
     {"features", "128", "32", "features of favor", ATTEND_SETTING_WHOLE, 1, 16,
      4096},
     {"tokens", "64", "8", "tokens that are timed at each position",
@@ -259,8 +257,7 @@ static attend_status compare_all(study_run *r) {
 /* ---- what a token costs ------------------------------------------------------------- */
 
 typedef struct {
-  double seconds, flops; /* of one token */
-  double bytes;          /* of the state */
+  double seconds, flops, bytes; /* of a token, and of the state */
 } price;
 
 static attend_desc one_token(study_run *r, const kind *k) {
@@ -321,8 +318,10 @@ static attend_status time_tokens(study_run *r, session *s, double *seconds) {
   return ATTEND_OK;
 }
 
-/* Without queries: up to where the next tokens are timed. */
+/* Without queries, up to where the next tokens are timed. */
 static attend_status fill(session *s, int64_t position) {
+  if (attend_state_length(s->state, 0) > position)
+    TRY(attend_state_truncate(s->state, 0, 0));
   while (attend_state_length(s->state, 0) < position)
     TRY(attend_state_append(s->plan, s->state, 1, attend_bhtd(s->x),
                             attend_bhtd(s->x)));

@@ -7,6 +7,7 @@
 #include "studies/study_kernels.h"
 
 enum { MOST = 16, PAIRS = 0, FEATURES = 1, SOFTMAX = 2, WAYS = 3 };
+enum { SLOW = 1024 }; /* beyond, the definition takes too long */
 
 static const char *const way_names[WAYS] = {"by pairs", "by features",
                                             "softmax"};
@@ -83,7 +84,8 @@ attend_status kernel_ways(study_run *r) {
                    "the largest |V'|, D = %d",
                    width),
       way_columns, &t));
-  for (size_t i = 0; i < n && lengths[i] <= 1024; i++) {
+  for (size_t i = 0; i < n; i++) {
+    if (lengths[i] > SLOW) continue;
     TRY(two_ways(r, (size_t)lengths[i], (size_t)width, error));
     TRY(study_row(t, 4, lengths[i], error[0], error[1], error[2]));
     for (int way = 0; way < 2; way++)
@@ -95,6 +97,7 @@ attend_status kernel_ways(study_run *r) {
           error[way], 0, 2e-5));
     TRY(study_step(r, 0.4 + 0.1 * (double)(i + 1) / (double)n));
   }
+  if (!error[2]) return ATTEND_OK; /* all were too long */
   return study_say(
       r,
       "Equation 3 by pairs and equation 5 by features are the same numbers up "
