@@ -43,6 +43,7 @@ extern const study_topic study_heatmaps;
 extern const study_topic study_masks;
 extern const study_topic study_positions;
 extern const study_topic study_norms;
+extern const study_topic study_receptive_field;
 extern const study_topic study_complexity;
 extern const study_topic study_decoding;
 extern const study_topic study_kernels;
