@@ -12,7 +12,7 @@ static const study_topic *const topics[] = {
     &study_heatmaps,     &study_masks,           &study_positions,
     &study_norms,        &study_receptive_field, &study_complexity,
     &study_decoding,     &study_kernels,         &study_causal,
-    &study_purification,
+    &study_purification, &study_heads,
 };
 enum { TOPICS = sizeof topics / sizeof *topics };
 

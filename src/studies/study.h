@@ -49,6 +49,7 @@ extern const study_topic study_decoding;
 extern const study_topic study_kernels;
 extern const study_topic study_causal;
 extern const study_topic study_purification;
+extern const study_topic study_heads;
 
 /* ---- settings ------------------------------------------------------------------- */
 

@@ -387,10 +387,9 @@ static attend_status run(study_run *r) {
   TRY(study_say(
       r,
       "The number of ways is always `(k+1)^n`; inputs are fewer where ways "
-      "meet. If heads look anywhere with equal chance, each pick of a node "
-      "finds a token that m others have not found with probability `1 - "
-      "m/T`. Layer by layer this is a Markov chain, whose mean stands "
-      "beside what was counted."));
+      "meet. If heads look anywhere with equal chance, a pick is not among "
+      "the m tokens found so far with probability `1 - m/T`. Layer by layer "
+      "this is a Markov chain, whose mean stands beside what was counted."));
   TRY(chance(r, T));
   return receptive_field_of_model(r);
 }
