@@ -3,7 +3,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 CMAKE_FLAGS ?=
 
-.PHONY: all help demo test bench install format lint clean
+.PHONY: all help demo test book bench install format lint clean
 
 all: build/build.ninja
 	@cmake --build build
@@ -15,6 +15,7 @@ help:
 	@echo 'make          build/attend and the library (static and shared)'
 	@echo 'make demo     install what is missing, build, show what it does'
 	@echo 'make test     install what is missing, run the whole suite'
+	@echo 'make book     the tutorial, docs/book, as pages: build/book/index.html'
 	@echo 'make bench    time the fixed list of problems: bench/results.csv'
 	@echo 'make install  into PREFIX ($(PREFIX)), below DESTDIR if given'
 	@echo 'make format   lay out the C files (clang-format)'
@@ -30,6 +31,9 @@ demo:
 test:
 	@tools/setup test
 	@tools/test
+
+book: all
+	@tools/book
 
 bench: all
 	build/attend bench --table
