@@ -110,10 +110,15 @@ function fence(s,    name) {
   if (name != "") print "<p class=\"file\">" escape(name) "</p>"
   printf "<pre%s>", s != "" ? " class=\"" s "\"" : ""
   fenced = 1
+  goes_on = 0
 }
 
 fenced && /^```/ { print "</pre>"; fenced = 0; next }
-fenced && /^\$ / { print "<b>" escape($0) "</b>"; next }
+fenced && (/^\$ / || goes_on) { # a command, and its lines after a backslash
+  print "<b>" escape($0) "</b>"
+  goes_on = /\\$/
+  next
+}
 fenced { print escape($0); next }
 /^```/ { fence($0); next }
 /^$/ { end_block(); next }
