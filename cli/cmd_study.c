@@ -63,7 +63,8 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   if (key >= KEY_SETTING && key < KEY_SETTING + MOST_SETTINGS) {
     o->settings =
         need_more(o->settings, o->count, o->count + 1, sizeof *o->settings);
-    o->settings[o->count++] = (attend_setting_value){name_of(a, key), arg};
+    o->settings[o->count++] =
+        (attend_setting_value){.name = name_of(a, key), .value = arg};
     return 0;
   }
   switch (key) {
@@ -147,53 +148,52 @@ static int step(double done, void *user) {
   return is_interrupted();
 }
 
-/* Names of models become places on disk. */
-static int find_models(const attend_study *study, study_options *o) {
+/* The settings of one study, models as places on disk. */
+typedef struct {
+  size_t count;
+  attend_setting_value *values;
+  const char **shown; /* models keep their names in reports */
+} given;
+
+static int give(given *g, const attend_setting *s, const char *value) {
   int code = EXIT_OK;
-  for (size_t i = 0; i < o->count && !code; i++) {
-    const attend_setting *s = study->settings;
-    while (strcmp(s->name, o->settings[i].name)) s++;
-    if (s->kind == ATTEND_SETTING_MODEL && *o->settings[i].value)
-      o->settings[i].value = model_path(o->settings[i].value, &code);
-  }
+  bool model = s->kind == ATTEND_SETTING_MODEL && *value;
+  g->shown[g->count] = model ? value : NULL;
+  if (model) value = model_path(value, &code);
+  g->values[g->count++] = (attend_setting_value){s->name, value};
   return code;
 }
 
-/* A default that names a model is looked for too: "" if it is not there. */
-static int add_models(const attend_study *study, study_options *o) {
+/* What was asked for, and models that are defaults. */
+static int give_all(given *g, const attend_study *study,
+                    const study_options *o) {
   int code = EXIT_OK;
-  for (const attend_setting *s = study->settings; s->name; s++) {
-    bool given = s->kind != ATTEND_SETTING_MODEL || !*s->value;
+  g->values = need(o->count + MOST_SETTINGS, sizeof *g->values);
+  g->shown = need(o->count + MOST_SETTINGS, sizeof *g->shown);
+  for (const attend_setting *s = study->settings; s->name && !code; s++) {
+    const char *value = s->kind == ATTEND_SETTING_MODEL ? s->value : NULL;
     for (size_t i = 0; i < o->count; i++)
-      given |= !strcmp(o->settings[i].name, s->name);
-    if (given) continue;
-    char *path = model_path(s->value, &code);
-    if (code) return code;
-    o->settings =
-        need_more(o->settings, o->count, o->count + 1, sizeof *o->settings);
-    o->settings[o->count++] = (attend_setting_value){s->name, path};
+      if (!strcmp(o->settings[i].name, s->name)) value = o->settings[i].value;
+    if (value) code = give(g, s, value);
   }
   return code;
 }
 
 static int run(studied *s, const attend_study *study, const study_options *o,
                place *p) {
-  study_options own = *o;
-  own.settings = need_more(NULL, 0, o->count + 1, sizeof *own.settings);
-  if (o->count)
-    memcpy(own.settings, o->settings, o->count * sizeof *own.settings);
-  int code = find_models(study, &own);
-  if (!code) code = add_models(study, &own);
+  given g = {0};
+  attend_report *report = NULL;
+  attend_status status = ATTEND_OK;
+  int code = give_all(&g, study, o);
   p->name = study->name;
   attend_study_options how = {.seed = o->common.seed,
                               .quick = o->quick,
-                              .count = own.count,
-                              .settings = own.settings,
+                              .count = g.count,
+                              .settings = g.values,
+                              .shown = g.shown,
                               .step = step,
                               .user = p};
-  attend_report *report = NULL;
-  attend_status status =
-      code ? ATTEND_OK : attend_study_run(s->ctx, study, &how, &report);
+  if (!code) status = attend_study_run(s->ctx, study, &how, &report);
   if (status == ATTEND_STOPPED)
     code = EXIT_INTERRUPTED;
   else if (status) {
@@ -201,7 +201,8 @@ static int run(studied *s, const attend_study *study, const study_options *o,
     code = status == ATTEND_INVALID ? EXIT_USAGE : EXIT_FAILED;
   }
   if (report) s->reports[s->count++] = report;
-  free(own.settings);
+  free(g.values);
+  free(g.shown);
   return code;
 }
 

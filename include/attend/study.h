@@ -136,6 +136,8 @@ typedef struct {
   int quick; /* defaults are those for little time */
   size_t count;
   const attend_setting_value *settings; /* [count], others have defaults */
+  const char *const *shown; /* [count]: how reports call the values, NULL in it:
+                               as they are; or NULL: all of them             */
   /* Called now and then with the share that is done; other than 0 ends the
    * study with ATTEND_STOPPED. */
   int (*step)(double done, void *user);

@@ -93,11 +93,16 @@ static attend_status read_list(study_run *r, const attend_setting *s,
   return ATTEND_OK;
 }
 
-/* The word of the caller, else the default. */
-static const char *value_of(const study_run *r, const attend_setting *s) {
+/* The word of the caller, else the default; and how reports call it. */
+static const char *value_of(const study_run *r, const attend_setting *s,
+                            const char **shown) {
   const attend_study_options *o = r->options;
-  for (size_t i = o->count; i-- > 0;)
-    if (!strcmp(o->settings[i].name, s->name)) return o->settings[i].value;
+  *shown = NULL;
+  for (size_t i = o->count; i-- > 0;) {
+    if (strcmp(o->settings[i].name, s->name)) continue;
+    if (o->shown) *shown = o->shown[i];
+    return o->settings[i].value;
+  }
   return o->quick && s->quick ? s->quick : s->value;
 }
 
@@ -124,11 +129,13 @@ static attend_status read_settings(study_run *r, const attend_study *study) {
   for (size_t i = 0; i < n; i++) {
     const attend_setting *s = &study->settings[i];
     setting_store *to = &store->settings[i];
-    *to = (setting_store){.name = s->name,
-                          .text = study_format(r, "%s", value_of(r, s))};
+    const char *called, *value = value_of(r, s, &called);
+    *to =
+        (setting_store){.name = s->name, .text = study_format(r, "%s", value)};
+    if (called) called = study_format(r, "%s", called);
     if (!to->text) return study_fail(r, ATTEND_NO_MEMORY, "no memory");
     if (is_numbers(s)) TRY(read_list(r, s, to));
-    shown[i] = (attend_setting_value){s->name, to->text};
+    shown[i] = (attend_setting_value){s->name, called ? called : to->text};
   }
   store->report.settings = shown;
   store->report.n_settings = n;
