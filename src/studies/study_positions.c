@@ -10,7 +10,7 @@ enum { MOST_STEPS = 16, SHOWN = 48, CORNER = 12 };
 static const double half_ulp = 1.0 / (1 << 25);
 
 static const attend_setting settings[] = {
-    {"d", "64", "32", "width of an encoding, even", ATTEND_SETTING_WHOLE, 1, 2,
+    {"d", "64", "32", "width of an encoding, even", ATTEND_SETTING_WHOLE, 1, 4,
      1024},
     {"positions", "1200", "200", "positions that are encoded",
      ATTEND_SETTING_WHOLE, 1, 2, 4096},
@@ -20,7 +20,7 @@ static const attend_setting settings[] = {
     {"shift", "5", NULL, "how many tokens back a head is made to look",
      ATTEND_SETTING_WHOLE, 1, 0, 4095},
     {"scale", "0.125,1,4,16", "1,4", "factors of the score of that head",
-     ATTEND_SETTING_NUMBERS, 8, 0.001, 1000},
+     ATTEND_SETTING_NUMBERS, 8, 0.01, 1000},
     {0}};
 
 typedef struct {
