@@ -8,11 +8,11 @@
 #include "studies/report.h"
 
 static const study_topic *const topics[] = {
-    &study_scale,        &study_jacobian,        &study_argmax,
-    &study_heatmaps,     &study_masks,           &study_positions,
-    &study_norms,        &study_receptive_field, &study_complexity,
-    &study_decoding,     &study_kernels,         &study_causal,
-    &study_purification, &study_heads,
+    &study_scale,    &study_jacobian,        &study_argmax,
+    &study_heatmaps, &study_masks,           &study_positions,
+    &study_norms,    &study_receptive_field, &study_complexity,
+    &study_decoding, &study_kernels,         &study_approximation,
+    &study_causal,   &study_purification,    &study_heads,
 };
 enum { TOPICS = sizeof topics / sizeof *topics };
 

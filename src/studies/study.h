@@ -47,6 +47,7 @@ extern const study_topic study_receptive_field;
 extern const study_topic study_complexity;
 extern const study_topic study_decoding;
 extern const study_topic study_kernels;
+extern const study_topic study_approximation;
 extern const study_topic study_causal;
 extern const study_topic study_purification;
 extern const study_topic study_heads;
