@@ -455,3 +455,32 @@ TEST(a_file_is_there_as_a_whole) {
   CHECK_EQ(attend_plot_save(ctx, &plot, path), ATTEND_IO);
   attend_context_free(ctx);
 }
+
+static size_t lines_through(const double *cells, int diverging) {
+  attend_plot_panel one = {.kind = ATTEND_PLOT_HEAT,
+                           .rows = 40,
+                           .columns = 40,
+                           .cells = cells,
+                           .diverging = diverging};
+  attend_plot plot = {.count = 1, .panels = &one};
+  attend_context *ctx;
+  char *svg;
+  size_t n = 0;
+  CHECK(!attend_context_create(NULL, &ctx));
+  CHECK(!attend_plot_svg(ctx, &plot, &svg, NULL));
+  for (const char *at = svg; (at = strstr(at, "stroke-linecap:butt")); at++)
+    for (const char *p = strstr(at, " d=\"") + 4; *p != '"'; p++)
+      n += *p == 'M';
+  attend_plot_free(ctx, svg);
+  attend_context_free(ctx);
+  return n;
+}
+
+/* Rows of -1, +1 and 0, and one that is striped: only the first kind has lines. */
+TEST(signs_without_colour) {
+  double cells[1600];
+  for (int i = 0; i < 1600; i++)
+    cells[i] = i / 40 < 10 ? -1 : i / 40 < 20 ? 1 : i / 40 < 39 ? 0 : NAN;
+  CHECK_EQ(lines_through(cells, 1), 10);
+  CHECK_EQ(lines_through(cells, 0), 0);
+}

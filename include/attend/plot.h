@@ -11,7 +11,8 @@
  * A plot is plain data in which zero means default; nothing of it is kept. The
  * same data gives the same bytes. The file needs nothing beside it, follows the
  * reader's light or dark scheme, and can be read without colour: every series has
- * its own mark, every kind of bar its own stripes.
+ * its own mark, every kind of bar its own stripes, and where a heat map has two
+ * colours, cells below 0 have a line through them.
  *
  * Values that are not finite leave a gap, and so do those that a logarithmic axis
  * has no place for. A series with more values than pixels is drawn by what each

@@ -113,6 +113,38 @@ static void put_numbers(sheet *s, const grid *g, size_t row) {
   }
 }
 
+/* ---- without colour ------------------------------------------------------------------- */
+
+/* Two colours look alike in black and white: cells below 0 have a line through
+ * them, in a colour that shows on theirs. */
+enum { NO_LINE, ON_PALE, ON_DARK };
+
+static int line_on(int at) {
+  if (at == STRIPED || at >= LEVELS / 2 - 1) return NO_LINE;
+  return at < LEVELS / 4 ? ON_DARK : ON_PALE;
+}
+
+static void put_lines(sheet *s, const grid *g, size_t row, int kind) {
+  box a = g->on->area;
+  double y = round(a.y + g->h * ((double)row + 0.5)) + 0.5;
+  for (size_t j = 0, from; j < g->columns; j++) {
+    for (from = j; j < g->columns; j++)
+      if (line_on(level(g, value(g, row, j))) != kind) break;
+    if (j > from)
+      sheet_add(s, "M# #h#", a.x + g->w * (double)from + 1, y,
+                fmax(g->w * (double)(j - from) - 2, 1));
+  }
+}
+
+static void mark_below(sheet *s, const grid *g) {
+  for (int kind = ON_PALE; kind <= ON_DARK; kind++) {
+    sheet_add(s, "<path class=\"$\" style=\"stroke-linecap:butt\" d=\"",
+              kind == ON_DARK ? "under" : "axis");
+    for (size_t i = 0; i < g->rows; i++) put_lines(s, g, i, kind);
+    sheet_add(s, "\"/>\n");
+  }
+}
+
 /* ---- beside ------------------------------------------------------------------------ */
 
 static void row_names(sheet *s, const panel *p) {
@@ -141,6 +173,11 @@ static void colour_bar(sheet *s, const panel *p, const char *look) {
     sheet_add(s,
               "<rect class=\"$%\" x=\"#\" y=\"#\" width=\"%\" height=\"#\"/>\n",
               look, i, x, y - step * (i + 1), BAR, step + 0.3);
+  if (p->is->diverging)
+    sheet_add(s,
+              "<path class=\"under\" d=\"M# #v#\"/><path class=\"axis\" "
+              "d=\"M# #v#\"/>\n",
+              x + BAR / 2, y, -h / 4, x + BAR / 2, y - h / 4 - 2, 4 - h / 4);
   for (int i = 0; i < p->z.count; i++) {
     double at = y - h * scale_place(&p->z, p->z.at[i]);
     sheet_text(s, "faint", AT_START, x + BAR + 5, at + 4, 0, 200,
@@ -169,6 +206,7 @@ void heat_put(sheet *s, const panel *p) {
   for (size_t i = 0; i < g.rows; i++) put_row(s, &g, i);
   sheet_add(s, "</g>\n");
   for (size_t i = 0; i < g.rows && numbers; i++) put_numbers(s, &g, i);
+  if (p->is->diverging && !numbers) mark_below(s, &g);
   if (p->is->row_names) row_names(s, p);
   colour_bar(s, p, g.box);
   say_pooled(s, &g);

@@ -11,7 +11,7 @@
 enum {
   MOST_ENDS = 24,
   ROW = 18,    /* px between names */
-  SWATCH = 26, /* px of the piece of line beside a name */
+  SWATCH = 34, /* px of the piece of line beside a name */
   LONGEST = 180
 };
 
@@ -31,7 +31,7 @@ static void swatch(sheet *s, const panel *p, size_t i, double x, double y) {
   const attend_plot_series *t = &p->is->series[i];
   int n = series_number(p, i);
   if (p->is->kind == ATTEND_PLOT_BARS) {
-    const char *place = " x=\"#\" y=\"#\" width=\"18\" height=\"11\"/>\n";
+    const char *place = " x=\"#\" y=\"#\" width=\"26\" height=\"11\"/>\n";
     sheet_add(s, "<rect class=\"f%\"", n % COLOURS);
     sheet_add(s, place, x, y - 10);
     if (n % STRIPES) style_striped(s, n % STRIPES);
@@ -39,9 +39,9 @@ static void swatch(sheet *s, const panel *p, size_t i, double x, double y) {
     return;
   }
   if (t->points < 2)
-    sheet_add(s, "<path class=\"line c%$\" d=\"M# #h18\"/>\n", n % COLOURS,
+    sheet_add(s, "<path class=\"line c%$\" d=\"M# #h26\"/>\n", n % COLOURS,
               t->dashed ? " dash" : "", x, y - 4);
-  if (p->is->count > 1 || t->points) style_mark(s, n, x + 9, y - 4, 3.5);
+  if (p->is->count > 1 || t->points) style_mark(s, n, x + 13, y - 4, 3.5);
 }
 
 /* Walks the names in rows; draws them if there is a sheet. Returns the rows. */
