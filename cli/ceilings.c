@@ -20,7 +20,8 @@
 
 enum { LONGEST = 1024, MOST_BYTES = 1 << 20 };
 
-void ceilings_path(char *path, size_t size) {
+/* Where the cache is; "" without a home. */
+static void ceilings_path(char *path, size_t size) {
   const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
   path[0] = 0;
   if (cache && cache[0] == '/')

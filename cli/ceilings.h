@@ -15,8 +15,6 @@ bool ceilings_find(attend_context *ctx, attend_machine *machine);
 /* Measured now, and put into the cache. *kept says whether that worked. */
 attend_status ceilings_measure(attend_context *ctx, attend_machine *machine,
                                bool *kept);
-/* Where the cache is; "" without a home. */
-void ceilings_path(char *path, size_t size);
 
 /* What bounds a cost, and the least time it takes. */
 typedef struct {

@@ -109,10 +109,6 @@ void draw_curve(drawing *d, const double points[8], double stroke,
   add_points(d, SHAPE_CURVE, points, 4, stroke, paint);
 }
 
-void draw_polygon(drawing *d, const double *points, int count, colour paint) {
-  add_points(d, SHAPE_POLYGON, points, count, 0, paint);
-}
-
 void draw_image(drawing *d, double x, double y, double w, double h,
                 const uint8_t *cells, int rows, int columns) {
   if (rows <= 0 || columns <= 0 || w <= 0 || h <= 0) return;

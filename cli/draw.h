@@ -21,7 +21,6 @@ typedef enum {
   SHAPE_CIRCLE, /* (x, y), radius */
   SHAPE_LINE,   /* points, stroke: joined by straight lines */
   SHAPE_CURVE,  /* four points, stroke: cubic */
-  SHAPE_POLYGON,
   SHAPE_TEXT,
   SHAPE_IMAGE, /* box, cells */
   SHAPE_HATCH  /* box: stripes that go on into the next such box */
@@ -75,8 +74,6 @@ void draw_lines(drawing *d, const double *points /* [count][2] */, int count,
  * thirds of the way from its end. */
 void draw_curve(drawing *d, const double points[8], double stroke,
                 colour paint);
-void draw_polygon(drawing *d, const double *points /* [count][2] */, int count,
-                  colour paint);
 /* Cells are shown as they are, without a blur. They are copied. */
 void draw_image(drawing *d, double x, double y, double w, double h,
                 const uint8_t *cells, int rows, int columns);

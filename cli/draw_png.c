@@ -78,14 +78,7 @@ static double *scaled(const painter *p, const shape *s) {
 
 static void line(painter *p, const shape *s) {
   double *points = scaled(p, s);
-  if (s->kind == SHAPE_POLYGON)
-    for (int i = 0; i < s->count; i++) {
-      const double *a = points + 2 * i;
-      const double *b = points + 2 * ((i + 1) % s->count);
-      outline_line(&p->outline, a[0], a[1], b[0], b[1]);
-    }
-  else
-    outline_stroke(&p->outline, points, s->count, s->stroke * p->scale);
+  outline_stroke(&p->outline, points, s->count, s->stroke * p->scale);
   free(points);
 }
 
@@ -214,7 +207,6 @@ static void paint(painter *p, const shape *s) {
       circle(p, s);
       break;
     case SHAPE_LINE:
-    case SHAPE_POLYGON:
       line(p, s);
       break;
     case SHAPE_CURVE:

@@ -136,7 +136,7 @@ static void path(sink *to, const shape *s) {
     if (i > 1) puts_to(to, " ");
     point(to, s->points + 2 * i);
   }
-  puts_to(to, s->kind == SHAPE_POLYGON ? "Z\"" : "\"");
+  puts_to(to, "\"");
   paint(to, s);
   if (s->kind == SHAPE_LINE && s->count > 2)
     puts_to(to, " stroke-linejoin=\"round\"");
@@ -262,7 +262,6 @@ void draw_svg(const drawing *d, char **bytes, size_t *length) {
         break;
       case SHAPE_LINE:
       case SHAPE_CURVE:
-      case SHAPE_POLYGON:
         path(&to, s);
         break;
       case SHAPE_TEXT:

@@ -14,10 +14,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Height of capitals, of an x, and what hangs below the line; parts of the size. */
+/* Height of capitals and of an x, parts of the size. */
 #define GLYPHS_CAPITAL 0.729
 #define GLYPHS_X 0.547
-#define GLYPHS_BELOW 0.236
 
 /* How far the pen moves, as a part of the size. */
 double glyphs_advance(bool bold, uint32_t code);

@@ -21,7 +21,8 @@ const char *node_text(const tree_node *n) {
   return n->n_best ? n->best[0].text : "";
 }
 
-bool node_repeats(const summary_tree *t, int level, int i) {
+/* Whether it says what the node before it says. */
+static bool node_repeats(const summary_tree *t, int level, int i) {
   const tree_node *n = t->level[level].node;
   return i > 0 && !strcmp(node_text(&n[i]), node_text(&n[i - 1]));
 }

@@ -70,8 +70,6 @@ typedef struct {
 
 void tree_free(summary_tree *t);
 const char *node_text(const tree_node *n);
-/* Whether it says what the node before it says. */
-bool node_repeats(const summary_tree *t, int level, int i);
 
 /* Summaries of parts, then of these, up to the last level. */
 int tree_write(const summarize_options *o, summarizer *s,

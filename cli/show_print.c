@@ -35,7 +35,7 @@ bool show_tensor(const attend_checkpoint *files, size_t *place,
   return t->tensor;
 }
 
-void show_shape(const attend_tensor *t, char *text, size_t size) {
+static void shape_text(const attend_tensor *t, char *text, size_t size) {
   size_t n = (size_t)snprintf(text, size, "[");
   for (int i = 0; i < t->rank && n < size; i++)
     n += (size_t)snprintf(text + n, size - n, "%s%lld", i ? ", " : "",
@@ -54,7 +54,7 @@ static int print_tensors(const shown *s) {
   shown_tensor one;
   char shape[128];
   for (size_t i = 0; show_tensor(s->facts->files, &i, &one);) {
-    show_shape(one.tensor, shape, sizeof shape);
+    shape_text(one.tensor, shape, sizeof shape);
     table_add(&t, (cell[]){cell_text(one.tensor->name), cell_text(shape),
                            cell_text(one.tensor->dtype),
                            cell_number((double)one.tensor->bytes),

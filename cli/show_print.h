@@ -29,6 +29,5 @@ typedef struct {
 } shown_tensor;
 bool show_tensor(const attend_checkpoint *files, size_t *place,
                  shown_tensor *t);
-void show_shape(const attend_tensor *t, char *text, size_t size);
 
 #endif

@@ -41,6 +41,5 @@ int view_write_still(viewer *v, const view_options *o);
 int view_write_page(const char *path, const char *id, const char *answers,
                     size_t length);
 int view_write_picture(viewer *v, const view_options *o, const char *as);
-int view_write_trace(viewer *v, const view_options *o);
 
 #endif

@@ -45,7 +45,7 @@ static const char *ending(const char *path) {
 }
 
 /* Everything that was recorded, for NumPy and PyTorch. */
-int view_write_trace(viewer *v, const view_options *o) {
+static int write_trace(viewer *v, const view_options *o) {
   fetched f;
   int code = EXIT_OK;
   if (!fetch_run(v, &o->state.c, &f)) {
@@ -64,7 +64,7 @@ static int write_as(viewer *v, const view_options *o, const char *as) {
   if (!strcmp(as, "svg") || !strcmp(as, "png"))
     return view_write_picture(v, o, as);
   if (!strcmp(as, "json")) return view_print_json(v, o, o->out);
-  if (!strcmp(as, "safetensors")) return view_write_trace(v, o);
+  if (!strcmp(as, "safetensors")) return write_trace(v, o);
   complain(
       "--out takes a name that ends in .html, .svg, .png, .json or "
       ".safetensors, not \"%s\"",

@@ -232,12 +232,6 @@ TEST(shapes_have_their_area) {
   free(p.pixels);
 
   d = sheet(64, 64);
-  draw_polygon(&d, (double[]){3.2, 4.7, 60.1, 20.3, 17.8, 58.9}, 3, black);
-  p = drawn(&d, 1);
-  CHECK_NEAR(ink(&p), fabs(56.9 * 54.2 - 14.6 * 15.6) / 2, 1);
-  free(p.pixels);
-
-  d = sheet(64, 64);
   draw_line(&d, 5, 7, 50, 40, 3, black);
   p = drawn(&d, 1);
   CHECK_NEAR(ink(&p), hypot(45, 33) * 3, 1);
@@ -341,7 +335,6 @@ TEST(svg_is_well_formed) {
   draw_rect(&d, 1, 2, 3, 4, 1, colour_fade(black, 0.5));
   draw_circle(&d, 5, 5, 2, black);
   draw_curve(&d, (double[]){0, 0, 1, 1, 2, 2, 3, 3}, 1, black);
-  draw_polygon(&d, (double[]){0, 0, 1, 1, 2, 0}, 3, black);
   draw_hatch(&d, 1, 1, 5, 5, black);
   draw_hatch(&d, 6, 1, 5, 5, black);
   draw_image(&d, 1, 1, 6, 2, cells, 1, 2);
