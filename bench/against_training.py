@@ -44,7 +44,7 @@ def torch_step(threads, batch, length, kind):
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         steps.step()
         seconds.append(time.time() - start)
-    print(json.dumps([{"tokens_per_second": batch * length / statistics.median(seconds)}]))
+    print(json.dumps([{"tokens_per_s": batch * length / statistics.median(seconds)}]))
 
 
 def ours(binary, folder, batch, length, threads, *more):
@@ -58,7 +58,7 @@ def measure(command):
     said = child.stdout.read()
     _, status, usage = os.wait4(child.pid, 0)
     assert status == 0, command
-    return json.loads(said)[0]["tokens_per_second"], usage.ru_maxrss / 1024
+    return json.loads(said)[0]["tokens_per_s"], usage.ru_maxrss / 1024
 
 
 def main():

@@ -93,10 +93,10 @@ static double read_flops(const model_bench *m) {
 static const column columns[] = {{"weights", "weights", CELL_TEXT},
                                  {"what", "what", CELL_TEXT},
                                  {"seconds", "time", CELL_SECONDS},
-                                 {"tokens_per_second", "tokens/s", CELL_NUMBER},
+                                 {"tokens_per_s", "tokens/s", CELL_NUMBER},
                                  {"gflops", "GFLOP/s", CELL_RATE},
                                  {"of_sgemm", "of sgemm", CELL_RATIO},
-                                 {"gbytes", "GB/s", CELL_RATE},
+                                 {"gbytes_per_s", "GB/s", CELL_RATE},
                                  {"of_memory", "of memory", CELL_RATIO},
                                  {"bytes", "weights", CELL_BYTES},
                                  {NULL, NULL, CELL_TEXT}};

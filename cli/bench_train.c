@@ -92,7 +92,7 @@ static attend_status rounds(train_bench *t, double *seconds, double *product) {
 static const column columns[] = {{"weights", "weights", CELL_TEXT},
                                  {"what", "what", CELL_TEXT},
                                  {"seconds", "a step", CELL_SECONDS},
-                                 {"tokens_per_second", "tokens/s", CELL_NUMBER},
+                                 {"tokens_per_s", "tokens/s", CELL_NUMBER},
                                  {"gflops", "GFLOP/s", CELL_RATE},
                                  {"of_sgemm", "of sgemm", CELL_RATIO},
                                  {"held_bytes", "parameters", CELL_BYTES},

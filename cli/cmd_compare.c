@@ -222,8 +222,8 @@ static const column columns[] = {{"form", "form", CELL_TEXT},
                                  {"hidden", NULL, CELL_SMALL},
                                  {"direct", "direct", CELL_RATIO},
                                  {"attention", "attention", CELL_RATIO},
-                                 {"read_seconds", "read", CELL_SECONDS},
-                                 {"token_seconds", "token", CELL_SECONDS},
+                                 {"read_s", "read", CELL_SECONDS},
+                                 {"token_s", "token", CELL_SECONDS},
                                  {"cache_bytes", "cache", CELL_BYTES},
                                  {"work_bytes", "work", CELL_BYTES},
                                  {NULL, NULL, CELL_TEXT}};
@@ -241,8 +241,8 @@ static void add_row(table *t, const form_result *f) {
                 known(f->hidden),
                 known(f->direct),
                 known(f->attention),
-                known(f->read_seconds),
-                known(f->token_seconds),
+                known(f->read_s),
+                known(f->token_s),
                 cell_number((double)f->cache_bytes),
                 cell_number((double)f->work_bytes)};
   table_add(t, row);
@@ -273,8 +273,8 @@ static void put_form(attend_json_writer *w, const comparison *c,
                  {"hidden", f->hidden},
                  {"direct", f->direct},
                  {"attention", f->attention},
-                 {"read_seconds", f->read_seconds},
-                 {"token_seconds", f->token_seconds},
+                 {"read_s", f->read_s},
+                 {"token_s", f->token_s},
                  {"cache_bytes", (double)f->cache_bytes},
                  {"work_bytes", (double)f->work_bytes}};
   attend_json_open(w, '{');

@@ -20,7 +20,7 @@ typedef struct {
   double direct;    /* the same, but given the first form's q and k */
   double *heads;    /* [layers][heads] of attention */
   double *direct_heads;
-  double read_seconds, token_seconds; /* the text at once; one token more */
+  double read_s, token_s; /* the text at once; one token more */
   size_t cache_bytes, work_bytes;
 } form_result;
 

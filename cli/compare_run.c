@@ -228,7 +228,7 @@ static attend_status read_text(form_run *r) {
       c->config->parts & ATTEND_ENCODER
           ? attend_run_encode(r->run, 1, c->n, c->ids, NULL, NULL)
           : attend_run_extend(r->run, 1, c->n, c->ids, NULL);
-  r->f->read_seconds = fmin(r->f->read_seconds, seconds_now() - start);
+  r->f->read_s = fmin(r->f->read_s, seconds_now() - start);
   return status;
 }
 
@@ -243,7 +243,7 @@ static attend_status time_token(form_run *r) {
     if (c->config->positions && c->n + i >= c->config->positions) break;
     double start = seconds_now();
     status = attend_run_extend(r->run, 1, 1, c->ids, NULL);
-    r->f->token_seconds = fmin(r->f->token_seconds, seconds_now() - start);
+    r->f->token_s = fmin(r->f->token_s, seconds_now() - start);
   }
   return status;
 }
@@ -272,9 +272,9 @@ static attend_status measure(form_run *r) {
   if (!status && c->attention) {
     attend_run_watch(r->run, &watch);
     attend_run_reset(r->run);
-    double fastest = r->f->read_seconds;
+    double fastest = r->f->read_s;
     status = read_text(r);
-    r->f->read_seconds = fastest;
+    r->f->read_s = fastest;
     attend_run_watch(r->run, NULL);
   }
   if (status) return status;
@@ -297,7 +297,7 @@ static attend_status run_form(comparison *c, baseline *base,
   int cells = compare_layers(c) * compare_heads(c);
   attend_run_options o = {.rows = c->n > c->n_answer ? c->n : c->n_answer};
   f->agreement = f->loss = f->drift = f->hidden = NAN;
-  f->read_seconds = f->token_seconds = INFINITY;
+  f->read_s = f->token_s = INFINITY;
   attend_status status = attend_run_create(model, &o, &r.run);
   if (!status) status = measure(&r);
   attend_run_free(r.run);

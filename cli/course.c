@@ -89,8 +89,8 @@ static void read_line(attend_context *ctx, course *c, const char *line,
   course_point point = {.step = member(root, "step"),
                         .loss = member(root, "loss"),
                         .seconds = member(root, "seconds"),
-                        .step_seconds = member(root, "step_seconds"),
-                        .speed = member(root, "tokens_per_second"),
+                        .step_s = member(root, "step_s"),
+                        .speed = member(root, "tokens_per_s"),
                         .bytes = member(root, "bytes")};
   add_point(&c->loss, &point);
   point.loss = member(root, "valid");

@@ -12,7 +12,7 @@ typedef struct {
   double step, loss; /* of a token, in the mean */
   /* Of lines about learning, NaN where the log does not say: since the run began,
    * a step, tokens a second, memory. */
-  double seconds, step_seconds, speed, bytes;
+  double seconds, step_s, speed, bytes;
 } course_point;
 
 typedef struct {

@@ -37,7 +37,7 @@ static double median(double *x, size_t n) {
  * alone, pauses and all. */
 static double pace_at(const course_curve *lines, size_t i) {
   const course_point *at = &lines->at[i], *before = i ? at - 1 : NULL;
-  if (isfinite(at->step_seconds)) return at->step_seconds;
+  if (isfinite(at->step_s)) return at->step_s;
   double seconds = at->seconds - (before ? before->seconds : 0);
   double steps = at->step - (before ? before->step : 0);
   return steps > 0 ? seconds / steps : NAN;

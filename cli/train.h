@@ -119,7 +119,7 @@ typedef struct {
   double loss, rate, norm;
   double tokens, seconds; /* of the whole, with measuring and saving */
   /* Of learning alone, since the last line. */
-  double step_seconds, speed;
+  double step_s, speed;
   double bytes; /* that learning holds */
 } log_line;
 attend_status log_step(train_log *log, const log_line *line);

@@ -126,8 +126,8 @@ attend_status log_step(train_log *log, const log_line *line) {
   json_number(&w, "norm", line->norm);
   json_number(&w, "tokens", line->tokens);
   json_number(&w, "seconds", line->seconds);
-  json_number(&w, "tokens_per_second", line->speed);
-  json_number(&w, "step_seconds", line->step_seconds);
+  json_number(&w, "tokens_per_s", line->speed);
+  json_number(&w, "step_s", line->step_s);
   json_number(&w, "bytes", line->bytes);
   curve_add(&log->train, (double)line->step, line->loss);
   return put_line(log, &w);

@@ -227,7 +227,7 @@ static int note_step(train_run *run, const attend_step_report *r, pace *p) {
                    .norm = r->norm,
                    .tokens = t->tokens,
                    .seconds = seconds_in_all(run),
-                   .step_seconds = p->seconds / p->steps,
+                   .step_s = p->seconds / p->steps,
                    .speed = p->tokens / p->seconds,
                    .bytes = bytes_held(run)};
   t->loss = t->seen = 0;

@@ -65,7 +65,7 @@ complains 1 'has no config.json' bench model "$work"
 run 0 bench summarize "$models/bart" --lengths 64..512 --forms 'softmax,favor(m=8,seed=3)' \
   --curve "$work/lengths.svg" --json
 is_json 8
-fields tokens attention read_s read_limit_s tokens_per_second token_s token_limit_s \
+fields tokens attention read_s read_limit_s tokens_per_s token_s token_limit_s \
   work_bytes cache_bytes peak_bytes
 [[ $(grep -c '"attention": "favor(m=8,seed=3)"' "$work/out") == 4 ]] || fail "rows"
 caches() { grep "\"$1" "$work/out" | sed 's/.*"cache_bytes": \([0-9]*\).*/\1/'; }
@@ -80,7 +80,7 @@ run 0 bench train "$models/bart" --lengths 32..128 --forms softmax,elu \
   --curve "$work/steps.svg" --json
 is_json 6
 says '"what": "elu 1 x 128"'
-fields weights what seconds tokens_per_second gflops of_sgemm held_bytes work_bytes \
+fields weights what seconds tokens_per_s gflops of_sgemm held_bytes work_bytes \
   peak_bytes
 grep -q 'Its memory' "$work/steps.svg" || fail "the plot of steps"
 complains 2 'no encoder and decoder' bench summarize "$models/gpt2"

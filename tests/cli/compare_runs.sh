@@ -22,8 +22,8 @@ END
 runs=("$work/soft-s1" "$work/soft-s2/" "$work/favor")
 run 0 compare --runs "${runs[@]}" --curve "$work/curve.svg" --json
 is_json 3
-fields run form roles parameters steps valid best_step last step_seconds \
-  tokens_per_second seconds bytes rouge1 rouge1_low rougeL_high
+fields run form roles parameters steps valid best_step last step_s \
+  tokens_per_s seconds bytes rouge1 rouge1_low rougeL_high
 python3 - "$work" "$held" <<'END' || fail "the numbers are not the logs'"
 import json, statistics, sys, xml.etree.ElementTree as tree
 work, held = sys.argv[1:]
@@ -41,9 +41,9 @@ for r in (a, b):
     best = min((l["valid"], l["step"]) for l in lines if "valid" in l)
     assert (r["valid"], r["best_step"]) == best and r["steps"] == 4
     assert r["last"] == [l["valid"] for l in lines if "valid" in l][-1]
-    took = [l["step_seconds"] for l in lines if "loss" in l]
+    took = [l["step_s"] for l in lines if "loss" in l]
     assert len(took) == 4 and abs(sum(took) - r["seconds"]) < 1e-9
-    assert abs(statistics.median(took) - r["step_seconds"]) < 1e-9
+    assert abs(statistics.median(took) - r["step_s"]) < 1e-9
     assert r["rouge1"] is None
 text = tree.parse(work + "/curve.svg")
 words = [e.text for e in text.iter() if e.text]
@@ -71,7 +71,7 @@ cp -r "$work/soft-s1" "$work/old"
 printf '{"step": %d, "loss": 5, "seconds": %d}\n' 1 1 2 2 3 102 4 103 \
   >"$work/old/log.jsonl"
 run 0 compare --runs "$work/old" --json
-[[ $(field step_seconds) == 1 ]] || fail "pauses of an old log count"
+[[ $(field step_s) == 1 ]] || fail "pauses of an old log count"
 [[ $(field bytes) == null ]] || fail "bytes that nobody logged"
 
 rm -r "$work"/old/step-* "$work/old/last" # a log is enough

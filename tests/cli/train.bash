@@ -31,7 +31,7 @@ learn() {
 
 # untimed LOG: what depends neither on the clock nor on the number of threads.
 untimed() {
-  sed -E 's/, "(seconds|tokens_per_second|step_seconds|bytes)": [^,}]*//g' "$1"
+  sed -E 's/, "(seconds|tokens_per_s|step_s|bytes)": [^,}]*//g' "$1"
 }
 
 # same_run A B: the last steps and the logs, to the bit.
