@@ -3,7 +3,6 @@
  * Place: cli/ - above the library's public headers.
  */
 #include <argp.h>
-#include <errno.h>
 #include <stdarg.h>
 #include <limits.h>
 #include <stdio.h>

@@ -4,7 +4,6 @@
  * speed of a wrong answer is of no interest.
  */
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,6 @@
  *
  * Place: cli/ - a verb.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

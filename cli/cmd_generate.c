@@ -3,7 +3,6 @@
  * Place: cli/ - a verb. generate_prompts.c has what goes in, generate_print.c
  * what comes out.
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

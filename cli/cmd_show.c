@@ -2,7 +2,6 @@
  *
  * Place: cli/ - a verb. Headers and the configuration are read, weights are not.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -11,7 +11,6 @@
 #include "model_path.h"
 #include "progress.h"
 #include "study_verb.h"
-#include "table.h"
 
 enum {
   KEY_OUT = 1900,

@@ -2,7 +2,6 @@
  *
  * Place: cli/ - a verb. summarize.h says which file does what.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,7 +4,6 @@
  * the definition), cover.c (which problems --all takes), invariance.c and
  * golden.c; here are the options and the rows.
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

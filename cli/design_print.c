@@ -2,13 +2,11 @@
  *
  * Place: cli/ - the verb design on paper.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "design_show.h"
 #include "design_specs.h"
-#include "json_members.h"
 #include "table.h"
 
 const char *design_way_text(attend_way way, char to[64]) {

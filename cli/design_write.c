@@ -2,16 +2,14 @@
  *
  * Place: cli/ - between what was found and a file; the end of its name says which.
  */
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "browser.h"
 #include "design_show.h"
+#include "folders.h"
 #include "table.h"
 #include "view.h"
-
-extern char **environ;
 
 int design_draw_terminal(const designed *g, const design_options *o,
                          FILE *out) {
@@ -85,11 +83,6 @@ static int write_weights(const designed *g, const char *path) {
   return status ? complain_status(g->ctx, status) : EXIT_OK;
 }
 
-static const char *ending(const char *path) {
-  const char *dot = strrchr(path, '.'), *slash = strrchr(path, '/');
-  return dot && (!slash || dot > slash) ? dot + 1 : "";
-}
-
 static int write_as(const designed *all, int n, const design_options *o,
                     const char *as) {
   if (!strcmp(as, "html")) return write_json(all, n, o->out, true);
@@ -109,26 +102,19 @@ static int write_as(const designed *all, int n, const design_options *o,
 }
 
 int design_write(const designed *all, int n, const design_options *o) {
-  int code = write_as(all, n, o, ending(o->out));
+  int code = write_as(all, n, o, path_ending(o->out));
   if (!code) fprintf(stderr, "attend: wrote %s\n", o->out);
   return code;
 }
 
 /* The page is whole: it stays in a file of its own until the browser has it. */
 int design_open_page(const designed *all, int n) {
-  char path[] = "/tmp/attend-design-XXXXXX.html", program[] = "xdg-open";
-  char *words[] = {program, path, NULL};
-  pid_t child;
-  int file = mkstemps(path, 5);
-  if (file < 0) {
-    complain("no file can be made in /tmp for the page: use --out page.html");
-    return EXIT_FAILED;
+  char *path = browser_file("design");
+  int code = path ? write_json(all, n, path, true) : EXIT_FAILED;
+  if (!code) {
+    fprintf(stderr, "attend: wrote %s\n", path);
+    browser_open(path);
   }
-  close(file);
-  int code = write_json(all, n, path, true);
-  if (code) return code;
-  fprintf(stderr, "attend: wrote %s\n", path);
-  if (posix_spawnp(&child, words[0], NULL, NULL, words, environ))
-    complain("no browser could be started: open %s yourself", path);
-  return EXIT_OK;
+  free(path);
+  return code;
 }

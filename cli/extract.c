@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "embed_open.h"
-#include "folders.h"
 #include "interrupt.h"
 #include "model_path.h"
 #include "progress.h"

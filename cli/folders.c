@@ -47,6 +47,11 @@ bool path_ends(const char *name, const char *end) {
   return n >= m && !strcmp(name + n - m, end);
 }
 
+const char *path_ending(const char *path) {
+  const char *dot = strrchr(path, '.'), *slash = strrchr(path, '/');
+  return dot && (!slash || dot > slash) ? dot + 1 : "";
+}
+
 bool is_folder(const char *path) {
   struct stat info;
   return !stat(path, &info) && S_ISDIR(info.st_mode);

@@ -15,6 +15,8 @@ char *cache_home(void);
 
 /* Whether a name ends so. */
 bool path_ends(const char *name, const char *end);
+/* What comes after the last dot of a file's name: "svg"; "": there is none. */
+const char *path_ending(const char *path);
 bool is_folder(const char *path);
 /* Bytes of a regular file, through links; -1 if there is none. */
 int64_t file_bytes(const char *path);

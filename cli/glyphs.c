@@ -14,7 +14,6 @@
  */
 #include "glyphs.h"
 
-#include <math.h>
 #include <stddef.h>
 
 #include "glyphs_font.h"

@@ -4,7 +4,6 @@
  * .do in and .o, .lse, .dq, .dk, .dv out, [batch, heads, length, width], F32;
  * its metadata has a JSON object of settings under each case's name.
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

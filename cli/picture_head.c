@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "cli.h"
 #include "picture_names.h"
 
 enum { MOST_CURVES = 4000, TALLEST = 1800, NAME_MOST = 150 };

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench_share.h"
 #include "course.h"
 #include "folders.h"
 #include "input.h"
@@ -18,19 +19,12 @@ static run_number alone(double x) { return (run_number){x, x, x}; }
 
 /* ---- the log ----------------------------------------------------------------------- */
 
-static int by_size(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
 /* Of the finite ones; sorts. */
 static double median(double *x, size_t n) {
   size_t finite = 0;
   for (size_t i = 0; i < n; i++)
     if (isfinite(x[i])) x[finite++] = x[i];
-  if (!finite) return NAN;
-  qsort(x, finite, sizeof *x, by_size);
-  return (x[(finite - 1) / 2] + x[finite / 2]) / 2;
+  return median_of(x, (int)finite);
 }
 
 /* Seconds of a step on the way to line i. A log of an older program has the clock

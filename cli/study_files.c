@@ -2,17 +2,13 @@
  *
  * Place: cli/ - see study_verb.h.
  */
-#include <errno.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "attend/file.h"
+#include "browser.h"
 #include "folders.h"
 #include "study_verb.h"
-
-extern char **environ;
 
 /* Into memory first: a file is there as a whole or not at all. */
 static int write_with(const studied *s, const char *path,
@@ -108,19 +104,12 @@ int study_write(const studied *s, const study_options *o) {
 }
 
 int study_open(const studied *s) {
-  char path[] = "/tmp/attend-study-XXXXXX.html", program[] = "xdg-open";
-  char *words[] = {program, path, NULL};
-  pid_t child;
-  int file = mkstemps(path, 5);
-  if (file < 0) {
-    complain("no file can be made in /tmp for the page: use --out page.html");
-    return EXIT_FAILED;
+  char *path = browser_file("study");
+  int code = path ? write_with(s, path, study_print_page) : EXIT_FAILED;
+  if (!code) {
+    fprintf(stderr, "attend: wrote %s\n", path);
+    browser_open(path);
   }
-  close(file);
-  int code = write_with(s, path, study_print_page);
-  if (code) return code;
-  fprintf(stderr, "attend: wrote %s\n", path);
-  if (posix_spawnp(&child, words[0], NULL, NULL, words, environ))
-    complain("no browser could be started: open %s yourself", path);
-  return EXIT_OK;
+  free(path);
+  return code;
 }

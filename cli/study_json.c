@@ -4,7 +4,6 @@
  */
 #include "json_members.h"
 #include "study_verb.h"
-#include "table.h"
 
 static void put_cell(attend_json_writer *w, const attend_study_cell *c) {
   if (c->text)

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "study_verb.h"
-#include "table.h"
 
 enum { LONG = 32 }; /* a cell of more bytes may be broken */
 
@@ -75,11 +74,6 @@ static void put_marked(FILE *f, const char *text) {
 
 static void put_cell(FILE *f, attend_cell_kind kind,
                      const attend_study_cell *c) {
-  static const cell_kind kinds[] = {[ATTEND_CELL_COUNT] = CELL_COUNT,
-                                    [ATTEND_CELL_NUMBER] = CELL_PLAIN,
-                                    [ATTEND_CELL_SMALL] = CELL_SMALL,
-                                    [ATTEND_CELL_SECONDS] = CELL_SECONDS,
-                                    [ATTEND_CELL_BYTES] = CELL_BYTES};
   char text[64];
   bool is_long = c->text && strlen(c->text) > LONG;
   fputs(is_long   ? "<td class=\"text long\">"
@@ -89,7 +83,7 @@ static void put_cell(FILE *f, attend_cell_kind kind,
   if (c->text) {
     put_marked(f, c->text);
   } else if (kind != ATTEND_CELL_TEXT) {
-    format_cell(kinds[kind], c->number, text, sizeof text);
+    format_cell(study_cell_kind(kind), c->number, text, sizeof text);
     put(f, text);
   }
   fputs("</td>", f);

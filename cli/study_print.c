@@ -2,12 +2,10 @@
  *
  * Place: cli/ - see study_verb.h.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "study_verb.h"
-#include "table.h"
 
 enum { LINE = 80 };
 
@@ -70,7 +68,7 @@ static void print_text(const char *text, FILE *out) {
 
 /* ---- tables ------------------------------------------------------------------------- */
 
-static cell_kind kind_of(attend_cell_kind kind) {
+cell_kind study_cell_kind(attend_cell_kind kind) {
   static const cell_kind kinds[] = {
       [ATTEND_CELL_TEXT] = CELL_TEXT,       [ATTEND_CELL_COUNT] = CELL_COUNT,
       [ATTEND_CELL_NUMBER] = CELL_PLAIN,    [ATTEND_CELL_SMALL] = CELL_SMALL,
@@ -83,7 +81,7 @@ static int print_table(const attend_study_table *from, FILE *out) {
   cell *row = need(from->columns, sizeof *row);
   for (size_t i = 0; i < from->columns; i++)
     columns[i] = (column){from->column[i].name, from->column[i].title,
-                          kind_of(from->column[i].kind)};
+                          study_cell_kind(from->column[i].kind)};
   table t = table_start(columns);
   for (size_t y = 0; y < from->rows; y++) {
     for (size_t x = 0; x < from->columns; x++) {

@@ -12,6 +12,7 @@
 #include "attend/json.h"
 #include "attend/study.h"
 #include "options.h"
+#include "table.h"
 
 typedef struct {
   options common;
@@ -29,6 +30,8 @@ typedef struct {
   attend_report **reports;
 } studied;
 
+/* How a table's cells are written. */
+cell_kind study_cell_kind(attend_cell_kind kind);
 /* Claims that do not hold. */
 size_t study_refuted(const attend_report *report);
 

@@ -2,7 +2,6 @@
  *
  * Place: cli/ - see summarize.h; before the model is opened.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,11 +6,9 @@
  * task_specific_params.summarization counts, as it does for those who use the
  * model by way of a pipeline.
  */
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "attend/json.h"
 #include "folders.h"

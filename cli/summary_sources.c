@@ -10,7 +10,6 @@
  * their mean. What lies on marks and on a prefix is no word's.
  */
 #include <ctype.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

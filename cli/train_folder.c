@@ -4,7 +4,6 @@
  * be gone on from as long as training.json is in it.
  */
 #include <dirent.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

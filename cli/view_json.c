@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "progress.h"
 #include "view.h"
 #include "view_fetch.h"
 

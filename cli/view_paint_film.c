@@ -3,13 +3,10 @@
  * Place: cli/ - see view_painting.h. Steps are run one after the other and let go
  * of: what is kept of each are the cells of its maps.
  */
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "course.h"
-#include "progress.h"
 #include "view_painting.h"
 
 enum { FRAMES = 12, POINTS = 400 };

@@ -2,7 +2,6 @@
  *
  * Place: cli/ - see view_painting.h.
  */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,6 @@
  * them: whoever listens slowly keeps nobody waiting but himself.
  */
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

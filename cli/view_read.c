@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "input.h"
 #include "progress.h"
 #include "view_core.h"
 

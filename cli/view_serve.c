@@ -3,25 +3,13 @@
  * Place: cli/ - between the verb and view_server.h.
  */
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "view.h"
 #ifdef ATTEND_HAVE_SERVER
+#include "browser.h"
 #include "view_server.h"
-
-extern char **environ;
-
-/* Whoever opens addresses here; that there is nobody is no failure. */
-static void open_browser(const char *address) {
-  char program[] = "xdg-open", *words[] = {program, (char *)address, NULL};
-  pid_t child;
-  if (posix_spawnp(&child, words[0], NULL, NULL, words, environ))
-    complain("no browser could be started: open %s yourself", address);
-}
 
 static void wait_for_end(const sigset_t *ends) {
   int which;
@@ -36,7 +24,7 @@ static void say_where(const view_options *o, int port) {
            six ? "]" : "", port);
   printf("attend view: %s\nOpen it in a browser; Ctrl-C ends.\n", address);
   fflush(stdout);
-  if (o->open) open_browser(address);
+  if (o->open) browser_open(address);
 }
 
 int view_serve(viewer *v, const view_options *o) {

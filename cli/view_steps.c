@@ -7,7 +7,6 @@
  * room, and the runs that were recorded with it go too: whoever wants one again
  * is told so, and runs it again.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "folders.h"
 #include "view.h"
 #include "view_fetch.h"
 
@@ -39,11 +40,6 @@ int view_write_bytes(const char *path, const void *bytes, size_t length) {
   return code;
 }
 
-static const char *ending(const char *path) {
-  const char *dot = strrchr(path, '.'), *slash = strrchr(path, '/');
-  return dot && (!slash || dot > slash) ? dot + 1 : "";
-}
-
 /* Everything that was recorded, for NumPy and PyTorch. */
 static int write_trace(viewer *v, const view_options *o) {
   fetched f;
@@ -73,7 +69,7 @@ static int write_as(viewer *v, const view_options *o, const char *as) {
 }
 
 int view_write(viewer *v, const view_options *o) {
-  int code = write_as(v, o, ending(o->out));
+  int code = write_as(v, o, path_ending(o->out));
   if (!code) fprintf(stderr, "attend: wrote %s\n", o->out);
   return code;
 }

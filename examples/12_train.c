@@ -7,7 +7,6 @@
 #include <attend/attend.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 static const char rhyme[] =
     "One for the query, two for the key, three for the value, and out comes "
