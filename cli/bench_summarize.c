@@ -5,7 +5,7 @@
  *
  * A document of drawn tokens is read, then NEW tokens are written. Forms take
  * turns, so that what disturbs the machine disturbs all of them; what would take
- * longer than --limit, by what the length before took, is left out. Beside each
+ * longer than --seconds, by what the length before took, is left out. Beside each
  * time stands the least that the machine's ceilings allow: of reading by the
  * arithmetic that the form needs, of writing by the bytes that a token reads.
  */
@@ -161,7 +161,7 @@ static bool is_too_long(const race *r, const reader *f, int i) {
   if (!isnan(expected))
     fprintf(stderr,
             "attend: %s might take %.0f seconds for %d tokens and is left "
-            "out: --limit SECONDS allows more than %.0f\n",
+            "out: --seconds N allows more than %.0f\n",
             f->name, expected, r->lengths.tokens[i], most);
   return true;
 }

@@ -67,8 +67,7 @@ enum {
   KEY_TABLE = 256,
   KEY_OUT,
   KEY_DIM,
-  KEY_LIMIT,
-  KEY_TOKENS,
+  KEY_SECONDS,
   KEY_BATCH,
   KEY_RECOMPUTE,
   KEY_CURVE,
@@ -83,26 +82,30 @@ static const struct argp_option list[] = {
      "Where --table writes (default: bench/results.csv)", 0},
     {"dim", KEY_DIM, "N", 0,
      "Width of q and k for crossover, unless FORM has one (default: 64)", 0},
-    {"limit", KEY_LIMIT, "SECONDS", 0,
-     "How long crossover searches, for each operation (default: 20); of "
-     "summarize, the longest reading (default: 180)",
+    {"seconds", KEY_SECONDS, "N", 0,
+     "How long crossover searches, for each operation (default: 20); the "
+     "longest reading of summarize (default: 180)",
      0},
-    {"tokens", KEY_TOKENS, "N", 0,
-     "Tokens that model reads at once (default: 512; encoders 128)", 0},
+    {"tokens", 'n', "N", 0,
+     "Tokens of a text that model reads or train learns from (default: 512; "
+     "encoders that read: 128)",
+     0},
     {"batch", KEY_BATCH, "N", 0,
-     "Sequences that model takes side by side (default: 1; encoders 32)", 0},
+     "Texts at once, of model (default: 1; encoders 32) and of train "
+     "(default: 2)",
+     0},
     {"recompute", KEY_RECOMPUTE, 0, 0,
      "Of train: keep each layer's input alone and compute the rest again", 0},
     {"curve", KEY_CURVE, "FILE.svg", 0,
      "Of summarize: a plot of time and memory. Of train: softmax, elu and "
-     "favor "
-     "at one text of 512 tokens, 1024, up to --tokens (default: 16384), and a "
+     "favor at one text of 512 tokens, 1024, up to --tokens (default: 16384), "
+     "and a "
      "plot of the time of a step and of its memory",
      0},
     {"lengths", KEY_LENGTHS, "FROM..TO", 0,
      "Tokens that summarize, or train with --curve, reads: FROM, twice as "
-     "many, "
-     "up to TO (default: 256..65536; 512..16384)",
+     "many, up "
+     "to TO (default: 256..65536; 512..16384)",
      0},
     {"forms", KEY_FORMS, "FORM,FORM..", 0,
      "Of the same (default: softmax,elu,favor(m=64); summarize favor(m=256) "
@@ -120,7 +123,7 @@ static void check_crossover(struct argp_state *state, bench_options *o) {
   if (!crossover && o->crossover.dim)
     argp_error(state, "--dim goes with crossover");
   if (!crossover && !asks_for(o, "summarize") && o->crossover.limit_s)
-    argp_error(state, "--limit goes with crossover and summarize");
+    argp_error(state, "--seconds goes with crossover and summarize");
   if (crossover && o->count != 2)
     argp_error(state, "crossover takes a form, such as \"favor(m=256)\"");
   if (crossover && o->common.engine)
@@ -172,11 +175,11 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case KEY_DIM:
       o->crossover.dim = (int)options_number(state, "--dim", arg, 1, 1 << 16);
       return 0;
-    case KEY_LIMIT:
+    case KEY_SECONDS:
       o->crossover.limit_s =
-          (int)options_number(state, "--limit", arg, 1, 1 << 16);
+          (int)options_number(state, "--seconds", arg, 1, 1 << 16);
       return 0;
-    case KEY_TOKENS:
+    case 'n':
       o->model.tokens = (int)options_number(state, "--tokens", arg, 1, 1 << 20);
       return 0;
     case KEY_BATCH:

@@ -22,15 +22,14 @@ typedef struct {
   const char *forms[MOST_FORMS];
   int n_forms;
   const char *text, *file, *ids;
-  int limit, repeat;
+  int limit;
   bool heads, no_attention;
 } compare_options;
 
 /* ---- options ------------------------------------------------------------------------- */
 
 enum {
-  KEY_FORM = 1300,
-  KEY_TEXT,
+  KEY_TEXT = 1300,
   KEY_FILE,
   KEY_IDS,
   KEY_LIMIT,
@@ -40,13 +39,12 @@ enum {
 
 static const struct argp_option list[] = {
     {"form", 'f', "FORM", 0,
-     "A form to compare with the first; may be given many times (default: "
+     "A form to compare with the first; may be repeated (default: "
      "softmax, and favor, fourier, elu, poly and argmax against it)",
      0},
-    {"text", KEY_TEXT, "TEXT", 0, "The text (default: standard input)", 0},
-    {"file", KEY_FILE, "FILE", 0, "Read the text from FILE", 0},
-    {"ids", KEY_IDS, "\"1 2 3\"", 0, "Token ids, for a model without tokenizer",
-     0},
+    {"text", KEY_TEXT, "TEXT", 0, "The text (default: the standard input)", 0},
+    {"file", KEY_FILE, "FILE", 0, "The text is in a file; - is the input", 0},
+    {"ids", KEY_IDS, "IDS", 0, "Token ids in place of a text: \"1 5 7\"", 0},
     {"limit", KEY_LIMIT, "N", 0,
      "Compare over the first N tokens (default: 512, or the model's positions)",
      0},
@@ -133,15 +131,16 @@ static char *read_text(const compare_options *o, size_t *length) {
     *length = strlen(o->text);
     return need_copy(o->text);
   }
-  FILE *f = o->file ? fopen(o->file, "rb") : stdin;
+  bool named = o->file && strcmp(o->file, "-");
+  FILE *f = named ? fopen(o->file, "rb") : stdin;
   if (!f) {
     complain("%s cannot be opened: name a file that can be read", o->file);
     return NULL;
   }
   int code = EXIT_OK;
   char *text =
-      input_all(f, o->file ? o->file : "the standard input", length, &code);
-  if (o->file) fclose(f);
+      input_all(f, named ? o->file : "the standard input", length, &code);
+  if (named) fclose(f);
   if (code) free(text);
   return code ? NULL : text;
 }

@@ -25,7 +25,6 @@ enum {
   KEY_STEPS,
   KEY_RATE,
   KEY_BATCH,
-  KEY_SEED,
   KEY_OUT,
   KEY_TERMINAL,
   KEY_OPEN,
@@ -42,23 +41,24 @@ static const struct argp_option list[] = {
     {"check", KEY_CHECK, 0, 0, "Only check it over all inputs", 2},
     {"least", KEY_LEAST, 0, 0, "Find the least sharpness that passes", 2},
     {"run", KEY_RUN, "INPUT", 0, "Answer one input", 2},
-    {"argmax", KEY_ARGMAX, 0, 0, "Attend to the best key alone (default)", 2},
+    {"argmax", KEY_ARGMAX, 0, 0,
+     "Attend to the best key alone (default, without --sharpness)", 2},
     {"sharpness", KEY_SHARPNESS, "S", 0, "Softmax of S times the scores", 2},
     {"length", KEY_LENGTH, "N", 0, "Check inputs up to N letters", 2},
     {"max-inputs", KEY_INPUTS, "N", 0,
-     "Check as many inputs as that (default: 1000000)", 2},
+     "Refuse to check more inputs than N (default: 1000000)", 2},
     {0, 0, 0, 0, "The learned twin:", 3},
     {"learn", KEY_LEARN, 0, 0, "Train the same architecture on the same task",
      3},
-    {"steps", KEY_STEPS, "N", 0, "(default: the spec's)", 3},
-    {"rate", KEY_RATE, "R", 0, "(default: the spec's)", 3},
+    {"steps", KEY_STEPS, "N", 0, "In all (default: the spec's)", 3},
+    {"rate", KEY_RATE, "X", 0, "The largest (default: the spec's)", 3},
     {"batch", KEY_BATCH, "N", 0, "Inputs of a step (default: the spec's)", 3},
-    {"seed", KEY_SEED, "N", 0, "(default: the spec's)", 3},
+    {"seed", 's', "N", 0, "Seed of the random numbers (default: the spec's)",
+     3},
     {0, 0, 0, 0, "Where to:", 4},
     {"out", KEY_OUT, "FILE", 0,
      "Write FILE.safetensors (weights and spec), .svg, .png, .html (a page "
-     "that "
-     "needs nothing else) or .json",
+     "that needs nothing else) or .json",
      4},
     {"terminal", KEY_TERMINAL, 0, 0, "Draw the maps in the terminal", 4},
     {"open", KEY_OPEN, 0, 0, "Open the page in the browser", 4},
@@ -100,7 +100,7 @@ static error_t parse_numbers(int key, char *arg, struct argp_state *state) {
     case KEY_RATE:
       o->rate = read_positive(state, "--rate", arg, 10);
       return 0;
-    case KEY_SEED:
+    case 's':
       o->common.seed =
           (uint64_t)options_number(state, "--seed", arg, 0, INT64_MAX);
       o->has_seed = true;
@@ -184,7 +184,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 }
 
 static const struct argp_child children[] = {
-    {&options_json, 0, NULL, 0}, {&options_run, 0, NULL, 0}, {0}};
+    {&options_json, 0, NULL, 4}, {&options_run, 0, "How it runs:", 5}, {0}};
 static const struct argp argp = {
     .options = list,
     .parser = parse,

@@ -56,8 +56,7 @@ static const struct argp_option list[] = {
     {0, 0, 0, 0, "What comes out:", 2},
     {"tokens", 'n', "N", 0, "Write N tokens at most (default: 256)", 2},
     {"min", KEY_MIN, "N", 0, "Do not end before N tokens", 2},
-    {"stop", KEY_STOP, "TEXT", 0,
-     "End before this text; may be given several times", 2},
+    {"stop", KEY_STOP, "TEXT", 0, "End before this text; may be repeated", 2},
     {"ignore-end", KEY_IGNORE_END, 0, 0, "Never take the model's end token", 2},
     {"echo", KEY_ECHO, 0, 0, "Print the prompt first", 2},
     {"samples", KEY_SAMPLES, "N", 0,
@@ -166,7 +165,7 @@ static bool parse_choice(int key, char *arg, struct argp_state *state,
           (float)options_real(state, "--repeat-penalty", arg, 0.01, 100);
       return true;
     case KEY_NO_REPEAT:
-      how->no_repeat = read_count(state, "--no-repeat", arg, 1);
+      how->no_repeat = read_count(state, "--no-repeat", arg, 0);
       return true;
     case KEY_BEAMS:
       how->beams = read_count(state, "--beams", arg, 1);

@@ -3,6 +3,7 @@
  * Place: cli/ - a verb. Its options are those of the topic: the list is made
  * once the topic is known.
  */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +48,7 @@ static const char *name_of(const asked *a, int key) {
 }
 
 static void check(struct argp_state *state, const study_options *o) {
-  if (!o->topic && (o->out || o->open || o->quick))
+  if (!o->topic && (o->out || o->open || o->quick || o->claims))
     argp_error(state, "name a topic, or all: attend study lists them");
   if (o->figure && !(o->out && path_ends(o->out, ".svg")))
     argp_error(state, "--figure says which plot --out FILE.svg takes");
@@ -111,6 +112,17 @@ static const attend_study *topic_among(int argc, char **argv) {
   return NULL;
 }
 
+/* As other options have it: a capital, unless it is a letter of a formula, and
+ * the default if it is short. */
+static char *words_of(const attend_setting *s) {
+  bool shown = *s->value && strlen(s->value) <= 60;
+  char *words = shown ? path_of("%s (default: %s)", s->meaning, s->value)
+                      : need_copy(s->meaning);
+  if (isalpha((unsigned char)words[1]) || !strncmp(words, "a ", 2))
+    words[0] = (char)toupper((unsigned char)words[0]);
+  return words;
+}
+
 static struct argp_option option_of(const attend_setting *s, int key) {
   static const char *const kinds[] = {"X", "N", "TEXT", "MODEL"};
   bool list = s->kind <= ATTEND_SETTING_WHOLE && s->most > 1;
@@ -118,8 +130,7 @@ static struct argp_option option_of(const attend_setting *s, int key) {
       .name = s->name,
       .key = key,
       .arg = list ? path_of("%s,..", kinds[s->kind]) : kinds[s->kind],
-      .doc = *s->value ? path_of("%s (default: %s)", s->meaning, s->value)
-                       : s->meaning,
+      .doc = words_of(s),
       .group = 1};
 }
 
@@ -273,5 +284,6 @@ int cmd_study(int argc, char **argv) {
   for (size_t i = 0; i < s.count; i++) attend_report_free(s.reports[i]);
   free(s.reports);
   attend_context_free(s.ctx);
+  free(a.o.settings);
   return code;
 }

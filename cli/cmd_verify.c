@@ -16,7 +16,7 @@
 
 /* ---- options ------------------------------------------------------------------- */
 
-enum { KEY_ALL = 256, KEY_INVARIANCE, KEY_GOLDEN, KEY_LIGHT, KEY_MODEL };
+enum { KEY_ALL = 256, KEY_INVARIANCE, KEY_GOLDEN, KEY_LIGHT };
 
 static const struct argp_option list[] = {
     {"all", KEY_ALL, 0, 0,
@@ -29,7 +29,7 @@ static const struct argp_option list[] = {
      0},
     {"golden", KEY_GOLDEN, "FILE", 0,
      "The cases of a safetensors file that other code computed", 0},
-    {"model", KEY_MODEL, "DIR", 0,
+    {"model", 'm', "MODEL", 0,
      "With --golden: what the file holds of this model's logits, hidden "
      "states, attention and generated ids",
      0},
@@ -60,7 +60,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case KEY_GOLDEN:
       o->golden = arg;
       return 0;
-    case KEY_MODEL:
+    case 'm':
       o->model.path = arg;
       return 0;
     case KEY_LIGHT:
@@ -90,7 +90,8 @@ static const struct argp argp = {
     .options = list,
     .parser = parse,
     .args_doc =
-        "PROBLEM...\n--all\n--invariance\n--golden FILE\n--model DIR --golden "
+        "PROBLEM...\n--all\n--invariance\n--golden FILE\n--model MODEL "
+        "--golden "
         "FILE",
     .doc =
         "Runs the engine that the plan chooses and compares with the "

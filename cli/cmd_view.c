@@ -12,8 +12,7 @@
 #include "view.h"
 
 enum {
-  KEY_MODEL = 1500,
-  KEY_TRAINING,
+  KEY_TRAINING = 1500,
   KEY_STEP,
   KEY_VIEW,
   KEY_ROLE,
@@ -25,7 +24,6 @@ enum {
   KEY_POOL,
   KEY_WAY,
   KEY_AGAINST,
-  KEY_FORM,
   KEY_UNTRAINED,
   KEY_PAD,
   KEY_FILE,
@@ -44,11 +42,11 @@ enum {
 
 static const struct argp_option list[] = {
     {0, 0, 0, 0, "What is looked at:", 1},
-    {"model", KEY_MODEL, "MODEL", 0,
+    {"model", 'm', "MODEL", 0,
      "A folder, attend:NAME (what ships), hf:OWNER/NAME or npm:PACKAGE; "
-     "several may be given, to compare",
+     "may be repeated, to compare",
      1},
-    {"run", KEY_TRAINING, "FOLDER", 0,
+    {"run", KEY_TRAINING, "DIR", 0,
      "What attend train --out made: attention at every step that is saved", 1},
     {"step", KEY_STEP, "N", 0,
      "Of the run: a number, best or last (default: last; pictures of all heads "
@@ -61,9 +59,9 @@ static const struct argp_option list[] = {
      "Fill an encoder's text up to N tokens, to see the padding mask", 1},
     {"against", KEY_AGAINST, "WHAT", 0,
      "Compare with untrained, text=TEXT, second=TEXT, model=NUMBER, step=N or "
-     "attention=FORM; may be given several times",
+     "attention=FORM; may be repeated",
      1},
-    {"form", KEY_FORM, "FORM", 0,
+    {"form", 'f', "FORM", 0,
      "Compare with what FORM gives on the same queries and keys, head by head "
      "(default: favor(m=256))",
      1},
@@ -72,13 +70,14 @@ static const struct argp_option list[] = {
      "Open the course documents' examples and their questions", 1},
     {0, 0, 0, 0, "How:", 2},
     {"view", KEY_VIEW, "NAME", 0,
-     "model (default), head, neuron, matrix, flow, compare, generate or "
-     "embeddings",
+     "model, head, neuron, matrix, flow, compare, generate or embeddings "
+     "(default: model)",
      2},
     {"role", KEY_ROLE, "NAME", 0,
-     "encoder, decoder or cross: whose attention (default: what there is)", 2},
-    {"layer", KEY_LAYER, "N", 0, "From 0", 2},
-    {"head", KEY_HEAD, "N[,N..]", 0, "From 0; the view head draws several", 2},
+     "Whose attention: encoder, decoder or cross (default: what there is)", 2},
+    {"layer", KEY_LAYER, "N", 0, "Its layer, from 0", 2},
+    {"head", KEY_HEAD, "N[,N..]", 0,
+     "Its heads, from 0; the view head draws several", 2},
     {"token", KEY_TOKEN, "N", 0, "The query that is looked at", 2},
     {"key", KEY_KEY, "N", 0, "The key that is looked at", 2},
     {"filter", KEY_FILTER, "WHICH", 0,
@@ -94,10 +93,11 @@ static const struct argp_option list[] = {
     {"width", KEY_WIDTH, "PIXELS", 0, "Of a picture (default: 1200)", 3},
     {"dark", KEY_DARK, 0, 0, "Light on dark", 3},
     {"port", KEY_PORT, "N", 0, "Serve on this port (default: a free one)", 3},
-    {"bind", KEY_BIND, "ADDRESS", 0, "Serve on this address (127.0.0.1)", 3},
+    {"bind", KEY_BIND, "ADDRESS", 0,
+     "Serve on this address (default: 127.0.0.1)", 3},
     {"allow-remote", KEY_REMOTE, 0, 0,
      "Let --bind be an address that others can reach", 3},
-    {"open", KEY_OPEN, 0, 0, "Open the browser", 3},
+    {"open", KEY_OPEN, 0, 0, "Open the page in the browser", 3},
     {"memory", KEY_MEMORY, "MB", 0, "Of recorded runs at most (default: 2048)",
      3},
     {0}};
@@ -240,7 +240,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       options_share(state, 3);
       state->child_inputs[3] = &o->model;
       return 0;
-    case KEY_MODEL:
+    case 'm':
       if (o->n_models == VIEW_MODELS)
         argp_error(state, "at most %d models at once", VIEW_MODELS);
       o->models[o->n_models++] = arg;
@@ -262,7 +262,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       o->state.c.pad =
           (int)options_number(state, "--pad", arg, 0, VIEW_LONGEST);
       return 0;
-    case KEY_FORM:
+    case 'f':
       if (strlen(arg) >= VIEW_FORM)
         argp_error(state, "\"%s\" is longer than any form", arg);
       snprintf(o->state.form, VIEW_FORM, "%s", arg);
@@ -283,10 +283,10 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
     case ARGP_KEY_END:
       if (!o->n_models && !o->gallery && !o->run)
         argp_error(state,
-                   "name a model: --model FOLDER, hf:OWNER/NAME or "
+                   "name a model: --model DIR, hf:OWNER/NAME or "
                    "npm:PACKAGE");
       if ((o->step || o->other_step) && !o->run)
-        argp_error(state, "a step is one of a --run FOLDER");
+        argp_error(state, "a step is one of a --run DIR");
       if (o->file && o->n_texts == 2)
         argp_error(state, "--file and two texts are one text too many");
       return 0;
@@ -295,15 +295,16 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   }
 }
 
-static const struct argp_child children[] = {{&options_json, 0, NULL, 0},
-                                             {&options_run, 0, NULL, 0},
-                                             {&options_seed, 0, NULL, 0},
-                                             {&options_model, 0, NULL, 0},
-                                             {0}};
+static const struct argp_child children[] = {
+    {&options_json, 0, NULL, 3},
+    {&options_run, 0, NULL, 4},
+    {&options_seed, 0, NULL, 4},
+    {&options_model, 0, "How it runs:", 4},
+    {0}};
 static const struct argp argp = {
     .options = list,
     .parser = parse,
-    .args_doc = "--model MODEL [TEXT [SECOND]]\n--run FOLDER [TEXT [SECOND]]",
+    .args_doc = "--model MODEL [TEXT [SECOND]]\n--run DIR [TEXT [SECOND]]",
     .doc =
         "Shows where a model attends: serves a page on this machine, or writes "
         "a page, a picture or the numbers, or draws in the terminal."

@@ -33,7 +33,7 @@ enum { KEY_RUNS = 1900, KEY_CURVE, KEY_SEEDS };
 
 static const struct argp_option list[] = {
     {"runs", KEY_RUNS, 0, 0, "Compare trainings", 0},
-    {"curve", KEY_CURVE, "FILE", 0,
+    {"curve", KEY_CURVE, "FILE.svg", 0,
      "Draw their validation losses, by steps and by time, as SVG", 0},
     {"seeds", KEY_SEEDS, 0, 0,
      "NAME-s1, NAME-s2, .. are one setting: its mean, and from the least to "

@@ -39,9 +39,7 @@ static const struct argp_option list[] = {
     {"rouge", KEY_ROUGE, 0, 0, "Score summaries", 1},
     {0, 0, 0, 0, "What is summarized:", 2},
     {"data", KEY_DATA, "FILE", 0,
-     "Documents with their summaries: .jsonl, or .tsv; may be given several "
-     "times",
-     2},
+     "Documents with their summaries: .jsonl, or .tsv; may be repeated", 2},
     {"field", KEY_FIELD, "NAME", 0,
      "Of .jsonl: the document (default: document or source)", 2},
     {"answer-field", KEY_ANSWER, "NAME", 0,

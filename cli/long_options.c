@@ -21,12 +21,13 @@ static const struct argp_option list[] = {
      "With chunks: the summaries of all parts, and the words that each covers",
      1},
     {"parts", KEY_PARTS, "N", 0,
-     "With chunks: N summaries or fewer are enough (default 1)", 1},
+     "With chunks: N summaries or fewer are enough (default: 1)", 1},
     {"levels", KEY_LEVELS, "N", 0,
      "With chunks: at most N times, 1 being the parts of the document", 1},
     {"work", KEY_WORK, "DIR", 0,
      "Keep in this folder what is done, and go on from there", 1},
-    {"stats", KEY_STATS, 0, 0, "Say on stderr what it took: time, memory", 1},
+    {"stats", KEY_STATS, 0, 0,
+     "Say on the standard error what it took: time, memory", 1},
     {0}};
 
 static void read_mode(struct argp_state *state, const char *mode,

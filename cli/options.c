@@ -67,8 +67,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 }
 
 static const struct argp_option json_list[] = {
-    {"json", 'j', 0, 0, "Print one JSON array of rows instead of a table", 1},
-    {0}};
+    {"json", 'j', 0, 0, "Print JSON instead, for a program to read", 1}, {0}};
 static const struct argp_option run_list[] = {
     {"threads", 't', "N", 0,
      "Use N threads (default: ATTEND_NUM_THREADS, OMP_NUM_THREADS, all cores)",
@@ -84,8 +83,9 @@ static const struct argp_option engine_list[] = {
     {0}};
 static const struct argp_option repeat_list[] = {
     {"repeat", 'r', "N", 0,
-     "Time N runs of each problem (default: about a second's worth, at least "
-     "5)",
+     "Time N runs (default: of a problem about a second's worth, at least 5; "
+     "of "
+     "a model 3)",
      1},
     {0}};
 

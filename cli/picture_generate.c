@@ -11,7 +11,7 @@
 #include "cli.h"
 #include "picture_page.h"
 
-enum { NUMBER = 30, TOKEN = 130, BAR = 150, CHIP = 24, CHART = 96 };
+enum { NUMBER = 30, TOKEN = 130, BAR = 150, CHART = 96 };
 
 typedef struct {
   const picture_generate_data *d;

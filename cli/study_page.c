@@ -162,16 +162,28 @@ static void put_claims(FILE *f, const attend_report *r) {
   fputs("</tbody></table></div></details>\n", f);
 }
 
+/* A word of a command, quoted where a shell would read more into it. */
+static void put_word(FILE *f, const char *word) {
+  bool plain = !word[strcspn(word, " \t\n'\"`$&|;<>()*?[]#~!{}\\")];
+  if (!plain) fputc('\'', f);
+  for (; *word; word++)
+    if (*word == '\'')
+      fputs("'\\''", f);
+    else
+      put_char(f, *word);
+  if (!plain) fputc('\'', f);
+}
+
 /* How to run it again. */
 static void put_command(FILE *f, const attend_report *r) {
   fputs("<p class=\"soft\">Again: <code>attend study ", f);
   put(f, r->study->name);
-  for (size_t i = 0; i < r->n_settings; i++)
-    if (*r->settings[i].value &&
-        strcmp(r->settings[i].value, r->study->settings[i].value)) {
-      fprintf(f, " --%s ", r->settings[i].name);
-      put(f, r->settings[i].value);
-    }
+  for (size_t i = 0; i < r->n_settings; i++) {
+    const char *value = r->settings[i].value;
+    if (!*value || !strcmp(value, r->study->settings[i].value)) continue;
+    fprintf(f, " --%s ", r->settings[i].name);
+    put_word(f, value);
+  }
   fprintf(f, " --seed %llu</code></p>\n", (unsigned long long)r->seed);
 }
 

@@ -36,7 +36,7 @@ int study_print_list(bool json, attend_context *ctx, FILE *out) {
   if (!json && !code)
     fputs(
         "\nattend study TOPIC runs one, attend study TOPIC --help has its "
-        "sizes,\nattend study all --out FOLDER makes a book of all.\n",
+        "sizes,\nattend study all --out DIR makes a book of all.\n",
         out);
   table_free(&t);
   return code ? code : check_written(out, "the list");

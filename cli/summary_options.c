@@ -16,7 +16,6 @@ enum {
   KEY_NO_REPEAT,
   KEY_LENGTH,
   KEY_MIN,
-  KEY_TOKENS,
   KEY_CONTEXT,
   KEY_BATCH
 };

@@ -59,8 +59,8 @@ static const struct argp_option list[] = {
     {"train", KEY_TRAIN, 0, 0, "Learn from DATA", 0},
     {"out", KEY_OUT, "DIR", 0, "Write the tokenizer into this folder", 0},
     {"like", KEY_LIKE, "MODEL", 0,
-     "Special tokens and what goes around a text as in gpt2 (the default), "
-     "bert, bart or llama",
+     "Special tokens and what goes around a text as in gpt2, "
+     "bert, bart or llama (default: gpt2)",
      0},
     {"kind", KEY_KIND, "KIND", 0,
      "bpe, which is --like gpt2, or wordpiece, which is --like bert", 0},

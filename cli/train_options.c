@@ -69,10 +69,9 @@ enum {
 static const struct argp_option list[] = {
     {0, 0, 0, 0, "What is learnt from:", 1},
     {"data", KEY_DATA, "FILE", 0,
-     "Text, .jsonl or .tsv (pairs); may be given several times", 1},
+     "Text, .jsonl or .tsv (pairs); may be repeated", 1},
     {"valid", KEY_VALID, "FILE", 0,
-     "Measure with this, which is not learnt from; may be given several times",
-     1},
+     "Measure with this, which is not learnt from; may be repeated", 1},
     {"valid-share", KEY_VALID_SHARE, "X", 0,
      "Hold this share of the data back to measure with (default: 0.02 without "
      "--valid; 0: nothing)",

@@ -91,8 +91,6 @@ static void put_head(attend_json_writer *w, const reply_part *p, size_t at,
 
 static size_t eight(size_t n) { return (n + 7) / 8 * 8; }
 
-enum { MOST_PARTS = 8 };
-
 static levels part_levels(const reply_part *p) {
   return p->type == PART_U8 ? levels_of(p->data, part_count(p))
                             : (levels){0, 1};

@@ -25,13 +25,13 @@ says ' kernel-direct +'
 complains 1 'engine linear does not apply' bench --engine linear softmax:n8d8
 
 # Where exact and linear cross: no length and no time is asserted.
-run 0 bench crossover "elu:h2" --dim 16 --limit 1 --threads 1
+run 0 bench crossover "elu:h2" --dim 16 --seconds 1 --threads 1
 says '^elu:b1h2g2d16v16$'
 says '^operation +isa +threads +predicted n +measured n +times at n +exact'
 for operation in forward 'forward\+backward' decode; do
   says "^$operation +[a-z0-9]+ +1 +[0-9]+ "
 done
-run 0 bench crossover "favor(m=16):d8:bf16" --limit 1 --threads 1 --json
+run 0 bench crossover "favor(m=16):d8:bf16" --seconds 1 --threads 1 --json
 is_json 3
 fields form operation isa threads predicted_n measured_n n exact_engine exact_s \
   linear_s

@@ -21,7 +21,7 @@ run 0 study scale --quick --d 4,16 --seed 6 --claims
 cmp -s "$work/first" "$work/out" && fail "the same numbers from another seed"
 
 run 0 study scale --help
-says '\-\-d=N,\.\. +widths of q and k'
+says '\-\-d=N,\.\. +Widths of q and k'
 
 # A folder: a page with the plots inside, the plots, the numbers.
 run 0 study scale --quick --out "$work/book"
@@ -53,3 +53,11 @@ complains 2 'd takes whole numbers from 1 to 65536' study scale --d 4,x
 complains 1 'cannot be' study scale --quick --out /proc/none/page.html
 run 2 study scale --degrees 4
 run 2 study all --out "$work/all.svg"
+run 2 study --claims
+
+[[ $ATTEND_TEXT == ON ]] || exit 0
+# A page says how to run it again: quoted, and what ships by its name.
+export ATTEND_MODELS=$PWD/models
+run 0 study heads --quick --text "It's a dog and a car ran home" --out "$work/heads.html"
+grep -qF "study heads --text 'It'\\''s a dog and a car ran home' --length 48 --seed 0<" "$work/heads.html" ||
+  fail "the command of the page"
