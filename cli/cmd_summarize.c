@@ -140,7 +140,7 @@ static int write_windows(const summarize_options *o, summarizer *s,
     progress_end();
     if (!code) code = summary_printer_put(&p, docs + done, n);
   }
-  return code ? code : summary_printer_end(&p);
+  return summary_printer_end(&p, code);
 }
 
 static int summarize_plain(const summarize_options *o) {

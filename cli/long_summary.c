@@ -181,7 +181,7 @@ static int print(const job *j) {
   }
   summary_printer_start(&p, j->o, &j->s, j->count);
   for (int i = 0; i < j->done && !code; i++) code = print_document(j, &p, i);
-  return code ? code : summary_printer_end(&p);
+  return summary_printer_end(&p, code);
 }
 
 static void say_stats(const job *j) {

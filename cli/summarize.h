@@ -181,7 +181,8 @@ void summary_printer_start(summary_printer *p, const summarize_options *o,
  * passed over. Exit codes. */
 int summary_printer_put(summary_printer *p, const summary_document *docs,
                         int count);
-int summary_printer_end(summary_printer *p);
+/* JSON is whole after a failure too, whose `code` is given back. */
+int summary_printer_end(summary_printer *p, int code);
 /* Says which documents are blank, `first` the first of them. Files that are
  * all blank are a failure; `rows` of a file may be. */
 int say_empty(int empty, int count, const char *first, bool rows);

@@ -195,15 +195,13 @@ int summary_printer_put(summary_printer *p, const summary_document *docs,
   return code ? code : check_written(stdout, "the summaries");
 }
 
-int summary_printer_end(summary_printer *p) {
-  int code = EXIT_OK;
+int summary_printer_end(summary_printer *p, int code) {
   if (p->o->common.json) {
     attend_json_indent(&p->w, true);
     attend_json_close(&p->w, ']');
     attend_status status = attend_json_finish(&p->w);
     attend_json_writer_free(&p->w);
-    if (status) code = complain_status(p->s->m.ctx, status);
+    if (status && !code) code = complain_status(p->s->m.ctx, status);
   }
-  int said = say_notices(p);
-  return code ? code : said;
+  return code ? code : say_notices(p);
 }

@@ -264,8 +264,20 @@ static attend_status check_tensor(const attend_checkpoint *c,
   return ATTEND_OK;
 }
 
+/* Other tensors that the family does not know change nothing that it says; without
+ * a head that it was trained with a model would say something else. */
+static attend_status refuse_unsaid_copy(const attend_checkpoint *c) {
+  const attend_tensor *t = find_named(c, "copy.q_proj.weight");
+  if (!t || c->config.copy || c->config.parts != ATTEND_BOTH) return ATTEND_OK;
+  return fail(c->ctx, ATTEND_IO,
+              "the checkpoint has a head that copies (\"%s\") and config.json "
+              "does not: give it \"attend_copy_width\": %lld",
+              t->name, (long long)(t->rank ? t->shape[0] : 0));
+}
+
 static attend_status find_all(attend_checkpoint *c) {
   ATTEND_TRY(find_prefix(c));
+  ATTEND_TRY(refuse_unsaid_copy(c));
   for (size_t i = 0; i < c->table.count; i++) {
     parameter *p = &c->table.entry[i];
     p->tensor = search(c, p);

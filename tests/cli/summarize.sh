@@ -203,3 +203,18 @@ wait $pid || got=$?
 [[ $(sort -u "$work/out") == "w166 w15 w201" ]] || fail "lines are not whole"
 grep -q "interrupted: $(wc -l <"$work/out") of 50000 documents are done" \
   "$work/err" || fail "an interrupt is not said: $(cat "$work/err")"
+
+# A model that fails leaves JSON that is whole; a head that config.json does not
+# name is not passed over.
+python3 - "$t5/model.safetensors" <<'END'
+import struct, sys
+data = bytearray(open(sys.argv[1], "rb").read())
+header = 8 + struct.unpack("<Q", data[:8])[0]
+data[header:] = b"\xff" * (len(data) - header)
+open(sys.argv[1], "wb").write(data)
+END
+run 2 summarize --model "$t5" --json "$work/row.txt"
+[[ $(cat "$work/out") == '[]' ]] || fail "JSON after a failure: $(cat "$work/out")"
+cp -r models/summarizer "$work/mute"
+sed -i 's/"attend_copy_width"/"x"/' "$work/mute/config.json"
+complains 1 '"attend_copy_width": 64' summarize --model "$work/mute" "$work/row.txt"
