@@ -266,7 +266,7 @@ TEST(a_model_that_gives_no_numbers) {
   for (int beams = 1; beams < 4; beams++) {
     attend_generation *g;
     o.beams = beams;
-    CHECK_EQ(attend_generate(s.model, 1, &prompt, &o, &g), ATTEND_INVALID);
+    CHECK_EQ(attend_generate(s.model, 1, &prompt, &o, &g), ATTEND_IO);
     CHECK_SAYS(attend_message(s.ctx), "not finite");
     CHECK(!g);
   }

@@ -179,7 +179,9 @@ size=$(stat -c %s "$t5/model.safetensors")
 head -c 40000 /dev/zero | tr '\0' '\377' |
   dd of="$work/nan/model.safetensors" bs=1 seek=$((size - 40000)) conv=notrunc \
     iflag=fullblock status=none
-complains 2 'values that are not finite' summarize --model "$work/nan" "$work/row.txt"
+complains 1 'values that are not finite' summarize --model "$work/nan" "$work/row.txt"
+run 1 summarize --model "$work/nan" --json "$work/row.txt"
+[[ $(cat "$work/out") == '[]' ]] || fail "JSON is not whole after a failure"
 for options in "--samples 3 --temp 0" "--beams 4 --top-p 0.9" "--groups 3 --beams 4" \
   "--diversity 1" "--groups 2 --temp 1" "--min 5 --length 4" "--beams 2 --samples 3" \
   "--out x.html" "--length 0"; do
@@ -204,17 +206,7 @@ wait $pid || got=$?
 grep -q "interrupted: $(wc -l <"$work/out") of 50000 documents are done" \
   "$work/err" || fail "an interrupt is not said: $(cat "$work/err")"
 
-# A model that fails leaves JSON that is whole; a head that config.json does not
-# name is not passed over.
-python3 - "$t5/model.safetensors" <<'END'
-import struct, sys
-data = bytearray(open(sys.argv[1], "rb").read())
-header = 8 + struct.unpack("<Q", data[:8])[0]
-data[header:] = b"\xff" * (len(data) - header)
-open(sys.argv[1], "wb").write(data)
-END
-run 2 summarize --model "$t5" --json "$work/row.txt"
-[[ $(cat "$work/out") == '[]' ]] || fail "JSON after a failure: $(cat "$work/out")"
+# A head that config.json does not name is not passed over.
 cp -r models/summarizer "$work/mute"
 sed -i 's/"attend_copy_width"/"x"/' "$work/mute/config.json"
 complains 1 '"attend_copy_width": 64' summarize --model "$work/mute" "$work/row.txt"
