@@ -161,7 +161,7 @@ function run_of(c: Case): Run | undefined {
   return runs.get(asked_runs.get(canonical(c)) ?? "");
 }
 
-export function run_case(c: Case, signal: AbortSignal): Promise<Run> {
+function run_case(c: Case, signal: AbortSignal): Promise<Run> {
   return run_telling(c, signal, (p) => {
     if (!signal.aborted) progress.value = p;
   });

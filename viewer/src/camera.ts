@@ -2,7 +2,7 @@
 
 import { clamp } from "./numbers";
 
-export const LARGEST = 64; // pixels a token
+const LARGEST = 64; // pixels a token
 
 export class Camera {
   x = 0; // the key at the plot's left edge

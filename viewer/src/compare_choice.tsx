@@ -10,7 +10,7 @@ import { count_text } from "./numbers";
 import { Case } from "./protocol";
 import { go, state } from "./state";
 
-export type Kind = "form" | "untrained" | "text" | "model" | "step";
+type Kind = "form" | "untrained" | "text" | "model" | "step";
 
 const DEFAULT_FORM = "favor(m=256)";
 const FORMS = ["favor", "fourier", "elu", "poly", "gaussian", "argmax"];
@@ -81,7 +81,7 @@ function choose_kind(kind: Kind): void {
     });
 }
 
-export function form_parts(form: string): { name: string; features: number } {
+function form_parts(form: string): { name: string; features: number } {
   return {
     name: /^[a-z]+/.exec(form)?.[0] ?? "favor",
     features: Number(/m=(\d+)/.exec(form)?.[1] ?? 256),

@@ -102,7 +102,7 @@ export function Slider(props: {
   );
 }
 
-export function Stepper(props: {
+function Stepper(props: {
   label: string;
   test: string;
   value: number;

@@ -4,7 +4,7 @@
 // input at any sharpness. The program's own run of the example comes along, and
 // the tests hold the two against each other.
 
-export interface DesignHead {
+interface DesignHead {
   name: string;
   layer: number;
   dim: number;
@@ -15,7 +15,7 @@ export interface DesignHead {
   columns: string[];
 }
 
-export interface DesignPart {
+interface DesignPart {
   name: string;
   head: number;
   rows: number;
@@ -71,7 +71,7 @@ export interface Matrix {
   cells: Float32Array;
 }
 
-export interface HeadRun {
+interface HeadRun {
   q: Matrix;
   k: Matrix;
   v: Matrix;

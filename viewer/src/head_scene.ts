@@ -13,14 +13,14 @@ import { place_in, state } from "./state";
 export const WINDOW = 48; // tokens shown at once of a long text
 const ALL = 80; // texts up to here are shown whole
 
-export interface Range {
+interface Range {
   row: number;
   rows: number;
   key: number;
   keys: number;
 }
 
-export interface HeadWeights {
+interface HeadWeights {
   head: number;
   // The weight of a row and key of the window, by their places in the text.
   at: (row: number, key: number) => number;
@@ -74,7 +74,7 @@ export async function ask_row(
   return Float32Array.from({ length: role.keys }, (_, key) => at(row, key));
 }
 
-export function window_at(role: Role, start: number): Range {
+function window_at(role: Role, start: number): Range {
   const rows = role.rows <= ALL ? role.rows : WINDOW;
   const keys = role.keys <= ALL ? role.keys : WINDOW;
   const row = clamp(start, 0, role.rows - rows);

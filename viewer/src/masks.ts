@@ -3,7 +3,7 @@
 import { Camera } from "./camera";
 import { Role } from "./protocol";
 
-export interface Mask {
+interface Mask {
   id: "causal" | "window" | "padding";
   title: string;
   why: string;

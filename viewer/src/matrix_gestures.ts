@@ -8,7 +8,7 @@ interface Touch {
   y: number;
 }
 
-export interface Hands {
+interface Hands {
   hover: (cell: { row: number; key: number } | null) => void;
   press: (cell: { row: number; key: number }) => void;
   step: (rows: number, keys: number) => void; // the marked cell moves

@@ -26,7 +26,7 @@ export interface Sight {
   error: string;
 }
 
-export interface PaneProps {
+interface PaneProps {
   spec: TileSpec;
   label: string;
   scale: Scale;

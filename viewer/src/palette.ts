@@ -63,7 +63,7 @@ export interface Inks {
 }
 
 // Where a number lies on its ramp.
-export function ink_index(value: number, inks: Inks): number {
+function ink_index(value: number, inks: Inks): number {
   const t = inks.top > 0 ? value / inks.top : 0;
   const size = Math.min(1, Math.abs(t));
   const shown = inks.scale === "root" ? Math.sqrt(size) : size;
@@ -71,7 +71,7 @@ export function ink_index(value: number, inks: Inks): number {
   return Math.round(127.5 + (t < 0 ? -shown : shown) * 127.5);
 }
 
-export function ink_ramp(inks: Inks): Uint32Array {
+function ink_ramp(inks: Inks): Uint32Array {
   return ramps[inks.theme][inks.signed ? "signed" : "weight"];
 }
 

@@ -4,7 +4,7 @@ import { Pool } from "./protocol";
 
 export const TILE = 256; // cells a side, as the program cuts them
 
-export interface Cells {
+interface Cells {
   height: number;
   width: number;
   values: Float32Array;

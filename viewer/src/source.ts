@@ -8,7 +8,7 @@ import { Answer, decode } from "./decode";
 import { Hello, Progress, Request, Step } from "./protocol";
 import { StillSource } from "./still_source";
 
-export interface Listener {
+interface Listener {
   progress?: (p: Progress) => void;
   token?: (step: Step) => void;
 }
@@ -45,7 +45,7 @@ async function refuse(response: Response): Promise<never> {
   throw gone ? new GoneError(sentence) : new Error(sentence);
 }
 
-export class LiveSource implements Source {
+class LiveSource implements Source {
   readonly live = true;
   readonly writes = true;
 

@@ -7,7 +7,7 @@
 import { computed, effect, signal } from "@preact/signals";
 import { Case, Run, State, ViewName } from "./protocol";
 
-export const DEFAULT_CASE: Case = {
+const DEFAULT_CASE: Case = {
   model: "0",
   text: "",
   second: null,
@@ -18,7 +18,7 @@ export const DEFAULT_CASE: Case = {
   step: -1,
 };
 
-export const DEFAULT_STATE: State = {
+const DEFAULT_STATE: State = {
   view: "model",
   case: DEFAULT_CASE,
   other: null,
@@ -103,7 +103,7 @@ function read_case(given: Map<string, string>, prefix: string): Case {
   return out as unknown as Case;
 }
 
-export function state_of(address: string, start: Partial<State>): State {
+function state_of(address: string, start: Partial<State>): State {
   const given = new Map<string, string>();
   for (const pair of address.replace(/^#/, "").split("&")) {
     const at = pair.indexOf("=");
@@ -223,8 +223,8 @@ export function place_in(run: Run, s: State) {
   };
 }
 
-export const THEMES = ["auto", "light", "dark"] as const;
-export type ThemeChoice = (typeof THEMES)[number];
+const THEMES = ["auto", "light", "dark"] as const;
+type ThemeChoice = (typeof THEMES)[number];
 
 const system_dark = matchMedia("(prefers-color-scheme: dark)");
 const is_system_dark = signal(system_dark.matches);

@@ -14,7 +14,7 @@ interface Kept {
   data: unknown;
 }
 
-export interface Still {
+interface Still {
   hello: Hello;
   runs: Record<string, Run>;
   answers: Record<string, Kept>;
