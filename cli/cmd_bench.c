@@ -321,6 +321,18 @@ static int check_writable(const char *path) {
   return EXIT_FAILED;
 }
 
+static void put_csv(FILE *f, const cell *row) {
+  for (int c = 0; c < ALONE; c++) {
+    bool whole = columns[c].kind == CELL_COUNT || columns[c].kind == CELL_BYTES;
+    if (c) fputc(',', f);
+    if (row[c].text)
+      fprintf(f, c ? "%s" : "\"%s\"", row[c].text); /* problems have commas */
+    else
+      fprintf(f, whole ? "%.0f" : "%.4g", row[c].number);
+  }
+  fputc('\n', f);
+}
+
 static int write_csv(attend_context *ctx, const contestant *all, int count,
                      const char *path) {
   FILE *f = fopen(path, "w");
@@ -328,16 +340,15 @@ static int write_csv(attend_context *ctx, const contestant *all, int count,
     complain("could not write %s: %s", path, strerror(errno));
     return EXIT_FAILED;
   }
+  table t = table_start(columns);
   for (int c = 0; c < ALONE; c++)
     fprintf(f, "%s%s", c ? "," : "", columns[c].name);
-  for (int n = 0; n < count; n++) {
-    const contestant *c = &all[n];
-    fprintf(f, "\n\"%s\",%s,%s,%d,%.4g,%.4g,%.4g,%.0f", c->text, c->engine,
-            attend_context_isa(ctx), attend_context_threads(ctx), c->median_s,
-            c->flops / c->median_s * 1e-9, c->bytes / c->median_s * 1e-9,
-            c->workspace);
-  }
   fputc('\n', f);
+  for (int n = 0; n < count; n++) {
+    add_row(&t, ctx, &all[n], &all[0]);
+    put_csv(f, t.cells + n * COLUMNS);
+  }
+  table_free(&t);
   int code = check_written(f, path);
   if (fclose(f) && !code) {
     complain("could not write %s: %s", path, strerror(errno));

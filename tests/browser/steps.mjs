@@ -11,7 +11,6 @@ import {
   open_at,
   open_browser,
   open_view,
-  ready,
   shown_numbers,
   test,
   VIEWS,
