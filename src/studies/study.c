@@ -69,9 +69,10 @@ static attend_status read_number(study_run *r, const attend_setting *s,
       !(*number >= s->low && *number <= s->high) ||
       (s->kind == ATTEND_SETTING_WHOLE && *number != floor(*number)))
     return study_fail(r, ATTEND_INVALID,
-                      "%s takes %s%s from %.10g to %.10g%s, and \"%.40s\" is "
+                      "%s takes %s%s%s from %.10g to %.10g%s, and \"%.40s\" is "
                       "something else",
-                      s->name, s->kind == ATTEND_SETTING_WHOLE ? "whole " : "",
+                      s->name, s->most > 1 ? "" : "a ",
+                      s->kind == ATTEND_SETTING_WHOLE ? "whole " : "",
                       s->most > 1 ? "numbers" : "number", s->low, s->high,
                       s->most > 1 ? ", with commas between" : "", *at);
   *at = *end ? end + 1 : end;
