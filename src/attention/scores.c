@@ -73,7 +73,9 @@ static void add_row(const call *c, int b, int h, int64_t query, int64_t start,
   }
 }
 
-void bias_add(const call *c, tile t, int64_t start, int j0, int j1, float *s) {
+/* ALiBi, buckets or dense, onto s[rows][BLOCK], times bias_to2. */
+static void bias_add(const call *c, tile t, int64_t start, int j0, int j1,
+                     float *s) {
   if (c->plan->desc.bias.kind == ATTEND_NO_BIAS) return;
   for (int r = 0; r < t.rows; r++)
     add_row(c, t.b, row_head(c->plan, t.g, t.row + r),

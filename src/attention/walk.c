@@ -26,7 +26,7 @@ int call_queries(const call *c, int b) {
   return c->state && lengths ? lengths[b] : c->n;
 }
 
-span call_sees(const call *c, int b, int64_t position) {
+static span call_sees(const call *c, int b, int64_t position) {
   const attend_mask *m = &c->plan->desc.mask;
   span s = {0, call_keys(c, b)};
   if (m->window) s.lo = min64(s.hi, max64(0, position - m->window + 1));
@@ -75,12 +75,14 @@ static size_t element_bytes(const struct block_kernels *on) {
   return on->pair == 1 ? sizeof(float) : sizeof(uint16_t);
 }
 
-size_t panel_key_bytes(const attend_plan *p, const struct block_kernels *on) {
+static size_t panel_key_bytes(const attend_plan *p,
+                              const struct block_kernels *on) {
   size_t width = round_up((size_t)p->desc.dim, (size_t)on->step);
   return PANEL * width * element_bytes(on);
 }
 
-size_t panel_value_bytes(const attend_plan *p, const struct block_kernels *on) {
+static size_t panel_value_bytes(const attend_plan *p,
+                                const struct block_kernels *on) {
   return PANEL * (size_t)p->ldv * element_bytes(on);
 }
 

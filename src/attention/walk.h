@@ -40,10 +40,9 @@ typedef struct {
 
 /* ---- geometry --------------------------------------------------------------- */
 
-int64_t call_keys(const call *c, int b);     /* keys that exist */
-int64_t call_position(const call *c, int b); /* of query 0 */
-int call_queries(const call *c, int b);      /* that are real */
-span call_sees(const call *c, int b, int64_t position);
+int64_t call_keys(const call *c, int b);                /* keys that exist */
+int64_t call_position(const call *c, int b);            /* of query 0 */
+int call_queries(const call *c, int b);                 /* that are real */
 span rows_see(const call *c, int b, int row, int rows); /* their union */
 
 static inline int row_head(const attend_plan *p, int g, int row) {
@@ -68,8 +67,6 @@ static inline bool block_part(span s, int64_t start, int *j0, int *j1) {
 
 /* Element (key, i) of the block's values. */
 float block_value(const call *c, const block *k, int key, int i);
-size_t panel_key_bytes(const attend_plan *p, const struct block_kernels *on);
-size_t panel_value_bytes(const attend_plan *p, const struct block_kernels *on);
 void block_cut(const attend_plan *p, arena *a, bool backward, block *out);
 /* Loads the block that starts at `start`, keys seen by nobody left out.
  * Returns false if no key of it is real. */
@@ -119,9 +116,8 @@ double query_norm(const call *c, tile t, int r);
  * infinity for a row that saw nothing. */
 float row_lse2(const call *c, tile t, int r);
 
-/* ALiBi, buckets or dense, onto s[rows][BLOCK], times bias_to2. */
-void bias_prepare(const call *c); /* once per call */
-void bias_add(const call *c, tile t, int64_t start, int j0, int j1, float *s);
+/* What ALiBi, buckets or dense add, made ready: once per call. */
+void bias_prepare(const call *c);
 
 /* s * call_factor = score in log2 units, for poly q.k; no mask yet: group t of
  * packed queries q. The factor is 1 unless the call takes raw scores. */

@@ -138,7 +138,6 @@ bool design_letters(const char (*names)[NAME], int count, const char *text,
                     uint8_t letter[MOST_PLACES], int *n, const char **bad);
 /* Bytes of the character that is none. */
 int design_bad(const char *bad);
-uint64_t design_inputs(const attend_design *d, int longest);
 /* Inputs that the task answers: all up to a length, or the examples. */
 uint64_t design_total(const attend_design *d, int longest);
 void design_input(const attend_design *d, uint64_t index,
@@ -148,14 +147,12 @@ void design_text(const attend_design *d, const uint8_t *letter, int n,
 /* ids[places] with what is put around the letters; returns how many. */
 int design_ids(const attend_design *d, const uint8_t *letter, int n,
                int32_t *ids);
-/* wanted[places]: answers, or ATTEND_NOT_ASKED. example: its number, where
- * examples are the task. False: no example has these letters. */
+/* wanted[places]: answers, or ATTEND_NOT_ASKED. False: examples are the task, and
+ * none has these letters. */
 bool design_wanted(const attend_design *d, const uint8_t *letter, int n,
                    int32_t *wanted);
 void design_example_wanted(const attend_design *d, const design_example *e,
                            int32_t *wanted);
-const design_task *design_task_find(const char *name);
-const char *design_task_list(char *to, size_t size);
 
 enum { TASK_NONE = -1 };
 
@@ -206,10 +203,6 @@ static inline const attend_design_part *table_part(const attend_design *d,
                                                    int which) {
   return &d->parts[3 * d->n_heads + 1 + which];
 }
-
-/* y [rows][n] = x [rows][ldx] w [k][n]. */
-void rows_times(int threads, const float *x, int rows, int ldx, const float *w,
-                int k, int n, float *y);
 
 /* Singular values of a [rows][columns], largest first, into s[min(..)]. */
 void singular_values(double *a, int rows, int columns, double *s);

@@ -66,7 +66,7 @@ void design_text(const attend_design *d, const uint8_t *letter, int n,
 
 /* ---- all of them ---------------------------------------------------------------------- */
 
-uint64_t design_inputs(const attend_design *d, int longest) {
+static uint64_t count_inputs(const attend_design *d, int longest) {
   uint64_t total = 0, of = 1, letters = (uint64_t)d->letters;
   for (int n = 0; n <= longest; n++) {
     if (n >= d->shortest) {
@@ -80,7 +80,7 @@ uint64_t design_inputs(const attend_design *d, int longest) {
 }
 
 uint64_t design_total(const attend_design *d, int longest) {
-  return d->task ? design_inputs(d, longest) : d->n_examples;
+  return d->task ? count_inputs(d, longest) : d->n_examples;
 }
 
 void design_input(const attend_design *d, uint64_t index,
@@ -130,7 +130,7 @@ attend_design_facts attend_design_about(const attend_design *d) {
                                .causal = d->causal,
                                .positions = d->positions,
                                .asked = d->at,
-                               .inputs = design_inputs(d, d->longest),
+                               .inputs = count_inputs(d, d->longest),
                                .examples = d->n_examples,
                                .steps = d->steps,
                                .batch = d->batch,

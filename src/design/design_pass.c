@@ -13,8 +13,9 @@
 
 /* ---- products of rows ------------------------------------------------------------- */
 
-void rows_times(int threads, const float *x, int rows, int ldx, const float *w,
-                int k, int n, float *y) {
+/* y [rows][n] = x [rows][ldx] w [k][n]. */
+static void rows_times(int threads, const float *x, int rows, int ldx,
+                       const float *w, int k, int n, float *y) {
   (void)threads;
 #pragma omp parallel for num_threads(threads) schedule(static) if (rows > 256)
   for (int r = 0; r < rows; r++) {

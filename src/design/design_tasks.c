@@ -96,13 +96,13 @@ static const design_task tasks[] = {
      "whether brackets are balanced, and nowhere deeper than the depth"},
 };
 
-const design_task *design_task_find(const char *name) {
+static const design_task *find_task(const char *name) {
   for (size_t i = 0; name && i < sizeof tasks / sizeof *tasks; i++)
     if (!strcmp(tasks[i].name, name)) return &tasks[i];
   return NULL;
 }
 
-const char *design_task_list(char *to, size_t size) {
+static const char *list_tasks(char *to, size_t size) {
   size_t used = 0;
   for (size_t i = 0; i < sizeof tasks / sizeof *tasks && used < size; i++)
     used += (size_t)snprintf(to + used, size - used, "%s%s", i ? ", " : "",
@@ -145,10 +145,9 @@ static attend_status find_answers(const reading *r) {
 static attend_status named_task(const reading *r, const attend_json *root) {
   attend_design *d = r->d;
   char list[200];
-  d->task =
-      design_task_find(attend_json_string(attend_json_get(root, "task"), NULL));
+  d->task = find_task(attend_json_string(attend_json_get(root, "task"), NULL));
   SPEC_CHECK(r, d->task, "\"task\" is one of %s; or give \"examples\"",
-             design_task_list(list, sizeof list));
+             list_tasks(list, sizeof list));
   SPEC_CHECK(r, d->task->every == (d->at == ATTEND_ASKED_EVERY),
              "the task \"%s\" has %s: let \"at\" be %s", d->task->name,
              d->task->every ? "an answer for each letter" : "one answer",

@@ -22,13 +22,14 @@ size_t prose_char(prose p, size_t at, uint32_t *c) {
 
 /* ---- kinds of marks ------------------------------------------------------------ */
 
-bool is_quote(uint32_t c) {
+/* Of either side, and marks of emphasis. */
+static bool is_quote(uint32_t c) {
   return c == '"' || c == '\'' || c == '_' || c == '*' ||
          (c >= 0x2018 && c <= 0x201f) || c == 0xab || c == 0xbb ||
          c == 0x2039 || c == 0x203a;
 }
 
-bool is_opener(uint32_t c) {
+static bool is_opener(uint32_t c) {
   return is_quote(c) || c == '(' || c == '[' || c == '{' || c == '-' ||
          c == 0x2013 || c == 0x2014 || c == 0xa1 || c == 0xbf || c == 0x3008 ||
          c == 0x300a || c == 0x300c || c == 0x300e || c == 0x3010 ||

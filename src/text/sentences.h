@@ -17,9 +17,8 @@ typedef struct {
 /* The character at `at` < length and its width; what is no UTF-8 is U+FFFD. */
 size_t prose_char(prose p, size_t at, uint32_t *c);
 
-bool is_quote(uint32_t c);  /* of either side, and marks of emphasis */
-bool is_opener(uint32_t c); /* quotes, brackets, dashes, inverted ! and ? */
-/* Behind the openers, not many, at `at`; the length at most. */
+/* Behind the openers (quotes, brackets, dashes, inverted ! and ?), not many, at
+ * `at`; the length at most. */
 size_t skip_openers(prose p, size_t at);
 bool is_closer(uint32_t c);
 bool is_stop(uint32_t c);

@@ -26,7 +26,7 @@ attend_status grow_more(attend_context *ctx, void *block, size_t *capacity,
 
 /* The three arrays grow together; on failure those that grew are longer than
  * the capacity says, which harms nobody. */
-attend_status strand_grow(attend_context *ctx, strand *s, size_t more) {
+static attend_status strand_grow(attend_context *ctx, strand *s, size_t more) {
   size_t wanted = s->length + more;
   if (wanted > INT32_MAX) /* places are 32 bits wide */
     return fail(ctx, ATTEND_INVALID,
@@ -39,6 +39,12 @@ attend_status strand_grow(attend_context *ctx, strand *s, size_t more) {
   ATTEND_TRY(grow(ctx, &s->to, &c, wanted, sizeof *s->to, "a text"));
   s->capacity = a;
   return ATTEND_OK;
+}
+
+static inline attend_status strand_reserve(attend_context *ctx, strand *s,
+                                           size_t more) {
+  if (more <= s->capacity - s->length) return ATTEND_OK;
+  return strand_grow(ctx, s, more);
 }
 
 attend_status strand_put(attend_context *ctx, strand *s, const char *bytes,
@@ -128,7 +134,8 @@ int utf8_write(uint32_t c, char out[4]) {
   return more + 1;
 }
 
-size_t ascii_end(const char *s, size_t n, size_t at) {
+/* The first byte at or behind `at` that is not of ASCII; n if there is none. */
+static size_t ascii_end(const char *s, size_t n, size_t at) {
   for (uint64_t eight; n - at >= 8; at += 8) {
     memcpy(&eight, s + at, 8);
     if (eight & UINT64_C(0x8080808080808080)) break;

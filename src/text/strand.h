@@ -58,12 +58,6 @@ static inline attend_status grow(attend_context *ctx, void *block,
   return grow_more(ctx, block, capacity, wanted, element, what);
 }
 
-attend_status strand_grow(attend_context *ctx, strand *s, size_t more);
-static inline attend_status strand_reserve(attend_context *ctx, strand *s,
-                                           size_t more) {
-  if (more <= s->capacity - s->length) return ATTEND_OK;
-  return strand_grow(ctx, s, more);
-}
 /* Appends bytes that all stand for the same range. */
 attend_status strand_put(attend_context *ctx, strand *s, const char *bytes,
                          size_t length, uint32_t from, uint32_t to);
@@ -101,9 +95,6 @@ static inline size_t utf8_next(const char *text, size_t n, uint32_t *c) {
          (s[3] & 63u);
   return width;
 }
-
-/* The first byte at or behind `at` that is not of ASCII; n if there is none. */
-size_t ascii_end(const char *s, size_t n, size_t at);
 
 bool utf8_is_valid(const char *s, size_t n);
 /* Appends the text with malformed bytes replaced as Rust and Python do. */
