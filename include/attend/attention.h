@@ -29,8 +29,6 @@
 #ifndef ATTEND_ATTENTION_H
 #define ATTEND_ATTENTION_H
 
-#include <stdio.h>
-
 #include "attend/base.h"
 
 #ifdef __cplusplus
@@ -144,12 +142,9 @@ ATTEND_API int attend_bucket(const attend_bias *bias, int64_t key_minus_query);
 
 /* ---- the problem ----------------------------------------------------------- */
 
-enum { /* what a plan will be asked for beyond attend_forward */
-       ATTEND_FOR_BACKWARD = 1,
-       ATTEND_FOR_EXTEND =
-           2 /* states; q_len is the most rows in one call, kv_len
-                           is not used */
-};
+/* What a plan will be asked for beyond attend_forward. For states q_len is the
+ * most rows in one call, and kv_len is not used. */
+enum { ATTEND_FOR_BACKWARD = 1, ATTEND_FOR_EXTEND = 2 };
 
 typedef struct {
   attend_form form;

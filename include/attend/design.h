@@ -269,7 +269,8 @@ typedef struct {     /* two: designed and learned */
   double effect_cosine;
 } attend_likeness;
 
-/* The designed twin runs `way`, the learned one softmax of sharpness 1. */
+/* The designed twin runs softmax of `sharpness` (0: argmax), the learned one softmax
+ * of sharpness 1. */
 ATTEND_API attend_status attend_design_compare(const attend_design *design,
                                                double sharpness, int head,
                                                attend_likeness *likeness);

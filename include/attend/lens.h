@@ -2,7 +2,7 @@
  *
  *   attend_trace *trace;                       q, k, v, lse of every layer
  *   attend_lens *lens;
- *   attend_lens_create(model, trace, NULL, &lens);
+ *   attend_lens_create(model, trace, NULL, 0, &lens);
  *   attend_lens_block(lens, (attend_place){ATTEND_DECODER_SELF, 3, 5},
  *                     0, n, 0, n, weights);
  *

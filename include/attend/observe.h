@@ -43,9 +43,9 @@ typedef struct { /* NULL or 0: not asked for */
   float *softmax_gap; /* [B,H,T]                              */
   /* Every weight once, stretch by stretch and never stored: of `rows` if there
    * are any (weights must be NULL then; in any order), else of all queries; of
-   * keys [key_from, key_to) alone, where key_to 0 means to the last. Called by several threads at
-   * once, for one row by one thread and in the order of its keys. Stretches in
-   * which nothing is seen may be left out. */
+   * keys [key_from, key_to) alone, where key_to 0 means to the last. Called by
+   * several threads at once, for one row by one thread and in the order of its
+   * keys. Stretches in which nothing is seen may be left out. */
   void (*each)(const attend_stretch *stretch, void *user);
   void *user;
   int64_t key_from, key_to;

@@ -16,8 +16,8 @@
  * spread=: the features that it takes are chosen and printed as m. elu has none.
  * SHAPE: b batch, h heads, g kv heads (default h), n query length, x key length
  * (default n), d width of q and k, v width of values (default d); b and h
- * default to 1. For :decode, n is the number of keys looked
- * at, the new one included.
+ * default to 1. For :decode, n is the number of keys looked at, the new one
+ * included.
  * WORDS: causal, top, bottom, window=W, lengths, padleft, padright, alibi,
  * buckets, buckets1 (one-sided), dense, scale=X (softmax, argmax, favor and
  * fourier), f32, f16, bf16, bthd, bwd, decode.
@@ -67,7 +67,8 @@ ATTEND_API int attend_problem_print(const attend_problem *problem, char *text,
 
 /* The tensors of a problem, filled from Philox: q, k, v and d_o normal with
  * unit variance, bias values, lengths, key mask. Everything lies in one block
- * that attend_tensors_free returns; d_o, dq, dk, dv and dbias exist for :bwd. desc is the problem's, its pointers set. */
+ * that attend_tensors_free returns; d_o, dq, dk, dv and dbias exist for :bwd.
+ * desc is the problem's, its pointers set. */
 typedef struct {
   attend_desc desc;
   attend_view q, k, v, o, d_o, dq, dk, dv;

@@ -11,14 +11,13 @@
  * state takes the linear one, a short attend_forward may not; the description's
  * `engine` settles it).
  *
- * For linear forms (elu, favor, fourier, gaussian with features, poly,
- * custom with phi) a state is the
- * sums S and z over whole blocks of keys and the open block: it never grows, and
- * a token costs the same at any length.
+ * For linear forms (elu, favor, fourier, gaussian with features, poly, custom
+ * with phi) a state is the sums S and z over whole blocks of keys and the open
+ * block: it never grows, and a token costs the same at any length.
  *
- * For the others a state is a KV cache in pages of ATTEND_PAGE keys.
- * It grows a page at a time and never copies what it holds; a page that two
- * sequences or two states share is copied when one of them appends to it.
+ * For the others a state is a KV cache in pages of ATTEND_PAGE keys. It grows a
+ * page at a time and never copies what it holds; a page that two sequences or
+ * two states share is copied when one of them appends to it.
  */
 #ifndef ATTEND_STATE_H
 #define ATTEND_STATE_H

@@ -1,7 +1,8 @@
 /* Plans: asking the engines, owning the workspace, and the calls.
  *
  * Place: attention/ - the door of the room. Engines are asked in a fixed
- * order; the first that applies is taken.
+ * order; the first that applies is taken, save poly's where the linear one is
+ * cheaper.
  */
 #include <math.h>
 #include <string.h>

@@ -112,9 +112,11 @@ static void score_form(const weighing *g, double *a) {
   double q[MOST_COLUMNS], k[MOST_COLUMNS];
   int n = h->reads;
   for (int i = 0; i < n; i++) {
-    seen_times(g, i, g->w + head_part(d, g->head, 0)->at, h->dim, q);
+    seen_times(g, i, g->w + head_part(d, g->head, ATTEND_QUERY_PART)->at,
+               h->dim, q);
     for (int j = 0; j < n; j++) {
-      seen_times(g, j, g->w + head_part(d, g->head, 1)->at, h->dim, k);
+      seen_times(g, j, g->w + head_part(d, g->head, ATTEND_KEY_PART)->at,
+                 h->dim, k);
       a[i * n + j] = 0;
       for (int c = 0; c < h->dim; c++) a[i * n + j] += q[c] * k[c];
     }
@@ -139,7 +141,8 @@ static void effect_form(const weighing *g, double *a) {
       g->w + readout_part(d)->at + d->variables[h->variable].at * d->answers;
   double v[MOST_TOKENS];
   for (int i = 0; i < h->reads; i++) {
-    seen_times(g, i, g->w + head_part(d, g->head, 2)->at, h->dim_v, v);
+    seen_times(g, i, g->w + head_part(d, g->head, ATTEND_VALUE_PART)->at,
+               h->dim_v, v);
     for (int j = 0; j < d->answers; j++) {
       a[i * d->answers + j] = 0;
       for (int c = 0; c < h->dim_v; c++)

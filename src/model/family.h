@@ -58,9 +58,9 @@ enum {                 /* what a line says besides */
 };
 
 /* The sizes of a tensor by letter: V vocabulary, F width, E encoder's width, D
- * width of the tokens' rows, P rows of positions, T types, Q heads x dim, K kv heads x dim, W kv heads x
- * dim_v, O heads x dim_v, A = Q + K + W, I inside the mlp, B buckets, H heads, C
- * width of a copy head's keys, 1 one. */
+ * width of the tokens' rows, P rows of positions, T types, Q heads x dim, K kv
+ * heads x dim, W kv heads x dim_v, O heads x dim_v, A = Q + K + W, I inside the
+ * mlp, B buckets, H heads, C width of a copy head's keys, 1 one. */
 typedef struct {
   enum slot slot;
   attend_parts of;  /* which stack; 0: neither */

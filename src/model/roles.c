@@ -6,6 +6,7 @@
  */
 #include "model/role.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const char gaps[] = ", ";

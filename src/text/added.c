@@ -1,6 +1,6 @@
 /* Added tokens: found in the text before anything else happens to it.
  *
- * Place: text/ - encode.c asks for the next one. Those that are "normalized"
+ * Place: text/ - segments.c asks for the next one. Those that are "normalized"
  * are looked for in normalized text, the others in the text as it stands; of
  * several that start at a place the longest counts.
  */

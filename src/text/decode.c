@@ -148,10 +148,9 @@ static void strip(attend_decoder *d, const decode_step *st, size_t *taken,
     d->token.length -= st->text.length;
 }
 
-static attend_status put_in_front(attend_decoder *d, const char *bytes,
-                                  size_t n) {
+static attend_status put_space_in_front(attend_decoder *d) {
   d->other.length = 0;
-  ATTEND_TRY(put(d, &d->other, bytes, n));
+  ATTEND_TRY(put(d, &d->other, " ", 1));
   ATTEND_TRY(put(d, &d->other, d->token.bytes, d->token.length));
   swap(d);
   return ATTEND_OK;
@@ -174,7 +173,7 @@ static attend_status step_wordpiece(attend_decoder *d, const decode_step *st) {
   if (d->begun && front_is(d, st->text))
     cut_front(d, st->text.length);
   else if (d->begun)
-    ATTEND_TRY(put_in_front(d, " ", 1));
+    ATTEND_TRY(put_space_in_front(d));
   return st->cleanup ? clean_up(d) : ATTEND_OK;
 }
 
@@ -189,7 +188,7 @@ static attend_status step_suffix(attend_decoder *d, const decode_step *st) {
   bool waiting = d->space_waiting;
   d->space_waiting = back_is(d, st->text);
   if (d->space_waiting) d->token.length -= st->text.length;
-  return waiting ? put_in_front(d, " ", 1) : ATTEND_OK;
+  return waiting ? put_space_in_front(d) : ATTEND_OK;
 }
 
 static attend_status run_steps(attend_decoder *d, int32_t id) {

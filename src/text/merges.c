@@ -32,12 +32,10 @@ attend_status merges_reserve(attend_context *ctx, model *m, size_t count) {
 }
 
 /* The first of two merges of the same pair counts. */
-attend_status merges_put(attend_context *ctx, model *m, int32_t left,
-                         int32_t right, int32_t made, uint32_t rank) {
+void merges_put(model *m, int32_t left, int32_t right, int32_t made,
+                uint32_t rank) {
   size_t at = slot_of(m, left, right);
-  (void)ctx;
   if (m->merges[at].left < 0) m->merges[at] = (merge){left, right, made, rank};
-  return ATTEND_OK;
 }
 
 const merge *merges_find(const model *m, int32_t left, int32_t right) {
@@ -100,9 +98,10 @@ static attend_status check_lengths(attend_tokenizer *t) {
   return ATTEND_OK;
 }
 
-static attend_status put_cuts(attend_tokenizer *t, const uint32_t *rank,
-                              bool count_only, size_t *count) {
+/* Counts them, or puts them where rank is given. */
+static size_t put_cuts(attend_tokenizer *t, const uint32_t *rank) {
   vocab *v = &t->vocab;
+  size_t count = 0;
   for (size_t id = 0; id < v->count; id++) {
     chars key = v->piece[id].key;
     if (v->piece[id].kind != PIECE_NORMAL) continue;
@@ -112,17 +111,15 @@ static attend_status put_cuts(attend_tokenizer *t, const uint32_t *rank,
       if (left < 0) continue;
       int32_t right = vocab_key(v, key.bytes + i, key.length - i);
       if (right < 0) continue;
-      *count += 1;
-      if (!count_only)
-        ATTEND_TRY(
-            merges_put(t->ctx, &t->model, left, right, (int32_t)id, rank[id]));
+      count++;
+      if (rank) merges_put(&t->model, left, right, (int32_t)id, rank[id]);
     }
   }
-  return ATTEND_OK;
+  return count;
 }
 
 attend_status merges_from_scores(attend_tokenizer *t) {
-  size_t real = t->vocab.count, count = 0;
+  size_t real = t->vocab.count;
   scored *list = NULL;
   uint32_t *rank = NULL;
   ATTEND_TRY(check_lengths(t));
@@ -132,9 +129,8 @@ attend_status merges_from_scores(attend_tokenizer *t) {
   if (!status)
     status = take(t->ctx, t->vocab.count * sizeof *rank, "merges", &rank);
   if (!status) rank_scores(&t->vocab, list, rank);
-  if (!status) status = put_cuts(t, rank, true, &count);
-  if (!status) status = merges_reserve(t->ctx, &t->model, count);
-  if (!status) status = put_cuts(t, rank, false, &count);
+  if (!status) status = merges_reserve(t->ctx, &t->model, put_cuts(t, NULL));
+  if (!status) put_cuts(t, rank);
   give(t->ctx, list);
   give(t->ctx, rank);
   return status;

@@ -165,7 +165,7 @@ typedef struct {
   chars suffix;     /* of pieces that end one */
   size_t longest;   /* WordPiece: characters of a word */
   uint32_t inside;  /* WordPiece: the trie's node behind the prefix */
-  float unk_score, max_score;
+  float unk_score;
 } model;
 
 /* ---- added tokens, template, decoder ------------------------------------------------ */
@@ -430,8 +430,8 @@ attend_status put_unknown(const attend_tokenizer *t, scratch *s,
 
 /* merges.c */
 attend_status merges_reserve(attend_context *ctx, model *m, size_t count);
-attend_status merges_put(attend_context *ctx, model *m, int32_t left,
-                         int32_t right, int32_t made, uint32_t rank);
+void merges_put(model *m, int32_t left, int32_t right, int32_t made,
+                uint32_t rank);
 const merge *merges_find(const model *m, int32_t left, int32_t right);
 /* From scores: any two pieces whose letters together are a piece. */
 attend_status merges_from_scores(attend_tokenizer *t);

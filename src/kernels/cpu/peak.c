@@ -1,6 +1,7 @@
 /* What this instruction set could do at best, and 2^x over an array.
  *
- * Place: kernels/cpu - measured by machine.c; the array is for tests.
+ * Place: kernels/cpu - measured by machine.c; the array serves observe and
+ * trigonometric features.
  */
 #include "kernels/cpu/vec.h"
 
