@@ -5,7 +5,6 @@
  * through a context whose allocator cuts from it, so that a call takes none
  * (one over a state does: its keys are gathered, and they grow).
  */
-#include <math.h>
 #include <string.h>
 
 #include "attend/definition.h"

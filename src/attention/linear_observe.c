@@ -5,7 +5,6 @@
  * after the other: as long as the exact way, but only when someone looks.
  */
 #include <math.h>
-#include <string.h>
 
 #include "attention/looker.h"
 

@@ -22,9 +22,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
-
-#include "attention/features.h"
 
 enum { SAMPLE_ROWS = 64, SAMPLE_KEYS = 256 };
 static const double STEEP = 2, FOUND = 100, LARGEST = 1e300, NOISE = 0.5;

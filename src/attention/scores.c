@@ -4,7 +4,6 @@
  * kernels' exponential is 2^x and needs no multiplication of its own.
  */
 #include <math.h>
-#include <string.h>
 
 #include "attention/walk.h"
 

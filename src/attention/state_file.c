@@ -6,7 +6,6 @@
  * A file takes its name when all of it is on the disk.
  */
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

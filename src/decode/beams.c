@@ -13,7 +13,6 @@
  * each time (Vijayakumar et al., Diverse Beam Search, 2016).
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "decode/decode.h"

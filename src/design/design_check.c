@@ -8,7 +8,6 @@
  * well, since nothing promises that a design that passes also passes sharper.
  */
 #include <math.h>
-#include <string.h>
 
 #include "design/design.h"
 

@@ -8,7 +8,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include "attend/machine.h"
 
-#include <omp.h>
 #include <string.h>
 #include <time.h>
 

@@ -5,7 +5,6 @@
  * heads and n layers), and the share that each has when weights are multiplied
  * along all ways (rollout).
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

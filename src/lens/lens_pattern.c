@@ -8,7 +8,6 @@
  * mean for all).
  */
 #include <math.h>
-#include <string.h>
 
 #include "lens/lens.h"
 

@@ -4,8 +4,6 @@
  *   norms first:  x <- x + f(norm(x))
  *   norms last:   x <- norm(x + f(x))
  */
-#include <string.h>
-
 #include "kernels/kernels.h"
 #include "model/transformer.h"
 

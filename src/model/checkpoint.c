@@ -7,7 +7,6 @@
 #include "model/checkpoint.h"
 
 #include <dirent.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/files.h"

@@ -9,7 +9,6 @@
  * and its place in the table alone.
  */
 #include <math.h>
-#include <string.h>
 
 #include "model/checkpoint.h"
 

@@ -6,7 +6,6 @@
  * needs the memory of the packed weights and little more. Embedding tables stay
  * in the mapped file: a lookup touches the rows it reads.
  */
-#include <math.h>
 #include <string.h>
 
 #include "model/transformer.h"

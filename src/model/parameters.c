@@ -2,8 +2,6 @@
  *
  * Place: model/ - made from the configuration alone, before any file is read.
  */
-#include <string.h>
-
 #include "model/checkpoint.h"
 
 static const attend_stack *stack_of(const attend_config *c, attend_parts of) {

@@ -5,7 +5,6 @@
  * A resample is a stream of random numbers of its own, so that threads may take them
  * in any order.
  */
-#include <math.h>
 #include <stdlib.h>
 
 #include "score/score.h"

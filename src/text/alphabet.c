@@ -6,7 +6,6 @@
  */
 #include "text/trainer.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 enum { CHARS = 0x110000 };

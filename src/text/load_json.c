@@ -6,7 +6,6 @@
 #include "text/loader.h"
 
 #include <math.h>
-#include <stdio.h>
 
 /* ---- vocabularies --------------------------------------------------------------------- */
 

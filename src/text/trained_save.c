@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "attend/file.h"
 #include "text/trainer.h"

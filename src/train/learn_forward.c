@@ -3,8 +3,6 @@
  * Place: train/ - see learner.h. The same layers as model/block.c computes, on
  * whole sequences at once, without caches.
  */
-#include <string.h>
-
 #include "train/learner.h"
 
 void learn_norm_rows(attend_learner *l, const learn_norm *n, int rows,

@@ -6,8 +6,6 @@
  * A trail is kept for each layer, or, where layers are computed again, one for
  * all of them and each layer's input.
  */
-#include <string.h>
-
 #include "train/learner.h"
 
 static int widest(int a, int b) { return a > b ? a : b; }

@@ -6,7 +6,6 @@
  * a layer are one matrix, whatever their tensors are called. Matrices that a
  * checkpoint stores turned are turned back here.
  */
-#include <math.h>
 #include <string.h>
 
 #include "train/learner.h"

@@ -5,7 +5,6 @@
  * of threads.
  */
 #include <math.h>
-#include <string.h>
 
 #include "train/learner.h"
 

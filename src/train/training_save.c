@@ -17,7 +17,6 @@
 
 #include "attend/file.h"
 #include "base/files.h"
-#include "train/learner.h"
 #include "train/training.h"
 
 typedef struct {
