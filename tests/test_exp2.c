@@ -37,7 +37,7 @@ static inline void series(const int terms, const float *x, double *out) {
   }
 }
 
-static void power_of_two(const float *x, double *out) {
+static void exact_powers(const float *x, double *out) {
   if (fabsf(x[0]) < 0x1p-10f && fabsf(x[CHUNK - 1]) < 0x1p-10f)
     series(4, x, out);
   else
@@ -51,7 +51,7 @@ TEST(the_reference_is_exact_enough) {
     attend_random_uniform((attend_random){3, (uint64_t)round}, 0, CHUNK, x);
     for (int i = 0; i < CHUNK; i++)
       x[i] = (x[i] - 0.5f) * (round % 2 ? 255.0f : 0x1p-9f);
-    power_of_two(x, y);
+    exact_powers(x, y);
     for (int i = 0; i < CHUNK; i++) {
       double truth = exp2((double)x[i]);
       CHECK_NEAR(y[i], truth, 1e-14 * truth);
@@ -144,7 +144,7 @@ static void try_chunk(subject *all, int n, uint32_t chunk) {
     all[s].kernels->exp2_all(x, CHUNK, y);
     double worst = 0;
     if (!isnan(same) && all_are(y, same)) continue;
-    if (plain && !known) power_of_two(x, truth), known = 1;
+    if (plain && !known) exact_powers(x, truth), known = 1;
     if (plain) worst = errors(y, truth);
     for (int i = 0; i < CHUNK && !plain; i++) {
       double e = error_of(x[i], y[i]);

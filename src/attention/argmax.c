@@ -207,13 +207,10 @@ static void clear_view(const call *c, const attend_view *v, int heads,
 
 static void clear_dbias(const call *c) {
   const attend_desc *d = &c->plan->desc;
-  size_t heads = (size_t)d->heads;
-  if (d->bias.kind == ATTEND_DENSE) {
+  if (d->bias.kind == ATTEND_DENSE)
     dense_clear(c);
-    return;
-  }
-  size_t n = d->bias.kind == ATTEND_ALIBI ? 1 : (size_t)d->bias.buckets;
-  memset(c->dbias, 0, n * heads * sizeof *c->dbias);
+  else
+    memset(c->dbias, 0, desc_bias_count(d) * sizeof *c->dbias);
 }
 
 static attend_status backward(call *c) {

@@ -23,16 +23,6 @@ static size_t count(const attend_desc *d, int heads, int64_t length,
   return (size_t)d->batch * (size_t)heads * (size_t)length * (size_t)width;
 }
 
-/* Pairs (query, key): what a dense bias has. */
-static size_t bias_count(const attend_desc *d) {
-  if (d->bias.kind == ATTEND_ALIBI) return (size_t)d->heads;
-  if (d->bias.kind == ATTEND_BUCKETS)
-    return (size_t)d->bias.buckets * (size_t)d->heads;
-  if (d->bias.kind == ATTEND_DENSE)
-    return count(d, d->heads, d->q_len, d->kv_len);
-  return 0;
-}
-
 typedef struct {
   double *o, *lse, *dq, *dk, *dv, *dbias;
   unsigned char *rows; /* what definition.c takes for a row */
@@ -56,7 +46,7 @@ static size_t room_cut(const attend_desc *d, arena a, room *r) {
   r->dq = arena_cut(&a, back * count(d, d->heads, d->q_len, d->dim) * f);
   r->dk = arena_cut(&a, back * count(d, d->kv_heads, d->kv_len, d->dim) * f);
   r->dv = arena_cut(&a, back * count(d, d->kv_heads, d->kv_len, d->dim_v) * f);
-  r->dbias = arena_cut(&a, back * bias_count(d) * f);
+  r->dbias = arena_cut(&a, back * desc_bias_count(d) * f);
   r->row_bytes = row_bytes(d);
   r->rows = arena_cut(&a, r->row_bytes);
   return a.used;
@@ -164,7 +154,8 @@ static attend_status backward(call *c) {
   round_to(c, r.dv, d->kv_heads, d->kv_len, d->dim_v, &c->dv);
   if (c->dbias && d->bias.kind == ATTEND_DENSE) sum_dense(c, r.dbias);
   if (c->dbias && d->bias.kind != ATTEND_DENSE)
-    for (size_t i = 0; i < bias_count(d); i++) c->dbias[i] = (float)r.dbias[i];
+    for (size_t i = 0; i < desc_bias_count(d); i++)
+      c->dbias[i] = (float)r.dbias[i];
   return ATTEND_OK;
 }
 

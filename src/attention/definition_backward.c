@@ -192,16 +192,10 @@ static void zero(double *x, size_t n) {
 
 static void zero_results(const backward_pass *p) {
   const attend_desc *d = &p->row.d;
-  size_t bias_count[] = {
-      [ATTEND_NO_BIAS] = 0,
-      [ATTEND_ALIBI] = (size_t)d->heads,
-      [ATTEND_BUCKETS] = (size_t)d->bias.buckets * (size_t)d->heads,
-      [ATTEND_DENSE] = row_at(d->batch, d->heads, 0, d->q_len, 0, d->kv_len),
-  };
   zero(p->dq, row_at(d->batch, d->heads, 0, d->q_len, 0, d->dim));
   zero(p->dk, row_at(d->batch, d->kv_heads, 0, d->kv_len, 0, d->dim));
   zero(p->dv, row_at(d->batch, d->kv_heads, 0, d->kv_len, 0, d->dim_v));
-  zero(p->dbias, bias_count[d->bias.kind]);
+  zero(p->dbias, desc_bias_count(d));
 }
 
 static attend_status take_rows(attend_context *ctx, backward_pass *p) {

@@ -346,6 +346,21 @@ int attend_visible(const attend_desc *d, int b, int64_t i, int64_t j) {
   return mask->window == 0 || away < mask->window;
 }
 
+size_t desc_bias_count(const attend_desc *d) {
+  size_t heads = (size_t)d->heads;
+  switch (d->bias.kind) {
+    case ATTEND_ALIBI:
+      return heads;
+    case ATTEND_BUCKETS:
+      return (size_t)d->bias.buckets * heads;
+    case ATTEND_DENSE:
+      return (size_t)d->batch * heads * (size_t)d->q_len * (size_t)d->kv_len;
+    case ATTEND_NO_BIAS:
+      break;
+  }
+  return 0;
+}
+
 /* Powers of two get a geometric series that ends at 2^-8; other numbers take
  * the series of the power below, then every other slope of the power above. */
 void attend_alibi_slopes(int heads, float *slopes) {

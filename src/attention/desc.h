@@ -17,6 +17,9 @@ bool form_has_scale(attend_form_kind kind);
 /* The defaults alone, without a check; doing it twice changes nothing. */
 void desc_defaults(attend_desc *desc);
 
+/* Numbers of the bias of a complete description; a dense one's, not broadcast. */
+size_t desc_bias_count(const attend_desc *desc);
+
 /* What attend_desc_complete cannot know because pointers may change between
  * calls: the bias has its numbers, and every length lies in [0, kv_len]. */
 attend_status desc_check_pointers(attend_context *ctx, const attend_desc *desc);

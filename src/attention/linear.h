@@ -107,12 +107,4 @@ tile linear_run_before(const call *c, int b, int g, int end);
 attend_status linear_backward(call *c);
 size_t linear_backward_bytes(const attend_plan *p);
 
-static inline float power_of_two(float d) { /* exact; 0 where subnormal */
-  union {
-    uint32_t bits;
-    float value;
-  } x = {d >= -126.0f ? (uint32_t)((int)d + 127) << 23 : 0};
-  return x.value;
-}
-
 #endif

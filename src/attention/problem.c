@@ -26,7 +26,6 @@ typedef struct {
 typedef struct {
   attend_context *ctx;
   attend_problem problem;
-  const char *text;
   const char *rest;        /* after the word being read; NULL after the last */
   span word;               /* being read                                     */
   int number;              /* of the word; the form is word 1                */
@@ -430,7 +429,7 @@ attend_status attend_problem_parse(attend_context *ctx, const char *text,
   ATTEND_CHECK(ctx, text && *text,
                "the problem is empty: write FORM:SHAPE, such as "
                "softmax:b1h12n1024d64:causal");
-  reader r = {.ctx = ctx, .text = text, .rest = text};
+  reader r = {.ctx = ctx, .rest = text};
   memset(&r.problem, 0, sizeof r.problem); /* its padding too: == is memcmp */
   next_word(&r);
   ATTEND_TRY(read_form(&r));
@@ -455,7 +454,7 @@ attend_status attend_form_parse(attend_context *ctx, const char *text,
                                 attend_form *form) {
   ATTEND_CHECK(ctx, text && *text,
                "the form is empty: write one such as softmax or favor(m=256)");
-  reader r = {.ctx = ctx, .text = text, .rest = text};
+  reader r = {.ctx = ctx, .rest = text};
   next_word(&r);
   ATTEND_TRY(read_form(&r));
   ATTEND_CHECK(ctx, !r.rest && r.problem.op != ATTEND_OP_SGEMM,

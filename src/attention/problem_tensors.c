@@ -26,30 +26,14 @@ typedef struct {
   float *slopes, *table, *dense;
 } extras;
 
-static size_t extent(int a, int b, int c, int d, bool *overflow) {
-  size_t n = size_times((size_t)a, (size_t)b, overflow);
-  n = size_times(n, (size_t)c, overflow);
-  return size_times(n, (size_t)d, overflow);
-}
-
-static size_t bias_count(const attend_desc *d, bool *overflow) {
-  switch (d->bias.kind) {
-    case ATTEND_ALIBI:
-      return (size_t)d->heads;
-    case ATTEND_BUCKETS:
-      return extent(d->bias.buckets, d->heads, 1, 1, overflow);
-    case ATTEND_DENSE:
-      return extent(d->batch, d->heads, d->q_len, d->kv_len, overflow);
-    case ATTEND_NO_BIAS:
-      break;
-  }
-  return 0;
+/* Of a complete description: it has been checked that this fits. */
+static size_t extent(int a, int b, int c, int d) {
+  return (size_t)a * (size_t)b * (size_t)c * (size_t)d;
 }
 
 static attend_view cut_view(arena *a, const attend_problem *p, int heads,
                             int length, int width) {
-  bool overflow = false; /* desc_complete has ruled it out */
-  size_t count = extent(p->desc.batch, heads, length, width, &overflow);
+  size_t count = extent(p->desc.batch, heads, length, width);
   void *data = arena_cut(a, count * attend_dtype_size(p->desc.dtype));
   return p->bthd ? attend_bthd(data, heads, length, width) : attend_bhtd(data);
 }
@@ -61,23 +45,21 @@ static void cut_tensors(arena *a, const attend_problem *p, attend_tensors *t) {
   t->k = cut_view(a, p, d->kv_heads, d->kv_len, d->dim);
   t->v = cut_view(a, p, d->kv_heads, d->kv_len, d->dim_v);
   t->o = cut_view(a, p, d->heads, d->q_len, d->dim_v);
-  bool overflow = false;
-  size_t rows = extent(d->batch, d->heads, d->q_len, 1, &overflow);
+  size_t rows = extent(d->batch, d->heads, d->q_len, 1);
   t->lse = arena_cut(a, rows * sizeof(float));
   if (p->op != ATTEND_OP_BACKWARD) return;
   t->d_o = cut_view(a, p, d->heads, d->q_len, d->dim_v);
   t->dq = cut_view(a, p, d->heads, d->q_len, d->dim);
   t->dk = cut_view(a, p, d->kv_heads, d->kv_len, d->dim);
   t->dv = cut_view(a, p, d->kv_heads, d->kv_len, d->dim_v);
-  t->dbias_count = bias_count(d, &overflow);
+  t->dbias_count = desc_bias_count(d);
   if (t->dbias_count) t->dbias = arena_cut(a, t->dbias_count * sizeof(float));
 }
 
 static void cut_extras(arena *a, const attend_problem *p, extras *x) {
   const attend_desc *d = &p->desc;
-  bool overflow = false;
-  size_t keys = extent(d->batch, d->kv_len, 1, 1, &overflow);
-  size_t bias = bias_count(d, &overflow) * sizeof(float);
+  size_t keys = extent(d->batch, d->kv_len, 1, 1);
+  size_t bias = desc_bias_count(d) * sizeof(float);
   *x = (extras){0};
   if (p->pad == ATTEND_PAD_LENGTHS)
     x->lengths = arena_cut(a, (size_t)d->batch * sizeof(int32_t));
@@ -152,8 +134,7 @@ static void fill_key_mask(const attend_problem *p, uint8_t *mask) {
 
 static void fill_extras(uint64_t seed, const attend_problem *p,
                         const extras *x) {
-  bool overflow = false;
-  size_t count = bias_count(&p->desc, &overflow);
+  size_t count = desc_bias_count(&p->desc);
   if (x->lengths) fill_lengths(&p->desc, x->lengths);
   if (x->key_mask) fill_key_mask(p, x->key_mask);
   if (x->slopes) attend_alibi_slopes(p->desc.heads, x->slopes);
@@ -169,13 +150,12 @@ static void fill_extras(uint64_t seed, const attend_problem *p,
 
 /* What the block adds up to must fit too; each piece alone does already. */
 static attend_status check_total(attend_context *ctx, const attend_desc *d) {
-  bool overflow = false;
-  size_t bias = bias_count(d, &overflow);
+  size_t bias = desc_bias_count(d);
   double queries = 5.0 * d->batch * d->heads * d->q_len;
   double keys = 5.0 * d->batch * d->kv_heads * d->kv_len;
   double width = (double)d->dim + d->dim_v + 1;
   double bytes = 4 * ((queries + keys) * width + 2 * (double)bias);
-  ATTEND_CHECK(ctx, !overflow && bytes < 0.5 * (double)PTRDIFF_MAX,
+  ATTEND_CHECK(ctx, bytes < 0.5 * (double)PTRDIFF_MAX,
                "the tensors of the problem take about %.3g bytes: choose "
                "smaller sizes",
                bytes);

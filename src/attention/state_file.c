@@ -22,11 +22,8 @@ typedef struct {
   int64_t value;
 } field;
 
-static int64_t float_bits(float x) {
-  int32_t bits;
-  memcpy(&bits, &x, sizeof bits);
-  return bits;
-}
+/* Files have them with a sign. */
+static int64_t signed_bits(float x) { return (int32_t)float_bits(x); }
 
 /* What must be equal in file and plan. */
 static void shape_of(const attend_state *s, field f[SHAPE_FIELDS]) {
@@ -48,10 +45,10 @@ static void shape_of(const attend_state *s, field f[SHAPE_FIELDS]) {
       {"row of features", s->features_ld},
       {"number of features", linear ? m->features : 0},
       {"degree", linear ? m->degree : 0},
-      {"a", linear ? float_bits(m->a) : 0},
-      {"c", linear ? float_bits(m->c) : 0},
-      {"sigma", linear ? float_bits(m->sigma) : 0},
-      {"scale", linear ? float_bits(d->scale) : 0},
+      {"a", linear ? signed_bits(m->a) : 0},
+      {"c", linear ? signed_bits(m->c) : 0},
+      {"sigma", linear ? signed_bits(m->sigma) : 0},
+      {"scale", linear ? signed_bits(d->scale) : 0},
       {"seed", linear ? (int64_t)m->seed : 0},
       {"redraw", linear ? (int64_t)m->redraw : 0},
       {"draw", linear ? (int64_t)m->draw : 0},

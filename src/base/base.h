@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "attend/base.h"
 
@@ -78,9 +79,29 @@ static inline void *view_at(const attend_view *v, size_t element, int64_t b,
              (b * v->stride[0] + h * v->stride[1] + i * v->stride[2]);
 }
 
+static inline uint32_t float_bits(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+static inline float float_of_bits(uint32_t bits) {
+  float x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
 float half_to_float(uint16_t h);
 uint16_t half_from_float(float f);
 float bf16_to_float(uint16_t h);
 uint16_t bf16_from_float(float f);
+
+/* Digests of what must not have changed: FNV-1a by words. They lie in files. */
+static const uint64_t DIGEST_START = UINT64_C(14695981039346656037);
+static inline uint64_t digest_stir(uint64_t sum, uint64_t word) {
+  return (sum ^ word) * UINT64_C(1099511628211);
+}
+
+/* Of a monotonic clock. */
+double seconds_now(void);
 
 #endif

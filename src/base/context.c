@@ -1,4 +1,4 @@
-/* Failure sentences, memory and thread counts of a context.
+/* Failure sentences, memory and thread counts of a context; sizes, views, the clock.
  *
  * Place: base/ - attend_context_create is in kernels/select.c, where the
  * instruction set is chosen.
@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 const char *attend_version(void) { return ATTEND_VERSION; }
 
@@ -82,6 +83,12 @@ size_t size_times(size_t a, size_t b, bool *overflow) {
   size_t product;
   if (__builtin_mul_overflow(a, b, &product)) *overflow = true;
   return product;
+}
+
+double seconds_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 attend_view view_complete(attend_view view, int heads, int64_t length,

@@ -6,22 +6,10 @@
 
 #include <string.h>
 
-static uint32_t bits_of(float f) {
-  uint32_t u;
-  memcpy(&u, &f, sizeof u);
-  return u;
-}
-
-static float float_of(uint32_t u) {
-  float f;
-  memcpy(&f, &u, sizeof f);
-  return f;
-}
-
-float bf16_to_float(uint16_t h) { return float_of((uint32_t)h << 16); }
+float bf16_to_float(uint16_t h) { return float_of_bits((uint32_t)h << 16); }
 
 uint16_t bf16_from_float(float f) {
-  uint32_t u = bits_of(f);
+  uint32_t u = float_bits(f);
   if ((u & 0x7fffffffu) > 0x7f800000u) /* NaN: keep it quiet, and a NaN */
     return (uint16_t)(u >> 16 | 0x40);
   return (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
@@ -31,20 +19,21 @@ float half_to_float(uint16_t h) {
   uint32_t sign = (uint32_t)(h & 0x8000) << 16;
   uint32_t exponent = h >> 10 & 31, mantissa = h & 0x3ff;
   if (exponent == 31) /* a NaN becomes quiet, as the hardware makes it */
-    return float_of(sign | 0x7f800000u | mantissa << 13 |
-                    (mantissa ? 0x400000u : 0));
-  if (exponent) return float_of(sign | (exponent + 112) << 23 | mantissa << 13);
+    return float_of_bits(sign | 0x7f800000u | mantissa << 13 |
+                         (mantissa ? 0x400000u : 0));
+  if (exponent)
+    return float_of_bits(sign | (exponent + 112) << 23 | mantissa << 13);
   float magnitude = (float)mantissa * 0x1p-24f;
   return sign ? -magnitude : magnitude;
 }
 
 uint16_t half_from_float(float f) {
-  uint32_t u = bits_of(f), sign = u >> 16 & 0x8000, a = u & 0x7fffffffu;
+  uint32_t u = float_bits(f), sign = u >> 16 & 0x8000, a = u & 0x7fffffffu;
   if (a > 0x7f800000u) return (uint16_t)(sign | 0x7e00 | (a >> 13 & 0x3ff));
   if (a >= 0x477ff000u) return (uint16_t)(sign | 0x7c00); /* rounds to inf */
   if (a < 0x38800000u) { /* below 2^-14: adding 1/2 rounds at 2^-24 */
-    float rounded = float_of(a) + 0.5f;
-    return (uint16_t)(sign | (bits_of(rounded) - 0x3f000000u));
+    float rounded = float_of_bits(a) + 0.5f;
+    return (uint16_t)(sign | (float_bits(rounded) - 0x3f000000u));
   }
   uint32_t even = a >> 13 & 1;
   return (uint16_t)(sign | ((a - 0x38000000u + 0xfff + even) >> 13));

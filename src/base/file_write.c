@@ -13,8 +13,8 @@
 #include "attend/file.h"
 #include "base/files.h"
 
-static attend_status failed(attend_context *ctx, const char *doing,
-                            const char *path) {
+attend_status writing_failed(attend_context *ctx, const char *doing,
+                             const char *path) {
   return fail(ctx, ATTEND_IO, "%s \"%.300s\" failed: %s", doing, path,
               errno ? strerror(errno) : "the disk may be full");
 }
@@ -41,12 +41,13 @@ static attend_status put_draft(attend_context *ctx, const char *path,
                                void *user) {
   errno = 0;
   FILE *file = fopen(draft, "wb");
-  if (!file) return failed(ctx, "creating a file beside", path);
+  if (!file) return writing_failed(ctx, "creating a file beside", path);
   attend_status status = put(file, user);
   if (!status && (fflush(file) || fsync(fileno(file))))
-    status = failed(ctx, "writing to", path);
-  if (fclose(file) && !status) status = failed(ctx, "writing to", path);
-  if (!status && rename(draft, path)) status = failed(ctx, "renaming to", path);
+    status = writing_failed(ctx, "writing to", path);
+  if (fclose(file) && !status) status = writing_failed(ctx, "writing to", path);
+  if (!status && rename(draft, path))
+    status = writing_failed(ctx, "renaming to", path);
   if (status) remove(draft);
   return status;
 }
@@ -64,9 +65,9 @@ static attend_status put_bytes(attend_context *ctx, const char *path,
                                void *user) {
   errno = 0;
   FILE *file = fopen(path, "ab");
-  if (!file) return failed(ctx, "opening", path);
+  if (!file) return writing_failed(ctx, "opening", path);
   attend_status status = put(file, user);
-  if (fclose(file) && !status) status = failed(ctx, "writing to", path);
+  if (fclose(file) && !status) status = writing_failed(ctx, "writing to", path);
   return status;
 }
 
@@ -94,7 +95,7 @@ typedef struct {
 static attend_status put_whole(FILE *file, void *user) {
   const whole *w = user;
   if (fwrite(w->bytes, 1, w->length, file) == w->length) return ATTEND_OK;
-  return failed(w->ctx, "writing to", w->path);
+  return writing_failed(w->ctx, "writing to", w->path);
 }
 
 attend_status attend_file_write(attend_context *ctx, const char *path,

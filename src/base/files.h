@@ -19,12 +19,20 @@ bool name_ends(const char *name, const char *end);
 bool file_beside(const char *folder, const char *name, char *path, size_t size);
 attend_status json_read(attend_context *ctx, const char *path,
                         attend_json **root);
+/* There is no such value, or it is null. */
+static inline bool json_is_none(const attend_json *value) {
+  attend_json_kind kind = attend_json_kind_of(value);
+  return kind == ATTEND_JSON_NONE || kind == ATTEND_JSON_NULL;
+}
 
 /* A file that takes its name when all of it is on the disk: until then it lies
  * beside the place as path.part. `put` writes it. */
 attend_status draft_write(attend_context *ctx, const char *path,
                           attend_status (*put)(FILE *file, void *user),
                           void *user);
+/* ATTEND_IO, and why: as errno says, or 0: the disk may be full. */
+attend_status writing_failed(attend_context *ctx, const char *doing,
+                             const char *path);
 /* The names in a folder must reach the disk, too; a file system that cannot do
  * that for a folder says so, and that is no failure. */
 void folder_sync(const char *folder);

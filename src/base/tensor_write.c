@@ -21,11 +21,6 @@ typedef struct {
   const attend_note *notes;
 } writing;
 
-static attend_status failed(const writing *w, const char *doing) {
-  return fail(w->ctx, ATTEND_IO, "%s \"%.300s\" failed: %s", doing, w->path,
-              errno ? strerror(errno) : "the disk may be full");
-}
-
 static int64_t elements(const attend_tensor *t) {
   int64_t count = 1;
   for (int i = 0; i < t->rank; i++) count *= t->shape[i];
@@ -88,7 +83,7 @@ static attend_status put_header(const writing *w, FILE *file) {
               fwrite(json.text, 1, json.length, file) == json.length;
     for (size_t i = json.length; ok && i < padded; i++)
       ok = fputc(' ', file) != EOF;
-    if (!ok) status = failed(w, "writing to");
+    if (!ok) status = writing_failed(w->ctx, "writing to", w->path);
   }
   attend_json_writer_free(&json);
   return status;
@@ -108,7 +103,7 @@ static attend_status put_tensors(const writing *w, FILE *file, void *made) {
     const void *data = w->tensors[i].data;
     if (!data && bytes) ATTEND_TRY(w->fill(i, made, w->user));
     if (fwrite(data ? data : made, 1, bytes, file) != bytes)
-      return failed(w, "writing to");
+      return writing_failed(w->ctx, "writing to", w->path);
   }
   return ATTEND_OK;
 }

@@ -4,17 +4,10 @@
  */
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 #include "decode/decode.h"
 
 enum { BATCH = 8, MOST_BEAMS = 1024 };
-
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- checking ----------------------------------------------------------------------------- */
 
@@ -152,11 +145,11 @@ static void count_cost(const batch *b, double start, double read, double end) {
 
 static attend_status run_batch(batch *b) {
   attend_status status = make_batch(b);
-  double start = seconds(), read;
+  double start = seconds_now(), read;
   if (!status) status = batch_read(b);
-  read = seconds();
+  read = seconds_now();
   if (!status) status = b->o->beams > 1 ? search_batch(b) : generate_batch(b);
-  if (!status) count_cost(b, start, read, seconds());
+  if (!status) count_cost(b, start, read, seconds_now());
   free_batch(b);
   return status;
 }

@@ -17,7 +17,7 @@
 typedef struct { /* by column, as the terms add them */
   float q[MOST_COLUMNS][MOST_FEATURES], k[MOST_COLUMNS][MOST_FEATURES];
   float v[MOST_TOKENS][MOST_FEATURES];
-  int columns, values;
+  int columns;
   int alone; /* the column of terms about the key alone; -1: none yet */
   float table[MOST_TOKENS][MOST_TOKENS];
 } compiled;

@@ -34,6 +34,11 @@ enum {
 /* From row to row of BLOCK floats that lie near: not one cache set. */
 enum { NEAR_STEP = BLOCK + LANES };
 
+/* 2^d for an integer d <= 127: exact, and 0 where it would be subnormal. */
+static inline float power_of_two(float d) {
+  return float_of_bits(d >= -126.0f ? (uint32_t)((int)d + 127) << 23 : 0);
+}
+
 /* A row-major piece of a caller's tensor. */
 typedef struct {
   const void *data;

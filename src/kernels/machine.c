@@ -5,27 +5,19 @@
  * Memory: reading an array much larger than the caches. The best of several
  * tries counts: a ceiling is what the machine can do when nobody disturbs it.
  */
-#define _POSIX_C_SOURCE 200809L
 #include "attend/machine.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "kernels/kernels.h"
 
 enum { TRIES = 5 };
 
-static double seconds(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static double spin(const struct kernels *kn, int threads, long rounds) {
-  double done = 0, start = seconds();
+  double done = 0, start = seconds_now();
 #pragma omp parallel num_threads(threads) reduction(+ : done)
   done += kn->spin_fma(rounds);
-  return done / (seconds() - start);
+  return done / (seconds_now() - start);
 }
 
 static double best_flops(const struct kernels *kn, int threads) {
@@ -41,11 +33,11 @@ static double best_flops(const struct kernels *kn, int threads) {
 
 static double read_once(const struct kernels *kn, int threads, const float *x,
                         size_t n) {
-  double sum = 0, start = seconds();
+  double sum = 0, start = seconds_now();
 #pragma omp parallel for num_threads(threads) reduction(+ : sum) schedule(static)
   for (size_t part = 0; part < 256; part++)
     sum += (double)kn->sum_all(x + part * (n / 256), n / 256);
-  double took = seconds() - start;
+  double took = seconds_now() - start;
   return sum < 0 ? 0 : (double)(n * sizeof *x) / took;
 }
 

@@ -409,30 +409,30 @@ const attend_tensor *attend_checkpoint_unused(const attend_checkpoint *c,
   return NULL;
 }
 
-/* FNV-1a by words, in lanes: as fast as memory gives them. */
-static uint64_t stir(uint64_t sum, const unsigned char *bytes, size_t length) {
+/* In lanes: as fast as memory gives them. */
+static uint64_t digest_bytes(uint64_t sum, const unsigned char *bytes,
+                             size_t length) {
   enum { LANES = 4 };
   uint64_t lane[LANES] = {sum, 1, 2, 3}, word[LANES];
   while (length) {
     size_t n = length < sizeof word ? length : sizeof word;
     memset(word, 0, sizeof word);
     memcpy(word, bytes, n);
-    for (int i = 0; i < LANES; i++)
-      lane[i] = (lane[i] ^ word[i]) * UINT64_C(1099511628211);
+    for (int i = 0; i < LANES; i++) lane[i] = digest_stir(lane[i], word[i]);
     bytes += n;
     length -= n;
   }
   for (int i = 0; i < LANES; i++)
-    sum = (sum ^ lane[i] ^ lane[i] >> 29) * UINT64_C(1099511628211);
+    sum = digest_stir(sum, lane[i] ^ lane[i] >> 29);
   return sum;
 }
 
 uint64_t attend_checkpoint_digest(const attend_checkpoint *c) {
-  uint64_t sum = UINT64_C(14695981039346656037);
+  uint64_t sum = DIGEST_START;
   for (size_t i = 0; i < c->table.count; i++) {
     const attend_tensor *t = c->table.entry[i].tensor;
     if (!t) continue;
-    sum = stir(sum ^ i, t->data, t->bytes);
+    sum = digest_bytes(sum ^ i, t->data, t->bytes);
     checkpoint_release(t->data, t->bytes, (void *)c);
   }
   return sum;

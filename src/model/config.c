@@ -26,19 +26,14 @@ const family *family_of(const char *type) {
 
 /* ---- one value ------------------------------------------------------------------ */
 
-static bool is_missing(const attend_json *value) {
-  attend_json_kind kind = attend_json_kind_of(value);
-  return kind == ATTEND_JSON_NONE || kind == ATTEND_JSON_NULL;
-}
-
 #define REFUSE(r, ...) \
   ((r)->status ? (r)->status : ((r)->status = fail((r)->ctx, __VA_ARGS__)))
 
 int read_size(config_reader *r, const char *name, int otherwise) {
   const attend_json *value = attend_json_get(r->json, name);
   int64_t n;
-  if (is_missing(value) && otherwise >= 0) return otherwise;
-  if (is_missing(value))
+  if (json_is_none(value) && otherwise >= 0) return otherwise;
+  if (json_is_none(value))
     REFUSE(r, ATTEND_IO, "%s has no %s", r->path, name);
   else if (!attend_json_integer(value, &n) || n < 1 || n > LARGEST_SIZE)
     REFUSE(r, ATTEND_IO, "%s: %s must be a whole number from 1 to %d", r->path,
@@ -57,7 +52,7 @@ int read_copy(config_reader *r) {
 
 float read_real(config_reader *r, const char *name, double otherwise) {
   const attend_json *value = attend_json_get(r->json, name);
-  if (is_missing(value)) return (float)otherwise;
+  if (json_is_none(value)) return (float)otherwise;
   double x = attend_json_number(value, NAN);
   if (!isfinite(x))
     REFUSE(r, ATTEND_IO, "%s: %s must be a number", r->path, name);
@@ -66,7 +61,7 @@ float read_real(config_reader *r, const char *name, double otherwise) {
 
 bool read_switch(config_reader *r, const char *name, bool otherwise) {
   const attend_json *value = attend_json_get(r->json, name);
-  if (is_missing(value)) return otherwise;
+  if (json_is_none(value)) return otherwise;
   if (attend_json_kind_of(value) != ATTEND_JSON_BOOL)
     REFUSE(r, ATTEND_IO, "%s: %s must be true or false", r->path, name);
   return attend_json_boolean(value, otherwise);
@@ -161,7 +156,7 @@ static void read_ids(const config_reader *r, attend_config *c) {
 static void read_form(config_reader *r, attend_config *c) {
   const attend_json *value = attend_json_get(r->json, "attend_attention");
   const char *text = attend_json_string(value, NULL);
-  if (is_missing(value)) return;
+  if (json_is_none(value)) return;
   if (!text)
     REFUSE(r, ATTEND_IO, "%s: attend_attention must be a string", r->path);
   else if (!r->status)
@@ -172,7 +167,7 @@ static void read_form(config_reader *r, attend_config *c) {
 static void read_roles(config_reader *r, attend_config *c) {
   const attend_json *value = attend_json_get(r->json, "attend_attention_roles");
   const char *text = attend_json_string(value, NULL);
-  if (is_missing(value)) return;
+  if (json_is_none(value)) return;
   if (!text)
     REFUSE(r, ATTEND_IO, "%s: attend_attention_roles must be a string",
            r->path);

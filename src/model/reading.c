@@ -110,21 +110,11 @@ void attend_reading_free(attend_reading *x) {
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-static uint64_t stir(uint64_t sum, uint64_t word) { /* FNV-1a, by words */
-  return (sum ^ word) * UINT64_C(1099511628211);
-}
-
 /* Back to the beginning. */
 static void forget(attend_reading *x) {
   for (int i = 0; i < x->layers; i++) attend_state_truncate(x->sums[i], 0, 0);
   attend_run_reset(x->run);
   x->now = x->saved = (mark){0, 0};
-}
-
-static uint64_t float_bits(float x) {
-  uint32_t bits;
-  memcpy(&bits, &x, sizeof bits);
-  return bits;
 }
 
 /* What the sums depend on besides the text. */
@@ -146,7 +136,7 @@ static uint64_t digest_model(const attend_model *m) {
                             (uint64_t)f->pairs,
                             (uint64_t)f->map};
     for (size_t j = 0; j < sizeof all / sizeof *all; j++)
-      sum = stir(sum, all[j]);
+      sum = digest_stir(sum, all[j]);
   }
   return sum;
 }
@@ -160,7 +150,7 @@ attend_status attend_reading_begin(attend_reading *x, int64_t count,
     ATTEND_CHECK(x->ctx, ids[i] >= 0 && ids[i] < vocab,
                  "token %lld is %d: the model knows 0 to %d", (long long)i,
                  ids[i], vocab - 1);
-    sum = stir(sum, (uint32_t)ids[i]);
+    sum = digest_stir(sum, (uint32_t)ids[i]);
   }
   x->digest = sum ^ sum >> 29;
   x->ids = ids;

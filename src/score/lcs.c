@@ -107,7 +107,6 @@ typedef struct {
   matcher m;
   uint64_t *kept;  /* [stride, words] rows before every stride-th id */
   uint64_t *block; /* [stride, words] those after each id of a stretch */
-  unsigned char *in_any;
   size_t stride;
 } trail;
 

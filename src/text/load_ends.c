@@ -4,16 +4,6 @@
  */
 #include "text/loader.h"
 
-static const char *type_of(const attend_json *j) {
-  const char *type = attend_json_string(attend_json_get(j, "type"), NULL);
-  return type ? type : "";
-}
-
-static bool is_none(const attend_json *j) {
-  attend_json_kind kind = attend_json_kind_of(j);
-  return kind == ATTEND_JSON_NONE || kind == ATTEND_JSON_NULL;
-}
-
 /* ---- what goes around a text ------------------------------------------------------------- */
 
 static attend_status template_put(attend_tokenizer *t, const char *what,
@@ -107,7 +97,7 @@ static attend_status pair_id(attend_tokenizer *t, const char *what,
   if (!attend_json_integer(attend_json_at(attend_json_get(j, name), 1), &n) ||
       n < 0 || n >= (int64_t)t->vocab.count || !t->vocab.piece[n].kind)
     return fail(t->ctx, ATTEND_IO, "%s: %s has no \"%s\" with an id", what,
-                type_of(j), name);
+                step_type(j), name);
   *id = (int32_t)n;
   return ATTEND_OK;
 }
@@ -125,8 +115,8 @@ static attend_status read_cls_sep(attend_tokenizer *t, const char *what,
 
 attend_status load_template(attend_tokenizer *t, const char *what,
                             const attend_json *j) {
-  const char *type = type_of(j);
-  if (is_none(j)) return ATTEND_OK;
+  const char *type = step_type(j);
+  if (json_is_none(j)) return ATTEND_OK;
   if (!strcmp(type, "Sequence")) {
     const attend_json *list = attend_json_get(j, "processors");
     for (size_t i = 0; i < attend_json_count(list); i++)
@@ -236,8 +226,8 @@ attend_status load_decoder(attend_tokenizer *t, const char *what,
                                       [DECODE_METASPACE] = "Metaspace",
                                       [DECODE_BYTE_LEVEL] = "ByteLevel",
                                       [DECODE_SUFFIX] = "BPEDecoder"};
-  const char *type = type_of(j);
-  if (is_none(j)) return ATTEND_OK;
+  const char *type = step_type(j);
+  if (json_is_none(j)) return ATTEND_OK;
   if (!strcmp(type, "Sequence")) {
     const attend_json *list = attend_json_get(j, "decoders");
     for (size_t i = 0; i < attend_json_count(list); i++)

@@ -6,18 +6,8 @@
 #include "text/loader.h"
 #include "text/pattern.h"
 
-static const char *type_of(const attend_json *j) {
-  const char *type = attend_json_string(attend_json_get(j, "type"), NULL);
-  return type ? type : "";
-}
-
 static bool flag(const attend_json *j, const char *name, bool otherwise) {
   return attend_json_boolean(attend_json_get(j, name), otherwise);
-}
-
-static bool is_none(const attend_json *j) {
-  attend_json_kind kind = attend_json_kind_of(j);
-  return kind == ATTEND_JSON_NONE || kind == ATTEND_JSON_NULL;
 }
 
 static attend_status keep_text(attend_tokenizer *t, const char *what,
@@ -26,7 +16,7 @@ static attend_status keep_text(attend_tokenizer *t, const char *what,
   size_t length;
   const char *text = attend_json_string(attend_json_get(j, name), &length);
   if (text) return text_keep(t, text, length, kept);
-  return fail(t->ctx, ATTEND_IO, "%s: %s has no \"%s\"", what, type_of(j),
+  return fail(t->ctx, ATTEND_IO, "%s: %s has no \"%s\"", what, step_type(j),
               name);
 }
 
@@ -42,7 +32,7 @@ static attend_status read_pattern(attend_tokenizer *t, const char *what,
   if (text) return pattern_string(t, text, length, p);
   text = attend_json_string(attend_json_get(from, "Regex"), &length);
   if (text) return pattern_regex(t, text, length, p);
-  return fail(t->ctx, ATTEND_IO, "%s: %s has no pattern", what, type_of(j));
+  return fail(t->ctx, ATTEND_IO, "%s: %s has no pattern", what, step_type(j));
 }
 
 /* ---- normalizers ------------------------------------------------------------------------ */
@@ -158,9 +148,9 @@ static attend_status read_normalizer_members(attend_tokenizer *t,
 
 attend_status load_normalizer(attend_tokenizer *t, const char *what,
                               const attend_json *j) {
-  const char *type = type_of(j);
+  const char *type = step_type(j);
   step st = {0};
-  if (is_none(j)) return ATTEND_OK;
+  if (json_is_none(j)) return ATTEND_OK;
   if (!strcmp(type, "Sequence")) {
     const attend_json *list = attend_json_get(j, "normalizers");
     for (size_t i = 0; i < attend_json_count(list); i++)
@@ -196,7 +186,7 @@ static attend_status read_behaviour(attend_tokenizer *t, const char *what,
   }
   return fail(t->ctx, ATTEND_UNSUPPORTED,
               "%s: %s has the behavior \"%.40s\", which is not known here",
-              what, type_of(j), name);
+              what, step_type(j), name);
 }
 
 /* Newer files have a scheme, older ones a flag. */
@@ -261,9 +251,9 @@ static attend_status check_order(attend_tokenizer *t, const char *what) {
 
 attend_status load_splitter(attend_tokenizer *t, const char *what,
                             const attend_json *j) {
-  const char *type = type_of(j);
+  const char *type = step_type(j);
   step st = {0};
-  if (is_none(j)) return ATTEND_OK;
+  if (json_is_none(j)) return ATTEND_OK;
   if (!strcmp(type, "Sequence")) {
     const attend_json *list = attend_json_get(j, "pretokenizers");
     for (size_t i = 0; i < attend_json_count(list); i++)

@@ -33,6 +33,12 @@ attend_status put_merge_text(attend_tokenizer *t, const char *what,
                              uint32_t rank, const char *text, size_t length);
 attend_status finish_wordpiece(attend_tokenizer *t);
 
+/* What a part of a tokenizer.json says it is; "" if it does not. */
+static inline const char *step_type(const attend_json *j) {
+  const char *type = attend_json_string(attend_json_get(j, "type"), NULL);
+  return type ? type : "";
+}
+
 /* load_steps.c: the parts of a tokenizer.json. NULL and null: none. */
 attend_status load_normalizer(attend_tokenizer *t, const char *what,
                               const attend_json *j);

@@ -308,10 +308,6 @@ int64_t attend_lesson_tokens(const attend_lesson *l) {
 
 /* ---- what decides the lessons ----------------------------------------------------- */
 
-static uint64_t stir(uint64_t sum, uint64_t word) {
-  return (sum ^ word) * UINT64_C(1099511628211);
-}
-
 uint64_t batches_digest(const attend_batches *b) {
   const attend_batch_options *o = &b->o;
   uint32_t share;
@@ -330,7 +326,7 @@ uint64_t batches_digest(const attend_batches *b) {
                       share};
   uint64_t sum = attend_corpus_digest(b->c);
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    sum = stir(sum, words[i]);
+    sum = digest_stir(sum, words[i]);
   return sum ^ sum >> 31;
 }
 

@@ -81,15 +81,12 @@ size_t attend_corpus_tokens(const attend_corpus *c) { return c->count; }
 size_t attend_corpus_bytes(const attend_corpus *c) { return c->bytes; }
 size_t attend_corpus_dropped(const attend_corpus *c) { return c->dropped; }
 
-static uint64_t stir(uint64_t sum, uint64_t word) { /* FNV-1a, by words */
-  return (sum ^ word) * UINT64_C(1099511628211);
-}
-
 uint64_t attend_corpus_digest(const attend_corpus *c) {
-  uint64_t sum = UINT64_C(14695981039346656037);
-  sum = stir(sum, c->pairs);
-  for (size_t i = 0; i < c->parts; i++) sum = stir(sum, c->end[i]);
-  for (size_t i = 0; i < c->count; i++) sum = stir(sum, (uint32_t)c->ids[i]);
+  uint64_t sum = DIGEST_START;
+  sum = digest_stir(sum, c->pairs);
+  for (size_t i = 0; i < c->parts; i++) sum = digest_stir(sum, c->end[i]);
+  for (size_t i = 0; i < c->count; i++)
+    sum = digest_stir(sum, (uint32_t)c->ids[i]);
   return sum ^ sum >> 29;
 }
 

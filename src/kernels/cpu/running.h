@@ -38,22 +38,13 @@ INLINE float lower_row(int j0, int j1, float *factor, float m, float *s) {
   return 0.0f;
 }
 
-/* 2^(a - b) for integers a <= b: exact, and 0 once it would be subnormal. */
-INLINE float power_of(float a, float b) {
-  float d = a - b;
-  uint32_t bits = d >= -126.0f ? (uint32_t)((int)d + 127) << 23 : 0;
-  float p;
-  memcpy(&p, &bits, sizeof p);
-  return p;
-}
-
 /* (m, l) takes in (block_m, block_l); m is an integer or -inf (nothing seen).
  * The factors are powers of two, so that nothing is rounded but the sum. */
 INLINE void join(float block_m, const float block_l[2], float *m, float l[2],
                  float *alpha, float *beta) {
   float joint = *m > block_m ? *m : block_m;
-  *alpha = *m == -INFINITY ? 0.0f : power_of(*m, joint);
-  *beta = block_m == -INFINITY ? 0.0f : power_of(block_m, joint);
+  *alpha = *m == -INFINITY ? 0.0f : power_of_two(*m - joint);
+  *beta = block_m == -INFINITY ? 0.0f : power_of_two(block_m - joint);
   *m = joint;
   l[0] = l[0] * *alpha + block_l[0] * *beta;
   l[1] = l[1] * *alpha + block_l[1] * *beta;
