@@ -66,10 +66,10 @@ double extraction_height(const extraction *x, int sentence) {
 
 /* ---- ranking ------------------------------------------------------------------- */
 
-static bool say_progress(double done, void *user) {
+static int say_progress(double done, void *user) {
   (void)user;
   progress_step((size_t)(done * PERMILLE), "permille");
-  return !is_interrupted();
+  return is_interrupted();
 }
 
 static attend_status find_centrality(attend_context *ctx,

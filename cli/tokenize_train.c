@@ -231,11 +231,11 @@ static attend_status put_text(const char *text, size_t length, bool ends,
   return status || !ends ? status : attend_text_trainer_end(trainer);
 }
 
-static bool show_merges(size_t merges, size_t most, void *user) {
+static int show_merges(size_t merges, size_t most, void *user) {
   (void)user;
   if (merges == 1) progress_start("learning", most);
   progress_step(merges, "merges");
-  return true;
+  return 0;
 }
 
 static int read_data(train_run *run) {
@@ -271,7 +271,7 @@ static int check_place(const train_options *o) {
 static int learn(train_run *run) {
   attend_text_train_options t = run->o->train;
   t.specials = (const char *const *)run->o->special;
-  t.special_count = (size_t)run->o->specials;
+  t.n_specials = (size_t)run->o->specials;
   t.progress = show_merges;
   attend_status status =
       attend_text_trainer_create(run->ctx, &t, &run->trainer);

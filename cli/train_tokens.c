@@ -21,11 +21,11 @@ static attend_status feed(const char *text, size_t length, bool ends,
   return status || !ends ? status : attend_text_trainer_end(user);
 }
 
-static bool say_merges(size_t merges, size_t most, void *user) {
+static int say_merges(size_t merges, size_t most, void *user) {
   (void)most;
   (void)user;
   progress_step(merges, "merges");
-  return true;
+  return 0;
 }
 
 static int feed_all(const train_run *run, attend_text_trainer *trainer) {

@@ -154,9 +154,9 @@ TEST(alike_vectors_share_alike) {
   attend_context_free(ctx);
 }
 
-static bool stop_at_once(double done, void *user) {
+static int stop_at_once(double done, void *user) {
   *(double *)user = done;
-  return false;
+  return 1;
 }
 
 TEST(what_is_wrong_is_said) {

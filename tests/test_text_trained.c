@@ -150,7 +150,7 @@ TEST(both_ways_of_loading) {
     attend_text_train_options o = {.like = (attend_like)like, .vocab = 700};
     check_files(ctx, &o, text, length);
     o.specials = extra;
-    o.special_count = 3;
+    o.n_specials = 3;
     o.lowercase = true;
     check_files(ctx, &o, text, length);
     o.keep_accents = true;
@@ -225,7 +225,7 @@ TEST(special_tokens_are_not_learnt) {
   static const char text[] = "<sep>a<sep>a<sep>a zz zz zz zz<sep>";
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_text_train_options o = {
-      .vocab = 300, .specials = names, .special_count = 2};
+      .vocab = 300, .specials = names, .n_specials = 2};
   attend_text_trainer *r = learn(ctx, &o, text, sizeof text - 1);
   attend_text_merge m;
   CHECK_EQ(attend_text_trainer_report(r)->specials, 3);
@@ -263,13 +263,13 @@ TEST(refusals) {
   refuse((attend_text_train_options){.vocab = -1}, "x", "vocabulary of -1");
   refuse((attend_text_train_options){.longest = 129}, "x", "129 letters");
   refuse((attend_text_train_options){.like = ATTEND_LIKES}, "x", "no kind");
-  refuse((attend_text_train_options){.specials = space, .special_count = 1},
-         "x", "\"a b\" cannot be");
-  refuse((attend_text_train_options){.specials = letter, .special_count = 1},
-         "x", "a letter");
-  refuse((attend_text_train_options){.specials = none, .special_count = 1}, "x",
+  refuse((attend_text_train_options){.specials = space, .n_specials = 1}, "x",
+         "\"a b\" cannot be");
+  refuse((attend_text_train_options){.specials = letter, .n_specials = 1}, "x",
+         "a letter");
+  refuse((attend_text_train_options){.specials = none, .n_specials = 1}, "x",
          "cannot be a special");
-  refuse((attend_text_train_options){.specials = bad, .special_count = 1}, "x",
+  refuse((attend_text_train_options){.specials = bad, .n_specials = 1}, "x",
          "cannot be a special");
   bert.vocab = 9;
   refuse(bert, "abcd", "12 at least");
@@ -277,7 +277,7 @@ TEST(refusals) {
   refuse(bert, "a", "6 at least");
   bert.vocab = 0;
   bert.specials = inside;
-  bert.special_count = 1;
+  bert.n_specials = 1;
   refuse(bert, "bat", "\"##a\" cannot be");
 }
 
@@ -336,9 +336,9 @@ TEST(a_small_alphabet) {
   attend_context_free(ctx);
 }
 
-static bool stop_at_three(size_t merges, size_t most, void *user) {
+static int stop_at_three(size_t merges, size_t most, void *user) {
   *(size_t *)user = most;
-  return merges < 3;
+  return merges >= 3;
 }
 
 TEST(stopping) {

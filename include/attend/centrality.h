@@ -12,8 +12,6 @@
 #ifndef ATTEND_CENTRALITY_H
 #define ATTEND_CENTRALITY_H
 
-#include <stdbool.h>
-
 #include "attend/base.h"
 
 #ifdef __cplusplus
@@ -26,8 +24,8 @@ typedef struct { /* zero means default */
                     with it the share is found by iteration, a pass of attention
                     each, until the sum of changes is below 1e-6 */
   /* Called between pieces of work, with the share of the passes that is done;
-   * false ends it with ATTEND_STOPPED. May be NULL. */
-  bool (*progress)(double done, void *user);
+   * other than 0 ends it with ATTEND_STOPPED. May be NULL. */
+  int (*progress)(double done, void *user);
   void *user;
 } attend_centrality_options;
 

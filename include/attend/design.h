@@ -47,9 +47,10 @@ ATTEND_API void attend_design_free(attend_design *design);
 /* ---- what it is --------------------------------------------------------------- */
 
 typedef enum {
-  ATTEND_POSITIONS_NONE = 0,
-  ATTEND_POSITIONS_CONCATENATED, /* one-hot beside the token's; not learnt    */
-  ATTEND_POSITIONS_ADDED         /* x = E[token] + P[position], both learnt   */
+  ATTEND_DESIGN_POSITIONS_NONE = 0,
+  ATTEND_DESIGN_POSITIONS_CONCATENATED, /* one-hot beside the token's; not
+                                           learnt                             */
+  ATTEND_DESIGN_POSITIONS_ADDED /* x = E[token] + P[position], both learnt    */
 } attend_design_positions;
 
 typedef enum {

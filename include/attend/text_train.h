@@ -54,14 +54,14 @@ typedef struct { /* zero means default */
                                    characters, at most 100; 0: the most */
   int32_t alphabet;            /* WordPiece: characters at most, the most
                                    frequent ones; 0: 1000 */
-  const char *const *specials; /* [special_count] besides those of `like` */
-  size_t special_count;
+  const char *const *specials; /* [n_specials] besides those of `like` */
+  size_t n_specials;
   bool lowercase; /* WordPiece: before anything is counted, and
                                    accents go too, as in BERT, unless */
   bool keep_accents;
-  /* Called while learning, after each merge of at most `most`; false ends it
-   * with ATTEND_STOPPED. May be NULL. */
-  bool (*progress)(size_t merges, size_t most, void *user);
+  /* Called while learning, after each merge of at most `most`; other than 0 ends
+   * it with ATTEND_STOPPED. May be NULL. */
+  int (*progress)(size_t merges, size_t most, void *user);
   void *user;
 } attend_text_train_options;
 

@@ -9,6 +9,8 @@
 
 #include "attention/engine.h"
 
+_Static_assert((int)ATTEND_PAGE == (int)PANEL, "a page is a panel of keys");
+
 typedef struct linear_stack linear_stack;
 
 typedef struct {

@@ -95,6 +95,6 @@ attend_status pass_backward(design_pass *p, const float *weights,
   product_back(p, readout_part(d), weights, p->dlogits, gradients);
   for (int i = d->n_heads - 1; i >= 0; i--)
     ATTEND_TRY(head_back(p, i, weights, gradients));
-  if (d->positions == ATTEND_POSITIONS_ADDED) tables_back(p, gradients);
+  if (d->positions == ATTEND_DESIGN_POSITIONS_ADDED) tables_back(p, gradients);
   return ATTEND_OK;
 }

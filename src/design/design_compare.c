@@ -78,7 +78,7 @@ static void seen_times(const weighing *g, int i, const float *m, int columns,
   int reads = d->heads[g->head].reads;
   const float *e = NULL;
   memset(to, 0, (size_t)columns * sizeof *to);
-  if (d->positions == ATTEND_POSITIONS_ADDED && i < d->embedded)
+  if (d->positions == ATTEND_DESIGN_POSITIONS_ADDED && i < d->embedded)
     e = g->w + (i < d->tokens ? table_part(d, 0)->at + (size_t)(i * d->embedded)
                               : table_part(d, 1)->at +
                                     (size_t)((i - d->tokens) * d->embedded));

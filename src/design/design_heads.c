@@ -162,7 +162,7 @@ static attend_status read_position(building *b, const attend_json *value,
                                    double weight) {
   const attend_design *d = b->r->d;
   int place = 0;
-  SPEC_CHECK(b->r, d->positions != ATTEND_POSITIONS_NONE,
+  SPEC_CHECK(b->r, d->positions != ATTEND_DESIGN_POSITIONS_NONE,
              "a position cannot be selected: \"positions\" are \"none\"");
   ATTEND_TRY(spec_integer(b->r, value, "position", 0, d->places - 1, &place));
   ATTEND_TRY(key_alone(b));

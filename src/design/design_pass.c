@@ -165,9 +165,10 @@ static void embed(design_pass *p, const float *weights, int b, int place) {
   int32_t id = p->ids[row];
   memset(x, 0, (size_t)d->features * sizeof *x);
   if (id < 0) return;
-  if (d->positions != ATTEND_POSITIONS_ADDED) {
+  if (d->positions != ATTEND_DESIGN_POSITIONS_ADDED) {
     x[id] = 1;
-    if (d->positions == ATTEND_POSITIONS_CONCATENATED) x[d->tokens + place] = 1;
+    if (d->positions == ATTEND_DESIGN_POSITIONS_CONCATENATED)
+      x[d->tokens + place] = 1;
     return;
   }
   const float *e = weights + table_part(d, 0)->at + id * d->embedded,

@@ -72,7 +72,8 @@ static attend_status logit_readout(const reading *r, const attend_json *logits,
 static void note_read(attend_design *d, const float *w) {
   for (int i = 0; i < d->n_variables; i++) {
     const variable *v = &d->variables[i];
-    bool together = d->positions == ATTEND_POSITIONS_ADDED && i < 2, read = 0;
+    bool together = d->positions == ATTEND_DESIGN_POSITIONS_ADDED && i < 2,
+         read = 0;
     int from = together ? 0 : v->at,
         to = together ? d->embedded : v->at + v->room;
     for (int j = from * d->answers; j < to * d->answers; j++) read |= w[j] != 0;
@@ -147,7 +148,7 @@ void spec_layout(attend_design *d) {
                which[j]);
     }
   add_part(d, -1, d->features, d->answers, "readout");
-  if (d->positions == ATTEND_POSITIONS_ADDED) {
+  if (d->positions == ATTEND_DESIGN_POSITIONS_ADDED) {
     add_part(d, -1, d->tokens, d->embedded, "tokens");
     add_part(d, -1, d->places, d->embedded, "positions");
   }

@@ -210,7 +210,7 @@ static attend_status first_variables(const reading *r) {
   d->variables[0] = (variable){"token", KIND_TOKEN, 0, d->tokens, d->tokens};
   d->n_variables = 1;
   d->features = d->tokens;
-  if (d->positions != ATTEND_POSITIONS_NONE) {
+  if (d->positions != ATTEND_DESIGN_POSITIONS_NONE) {
     d->variables[1] = (variable){"position", KIND_POSITION, d->features,
                                  d->places, d->places};
     d->n_variables = 2;

@@ -387,7 +387,7 @@ attend_status lens_each_row(attend_lens *l, attend_place at, int n,
   return status;
 }
 
-double row_entropy_of(const float *weights, int n) {
+double lens_entropy(const float *weights, int n) {
   double sum = 0;
   for (int j = 0; j < n; j++)
     if (weights[j] > 0) sum -= (double)weights[j] * log((double)weights[j]);

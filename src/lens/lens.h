@@ -69,6 +69,6 @@ attend_status lens_each_row(attend_lens *l, attend_place at, int n,
                             const int32_t *rows, row_visit f, void *with);
 
 /* In nats; weights that are not positive add nothing. */
-double row_entropy_of(const float *weights, int n);
+double lens_entropy(const float *weights, int n);
 
 #endif

@@ -16,8 +16,8 @@ static void add_rows(gap *g, int n, const float *w, const float *w2) {
     double sum = 0;
     for (int j = 0; j < g->keys; j++) sum += fabs((double)w[j] - (double)w2[j]);
     g->distance += sum / 2;
-    g->entropy += row_entropy_of(w, g->keys);
-    g->other_entropy += row_entropy_of(w2, g->keys);
+    g->entropy += lens_entropy(w, g->keys);
+    g->other_entropy += lens_entropy(w2, g->keys);
   }
 }
 

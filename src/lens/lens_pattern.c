@@ -109,7 +109,7 @@ static void measure_row(int row, const float *w, void *with) {
   sees(m, row, &from, &to);
   if (row >= m->shape->real_keys && m->self) return; /* padding looks, too */
   m->rows++;
-  double entropy = row_entropy_of(w + from, to - from);
+  double entropy = lens_entropy(w + from, to - from);
   m->entropy += entropy;
   measure_places(m, row, from, to, w, entropy);
   measure_tokens(m, row, from, to, w);

@@ -107,7 +107,7 @@ static attend_status put_special(attend_text_trainer *r, const char *name) {
 attend_status specials_find(attend_text_trainer *r) {
   for (int i = 0; i < 6 && r->like->special[i]; i++)
     ATTEND_TRY(put_special(r, r->like->special[i]));
-  for (size_t i = 0; i < r->o.special_count; i++)
+  for (size_t i = 0; i < r->o.n_specials; i++)
     ATTEND_TRY(put_special(r, r->o.specials[i]));
   return ATTEND_OK;
 }

@@ -114,7 +114,7 @@ static attend_status merge_best(learning *l) {
   while (r->merges < most &&
          pairs_best(&l->pairs, (int64_t)r->o.least, &index)) {
     ATTEND_TRY(merge_pair(l, index));
-    if (r->o.progress && !r->o.progress(r->merges, most, r->o.user))
+    if (r->o.progress && r->o.progress(r->merges, most, r->o.user))
       return fail(r->ctx, ATTEND_STOPPED,
                   "learning was stopped after %zu merges", r->merges);
   }
