@@ -259,7 +259,7 @@ ATTEND_API int attend_model_attention(const attend_model *model,
 typedef struct { /* zero means default */
   int batch;     /* sequences side by side; 0: 1                             */
   int rows;      /* of one sequence that are computed at once in the decoder;
-                    longer calls are cut; 0: 512                             */
+                    longer calls are cut; 0: 512 over the batch              */
 } attend_run_options;
 
 typedef struct attend_run attend_run;

@@ -99,15 +99,13 @@ static int longest_prompt(const batch *b) {
   return most;
 }
 
-static attend_status pad_prompts(const batch *b, int n, int32_t *ids,
-                                 int32_t *lengths) {
-  if (b->o->reading) return ATTEND_OK;
+static void pad_prompts(const batch *b, int n, int32_t *ids, int32_t *lengths) {
+  if (b->o->reading) return;
   for (int i = 0; i < b->count; i++) {
     const attend_prompt *p = &b->prompts[i];
     memcpy(ids + (size_t)i * (size_t)n, p->ids, (size_t)p->count * sizeof *ids);
     lengths[i] = p->count;
   }
-  return ATTEND_OK;
 }
 
 /* What the decoder starts with: the prompt itself, or the start token. */
@@ -132,7 +130,7 @@ static attend_status spread(batch *b, int32_t *parents) {
 
 static attend_status read_prompts(batch *b, int n, int32_t *ids,
                                   int32_t *lengths) {
-  ATTEND_TRY(pad_prompts(b, n, ids, lengths));
+  pad_prompts(b, n, ids, lengths);
   ATTEND_TRY(start_decoder(b, n, ids, lengths));
   ATTEND_TRY(spread(b, lengths));
   return attend_run_next(b->run, batch_size(b), b->logits);

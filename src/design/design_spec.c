@@ -205,8 +205,7 @@ static attend_status read_learning(reading *r, const attend_json *learn) {
 }
 
 /* The token, and the position, are the first variables. */
-static attend_status first_variables(const reading *r) {
-  attend_design *d = r->d;
+static void first_variables(attend_design *d) {
   d->variables[0] = (variable){"token", KIND_TOKEN, 0, d->tokens, d->tokens};
   d->n_variables = 1;
   d->features = d->tokens;
@@ -217,7 +216,6 @@ static attend_status first_variables(const reading *r) {
     d->features += d->places;
   }
   d->embedded = d->features;
-  return ATTEND_OK;
 }
 
 /* ---- the whole ----------------------------------------------------------------------- */
@@ -236,7 +234,7 @@ static attend_status read_root(reading *r, const attend_json *root) {
                        d->example, sizeof d->example));
   ATTEND_TRY(read_tokens(r, root));
   ATTEND_TRY(read_sizes(r, root));
-  ATTEND_TRY(first_variables(r));
+  first_variables(d);
   ATTEND_TRY(spec_heads(r, attend_json_get(root, "layers")));
   ATTEND_TRY(spec_readout(r, attend_json_get(root, "readout")));
   ATTEND_TRY(spec_task(r, root));

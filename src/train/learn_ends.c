@@ -177,8 +177,7 @@ static void study_rows(heading *h, float scale, attend_outcome *outcome) {
   scatter(h);
 }
 
-attend_status head_study(attend_learner *l, learn_stack *s,
-                         attend_outcome *outcome) {
+void head_study(attend_learner *l, learn_stack *s, attend_outcome *outcome) {
   const attend_lesson *lesson = l->lesson;
   int width = s->shape->width, ld = padded(width);
   size_t piece = (size_t)HEAD_ROWS_AT_ONCE * (size_t)ld;
@@ -207,5 +206,4 @@ attend_status head_study(attend_learner *l, learn_stack *s,
     study_rows(&h, scale, outcome);
     h.at.rows = 0;
   }
-  return ATTEND_OK;
 }

@@ -94,7 +94,7 @@ attend_status attend_learner_study(attend_learner *l,
   if (e->layers) ATTEND_TRY(stack_learn(l, e));
   if (d->layers) ATTEND_TRY(stack_learn(l, d));
   copy_open(l);
-  ATTEND_TRY(head_study(l, d->layers ? d : e, outcome));
+  head_study(l, d->layers ? d : e, outcome);
   if (lesson->quiet) return ATTEND_OK;
   if (d->layers && e->layers) clear(e);
   copy_close(l);

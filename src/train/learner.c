@@ -24,17 +24,16 @@ static attend_group group_of(const parameter *p) {
                       : ATTEND_MATRICES;
 }
 
-static attend_status add_entry(attend_learner *l, enum slot slot,
-                               attend_parts of, int layer, bool is_bias) {
+static void add_entry(attend_learner *l, enum slot slot, attend_parts of,
+                      int layer, bool is_bias) {
   const parameter *p = checkpoint_find(l->files, slot, of, layer, is_bias);
-  if (!p || is_tied_head(l, p)) return ATTEND_OK;
+  if (!p || is_tied_head(l, p)) return;
   learn_entry *e = &l->entries[l->n_entries++];
   e->parameter = (size_t)(p - l->files->table.entry);
   e->at = l->count;
   e->group = group_of(p);
   e->fixed = p->fixed;
   l->count += (size_t)p->tensor->count;
-  return ATTEND_OK;
 }
 
 static void add_group(attend_learner *l, attend_parts of, int layer, int n,

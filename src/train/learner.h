@@ -1,8 +1,9 @@
 /* A learner at work: parameters with gradients, and what forward leaves behind.
  *
  * Place: train/ - learner.c owns the parameters, learn_memory.c the activations;
- * learn_forward.c goes up, learn_backward.c comes down, learn_ends.c does the
- * embeddings and the head, learn_copy.c the head that copies.
+ * learn_study.c takes a lesson: learn_forward.c goes up, learn_backward.c comes
+ * down, learn_ends.c does the embeddings and the head, learn_copy.c the head that
+ * copies.
  *
  * Letters: rows are tokens, batch x length of them; ld is a width rounded up to
  * whole lanes.
@@ -135,8 +136,7 @@ void lesson_free(attend_learner *l);
 void embed_forward(attend_learner *l, learn_stack *s);
 void embed_backward(attend_learner *l, learn_stack *s, float *dx);
 /* Loss, and the gradient of the hidden states. */
-attend_status head_study(attend_learner *l, learn_stack *s,
-                         attend_outcome *outcome);
+void head_study(attend_learner *l, learn_stack *s, attend_outcome *outcome);
 
 /* ---- learn_copy.c -------------------------------------------------------------------- */
 /* The keys of what was read. */
