@@ -129,12 +129,20 @@ static struct argp_option option_of(const attend_setting *s, int key) {
   return (struct argp_option){
       .name = s->name,
       .key = key,
-      .arg = list ? path_of("%s,..", kinds[s->kind]) : kinds[s->kind],
+      .arg = path_of("%s%s", kinds[s->kind], list ? ",.." : ""),
       .doc = words_of(s),
       .group = 1};
 }
 
-/* Lives as long as the program. */
+static void options_drop(struct argp_option *list) {
+  for (struct argp_option *o = list; o->name || o->doc; o++)
+    if (o->key >= KEY_SETTING) {
+      free((char *)o->arg);
+      free((char *)o->doc);
+    }
+  free(list);
+}
+
 static struct argp_option *options_of(const attend_study *study) {
   size_t n = 0, fixed = sizeof shared / sizeof *shared;
   struct argp_option *list = need(MOST_SETTINGS + fixed + 1, sizeof *list);
@@ -211,6 +219,8 @@ static int run(studied *s, const attend_study *study, const study_options *o,
     code = status == ATTEND_INVALID ? EXIT_USAGE : EXIT_FAILED;
   }
   if (report) s->reports[s->count++] = report;
+  for (size_t i = 0; i < g.count; i++)
+    if (g.shown[i]) free((char *)g.values[i].value);
   free(g.values);
   free(g.shown);
   return code;
@@ -257,8 +267,9 @@ int cmd_study(int argc, char **argv) {
                                                {&options_seed, 0, NULL, 3},
                                                {0}};
   asked a = {.study = topic_among(argc, argv)};
+  struct argp_option *list = options_of(a.study);
   struct argp argp = {
-      .options = options_of(a.study),
+      .options = list,
       .parser = parse,
       .args_doc = "[TOPIC|all]",
       .doc =
@@ -285,5 +296,6 @@ int cmd_study(int argc, char **argv) {
   free(s.reports);
   attend_context_free(s.ctx);
   free(a.o.settings);
+  options_drop(list);
   return code;
 }

@@ -15,6 +15,11 @@ if(processor MATCHES "^(x86_64|amd64)$")
 elseif(processor MATCHES "^(aarch64|arm64)$")
   list(APPEND ATTEND_ISAS neon)
 endif()
+# Slow builds that only run here need no sets that this machine lacks.
+if(ATTEND_WITHOUT_AVX512)
+  list(REMOVE_ITEM ATTEND_ISAS avx512)
+  unset(ATTEND_FLAGS_amx)
+endif()
 # Fuzzers: wide kernels with checks inside take minutes to compile, and bytes of
 # files never reach them.
 if(ATTEND_SCALAR_ONLY)

@@ -29,7 +29,7 @@ TEST(every_form_is_its_definition) {
   FOR_EACH_ISA(isa)
   for (int f = 0; f < LINEAR_FORMS; f++)
     for (int s = 0; s < SHAPES; s++) {
-      if (light() && (f + s) % 18) continue;
+      if ((f + s) % (light() ? 18 : 2)) continue; /* verify has the others */
       try_case(isa, linear_forms[f], shapes[s], 1 + (f + s) % 3);
     }
 }

@@ -55,7 +55,8 @@ static const char *keep_text(report_store *s, const char *text) {
   return text ? keep(s, text, strlen(text)) : NULL;
 }
 
-static char *keep_format(report_store *s, const char *format, va_list list) {
+__attribute__((format(printf, 2, 0))) static char *keep_format(
+    report_store *s, const char *format, va_list list) {
   va_list again;
   va_copy(again, list);
   int n = vsnprintf(NULL, 0, format, again);
