@@ -31,6 +31,14 @@ static void draw(const run_facts *runs, int count, bool by_time,
   }
 }
 
+/* Whether any log says how long its steps took. */
+static bool is_timed(const run_facts *runs, int count) {
+  for (int i = 0; i < count; i++)
+    for (size_t k = 0; k < runs[i].curve.count; k++)
+      if (runs[i].curve.seconds[k] > 0) return true;
+  return false;
+}
+
 attend_status runs_plot(attend_context *ctx, const run_facts *runs, int count,
                         const char *path) {
   attend_plot_series *steps = need((size_t)count, sizeof *steps);
@@ -53,7 +61,7 @@ attend_status runs_plot(attend_context *ctx, const run_facts *runs, int count,
                                  .count = (size_t)count,
                                  .series = time}};
   attend_plot plot = {
-      .count = 2,
+      .count = is_timed(runs, count) ? 2 : 1,
       .panels = panels,
       .width = 840,
       .height = 320,
