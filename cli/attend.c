@@ -4,11 +4,9 @@
  */
 #include <argp.h>
 #include <stdarg.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli.h"
 #include "progress.h"
@@ -174,24 +172,8 @@ static int run_verb(const verb *v, int argc, char **argv) {
   return v->run(argc, argv);
 }
 
-/* Threads that wait for each other spin before they sleep, by default for
- * milliseconds: where other programs want the cores too, a model then takes ten
- * times as long. Waking many takes longer, so more cores spin longer. The OpenMP
- * library reads how long when it is loaded, so the program starts once more,
- * unless the user has said. Where that cannot be done it goes on as it is. */
-static void spin_briefly(char **argv) {
-  char count[32], program[PATH_MAX];
-  ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
-  if (getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY")) return;
-  snprintf(count, sizeof count, "%ld", 500 * sysconf(_SC_NPROCESSORS_ONLN));
-  if (setenv("GOMP_SPINCOUNT", count, 1) || n < 0) return;
-  program[n] = 0;
-  execv(program, argv); /* by its own name, or ps would show "exe" */
-}
-
 int main(int argc, char **argv) {
   int place = 0;
-  spin_briefly(argv);
   argp_err_exit_status = EXIT_USAGE;
   argv[0] = (char *)"attend";
   argp_parse(&top, argc, argv, ARGP_IN_ORDER, NULL, &place);

@@ -86,7 +86,7 @@ add_library(attend_static STATIC ${merged})
 set_target_properties(attend_static PROPERTIES
   OUTPUT_NAME attend EXPORT_NAME static LINKER_LANGUAGE C)
 target_link_libraries(attend_static INTERFACE ${ATTEND_TEXT_LIBRARIES} m)
-target_link_options(attend_static INTERFACE ${OpenMP_C_FLAGS})
+target_link_options(attend_static INTERFACE -pthread)
 
 foreach(target attend_shared attend_static)
   target_include_directories(${target} INTERFACE

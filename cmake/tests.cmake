@@ -23,7 +23,7 @@ if(CMAKE_CROSSCOMPILING AND CMAKE_CROSSCOMPILING_EMULATOR)
        GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 endif()
 
-set(environment ATTEND=${runner} GOMP_SPINCOUNT=1000
+set(environment ATTEND=${runner}
                 ATTEND_GOLDEN=${PROJECT_SOURCE_DIR}/tests/golden)
 foreach(part TEXT PULL)
   set(built OFF)

@@ -1,4 +1,7 @@
 /* 2^x over every float there is, on every instruction set that runs here. */
+#include <pthread.h>
+
+#include "base/parallel.h"
 #include "kernels/kernels.h"
 #include "world.h"
 
@@ -119,13 +122,16 @@ static int all_are(const float *y, float value) {
   return !differ;
 }
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
 static void note(subject *s, double worst, const float *x, const float *y) {
-#pragma omp critical
+  pthread_mutex_lock(&lock);
   for (int i = 0; i < CHUNK && !(worst <= s->worst); i++)
     if (!(error_of(x[i], y[i]) <= s->worst)) {
       s->worst = error_of(x[i], y[i]);
       s->worst_at = x[i];
     }
+  pthread_mutex_unlock(&lock);
 }
 
 static void try_chunk(subject *all, int n, uint32_t chunk) {
@@ -168,13 +174,26 @@ static int subjects(subject all[ISAS]) {
   return n;
 }
 
+typedef struct {
+  subject *all;
+  int n;
+  uint32_t step;
+} sweep;
+
+static void try_item(const void *args, int64_t i, int worker) {
+  const sweep *s = args;
+  (void)worker;
+  try_chunk(s->all, s->n, (uint32_t)i * s->step);
+}
+
 TEST(every_float) {
   subject all[ISAS];
   int n = subjects(all);
   uint32_t step = light() ? 16 : 1;
-#pragma omp parallel for schedule(dynamic, 64)
-  for (uint32_t chunk = 0; chunk < chunks; chunk += step)
-    try_chunk(all, n, chunk);
+  attend_context *ctx = open_context(NULL, 0, NULL);
+  sweep w = {all, n, step};
+  parallel_for(ctx, ctx->threads, chunks / step, try_item, &w);
+  attend_context_free(ctx);
   for (int s = 0; s < n; s++) {
     printf("%s: at most %.4f ulp, at %a (%s)\n", all[s].kernels->isa,
            all[s].worst, (double)all[s].worst_at,

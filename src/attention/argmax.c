@@ -10,7 +10,6 @@
  * winner, so their gradients are zero, and all of dO goes to the chosen value.
  */
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "attention/softmax.h"
@@ -96,18 +95,17 @@ static void whole_tile(const call *c, tile t, scratch *w) {
   tile_end(c, t, w);
 }
 
+static void tile_item(const void *args, int64_t i, int worker) {
+  const call *c = args;
+  scratch w;
+  scratch_open(c->plan, worker, &w);
+  whole_tile(c, call_tile(c, i), &w);
+  c->plan->fast->end();
+}
+
 static attend_status forward(call *c) {
-  const attend_plan *p = c->plan;
-  int64_t tiles = call_tiles(c);
   bias_prepare(c);
-#pragma omp parallel num_threads(p->threads) if (tiles > 1)
-  {
-    scratch w;
-    scratch_open(p, omp_get_thread_num(), &w);
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < tiles; i++) whole_tile(c, call_tile(c, i), &w);
-    p->fast->end();
-  }
+  STREAM_ADD(&c->plan->stream, PHASE_DYNAMIC, call_tiles(c), tile_item, *c);
   return ATTEND_OK;
 }
 
@@ -213,24 +211,24 @@ static void clear_dbias(const call *c) {
     memset(c->dbias, 0, desc_bias_count(d) * sizeof *c->dbias);
 }
 
+static void stack_item(const void *args, int64_t i, int worker) {
+  const call *c = args;
+  int heads = c->plan->desc.kv_heads;
+  scratch w;
+  scratch_open(c->plan, worker, &w);
+  stack_backward(c, (int)(i / heads), (int)(i % heads), &w);
+  c->plan->fast->end();
+}
+
 static attend_status backward(call *c) {
-  const attend_plan *p = c->plan;
+  attend_plan *p = c->plan;
   const attend_desc *d = &p->desc;
   c->on = p->fast; /* forward's scores, to the bit: ties are found by them */
   bias_prepare(c);
   clear_view(c, &c->dq, d->heads, c->n, d->dim);
   clear_view(c, &c->dk, d->kv_heads, d->kv_len, d->dim);
   if (c->dbias) clear_dbias(c);
-  int stacks = d->batch * d->kv_heads;
-#pragma omp parallel num_threads(p->threads) if (stacks > 1)
-  {
-    scratch w;
-    scratch_open(p, omp_get_thread_num(), &w);
-#pragma omp for schedule(dynamic, 1)
-    for (int i = 0; i < stacks; i++)
-      stack_backward(c, i / d->kv_heads, i % d->kv_heads, &w);
-    p->fast->end();
-  }
+  STREAM_ADD(&p->stream, PHASE_DYNAMIC, d->batch * d->kv_heads, stack_item, *c);
   return ATTEND_OK;
 }
 

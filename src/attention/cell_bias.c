@@ -4,7 +4,6 @@
  * blocks of keys as they go, in double, and joined in their order. A dense bias
  * has a gradient for each pair: its tiles of rows go over their cells again.
  */
-#include <omp.h>
 
 #include "attention/cell.h"
 #include "attention/softmax.h"
@@ -100,21 +99,30 @@ static void dense_tile(const call *c, tile t, const cell_shared *s,
 /* Owned by tiles of rows; batch and heads come in order, since a broadcast
  * bias sums over them. A bias that is broadcast over queries has one owner, and
  * so has one broadcast over heads where tiles cut the heads of a query apart. */
+typedef struct {
+  call c;
+  cell_shared s;
+  attend_view to;
+  int64_t tiles; /* of an item: all, if the bias has one owner */
+} dense_sum;
+
+static void dense_item(const void *args, int64_t item, int worker) {
+  const dense_sum *x = args;
+  const attend_plan *p = x->c.plan;
+  cell_scratch w;
+  cell_scratch_cut(p, plan_thread_arena(p, worker), &w);
+  for (int64_t i = item * x->tiles; i < (item + 1) * x->tiles; i++)
+    for (int64_t stack = 0; stack < stacks(p); stack++)
+      dense_tile(&x->c, cell_tile(&x->c, stack, i), &x->s, &x->to, &w);
+}
+
 static void dense_dbias(const call *c, const cell_shared *s) {
-  const attend_plan *p = c->plan;
+  attend_plan *p = c->plan;
   attend_view v = dense_view(c);
   bool alone = v.stride[2] && (v.stride[1] || ROWS % p->group == 0);
-  int threads = alone ? p->threads : 1;
+  dense_sum x = {*c, *s, v, alone ? 1 : row_tiles(p)};
   dense_clear(c);
-#pragma omp parallel num_threads(threads)
-  {
-    cell_scratch w;
-    cell_scratch_cut(p, plan_thread_arena(p, omp_get_thread_num()), &w);
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < row_tiles(p); i++)
-      for (int64_t stack = 0; stack < stacks(p); stack++)
-        dense_tile(c, cell_tile(c, stack, i), s, &v, &w);
-  }
+  STREAM_ADD(&p->stream, PHASE_DYNAMIC, alone ? row_tiles(p) : 1, dense_item, x);
 }
 
 void bias_finish(const call *c, const cell_shared *s) {

@@ -9,6 +9,7 @@
 #include "attend/observe.h"
 #include "attention/desc.h"
 #include "attention/features.h"
+#include "base/parallel.h"
 #include "kernels/kernels.h"
 
 typedef struct attend_engine attend_engine;
@@ -23,6 +24,7 @@ struct attend_plan {
   const struct kernels *kn;
   const struct block_kernels *fast; /* forward's, for this dtype */
   int threads;
+  attend_stream stream;  /* that calls run on */
   int group;       /* heads that share a kv head: H / G */
   int ldk, ldv;    /* D and M rounded up to whole lanes */
   int tile;        /* rows that share loaded keys */
@@ -75,6 +77,11 @@ static inline size_t panel_key_at(int pair, int width, int slot, int i) {
 static inline size_t panel_value_at(int pair, int ld, int slot, int i) {
   if (pair == 1) return (size_t)slot * (size_t)ld + (size_t)i;
   return ((size_t)(slot / 2) * (size_t)ld + (size_t)i) * 2 + (size_t)(slot % 2);
+}
+
+/* Counts rows that an item found weak. */
+static inline void plan_weak(attend_plan *p, int64_t rows) {
+  if (rows) __atomic_fetch_add(&p->weak_rows, rows, __ATOMIC_RELAXED);
 }
 
 /* The workspace of one thread, and the part that all share. */

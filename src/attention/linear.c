@@ -11,7 +11,7 @@
 #include "attention/linear.h"
 
 #include <math.h>
-#include <omp.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "attention/softmax.h"
@@ -75,41 +75,35 @@ static void whole_stack(const call *c, int b, int g, linear_scratch *w) {
   }
 }
 
-static int64_t forward_stacks(const call *c) {
-  const attend_plan *p = c->plan;
-  int stacks = p->desc.batch * p->desc.kv_heads;
-  int64_t weak = 0;
-#pragma omp parallel num_threads(p->threads) if (stacks > 1) reduction(+ : weak)
-  {
-    linear_scratch w;
-    linear_cut(p, plan_thread_arena(p, omp_get_thread_num()), &w);
-#pragma omp for schedule(dynamic, 1)
-    for (int i = 0; i < stacks; i++)
-      whole_stack(c, i / p->desc.kv_heads, i % p->desc.kv_heads, &w);
-    weak += w.weak;
-  }
-  return weak;
+static void stack_item(const void *args, int64_t i, int worker) {
+  const call *c = args;
+  int heads = c->plan->desc.kv_heads;
+  linear_scratch w;
+  linear_cut(c->plan, plan_thread_arena(c->plan, worker), &w);
+  whole_stack(c, (int)(i / heads), (int)(i % heads), &w);
+  plan_weak(c->plan, w.weak);
 }
 
 /* ---- waves of blocks --------------------------------------------------------------------- */
 
 typedef struct {
-  const call *c;
+  call c;
   float *data;    /* [stacks][blocks + 1] sums: slot 0 is what came before */
   size_t slot;    /* floats */
   int64_t blocks; /* of a wave */
   int64_t first;  /* block of this wave */
+  int64_t tiles;  /* that its rows are */
   int stacks;
 } wave;
 
 static linear_sum wave_slot(const wave *x, int stack, int64_t slot) {
   size_t index = (size_t)stack * (size_t)(x->blocks + 1) + (size_t)slot;
-  return linear_sum_at(x->c->plan, x->data + index * x->slot);
+  return linear_sum_at(x->c.plan, x->data + index * x->slot);
 }
 
 /* Slot k + 1 = the sum of block k of the wave. */
 static void wave_sum(const wave *x, int stack, int64_t k, linear_scratch *w) {
-  const call *c = x->c;
+  const call *c = &x->c;
   int b = stack / c->plan->desc.kv_heads, g = stack % c->plan->desc.kv_heads;
   linear_sum slot = wave_slot(x, stack, k + 1);
   *slot.m = -INFINITY;
@@ -121,7 +115,7 @@ static void wave_sum(const wave *x, int stack, int64_t k, linear_scratch *w) {
 /* Slot k = the sum of all blocks before block k of the wave: slot 0 holds those
  * before the wave, and the sums run down. */
 static void wave_prefix(const wave *x, int stack, linear_scratch *w) {
-  const attend_plan *p = x->c->plan;
+  const attend_plan *p = x->c.plan;
   size_t bytes = x->slot * sizeof(float);
   for (int64_t k = 1; k <= x->blocks; k++) {
     linear_sum now = wave_slot(x, stack, k), last = wave_slot(x, stack, k - 1);
@@ -147,7 +141,7 @@ static int first_row(const call *c, int b, int64_t least) {
 
 /* Rows of tile k among those that end in this wave. */
 static void wave_tile(const wave *x, int stack, int64_t k, linear_scratch *w) {
-  const call *c = x->c;
+  const call *c = &x->c;
   int b = stack / c->plan->desc.kv_heads, g = stack % c->plan->desc.kv_heads;
   int64_t from = first_row(c, b, x->first);
   int64_t end = first_row(c, b, x->first + x->blocks);
@@ -165,15 +159,15 @@ static void wave_tile(const wave *x, int stack, int64_t k, linear_scratch *w) {
 
 static int64_t wave_tiles(const wave *x) {
   int64_t most = 0;
-  for (int b = 0; b < x->c->plan->desc.batch; b++)
-    most = max64(most, first_row(x->c, b, x->first + x->blocks) -
-                           first_row(x->c, b, x->first));
+  for (int b = 0; b < x->c.plan->desc.batch; b++)
+    most = max64(most, first_row(&x->c, b, x->first + x->blocks) -
+                           first_row(&x->c, b, x->first));
   return (most + LINEAR_ROWS - 1) / LINEAR_ROWS;
 }
 
 /* Rows that see nothing, or are not real. */
 static void wave_dead(const wave *x, int stack, linear_scratch *w) {
-  const call *c = x->c;
+  const call *c = &x->c;
   int b = stack / c->plan->desc.kv_heads, g = stack % c->plan->desc.kv_heads;
   int end = c->n * c->plan->group, live = first_row(c, b, 0);
   int real = (int)min64(end, (int64_t)call_queries(c, b) * c->plan->group);
@@ -187,49 +181,77 @@ static void wave_dead(const wave *x, int stack, linear_scratch *w) {
   }
 }
 
-static void wave_turn(wave *x, int64_t tiles, linear_scratch *w) {
-#pragma omp for schedule(dynamic, 1)
-  for (int64_t i = 0; i < x->stacks * x->blocks; i++)
-    wave_sum(x, (int)(i / x->blocks), i % x->blocks, w);
-#pragma omp for schedule(static)
-  for (int i = 0; i < x->stacks; i++) wave_prefix(x, i, w);
-#pragma omp for schedule(dynamic, 1)
-  for (int64_t i = 0; i < x->stacks * tiles; i++)
-    wave_tile(x, (int)(i / tiles), i % tiles, w);
-/* The last prefix stands before the next wave. */
-#pragma omp for schedule(static)
-  for (int i = 0; i < x->stacks; i++)
-    memcpy(wave_slot(x, i, 0).s, wave_slot(x, i, x->blocks).s,
-           x->slot * sizeof(float));
+static void sum_item(const void *args, int64_t i, int worker) {
+  const wave *x = args;
+  linear_scratch w;
+  linear_cut(x->c.plan, plan_thread_arena(x->c.plan, worker), &w);
+  wave_sum(x, (int)(i / x->blocks), i % x->blocks, &w);
 }
 
-static int64_t forward_waves(const call *c, int64_t blocks) {
-  const attend_plan *p = c->plan;
+static void prefix_item(const void *args, int64_t i, int worker) {
+  const wave *x = args;
+  linear_scratch w;
+  linear_cut(x->c.plan, plan_thread_arena(x->c.plan, worker), &w);
+  wave_prefix(x, (int)i, &w);
+}
+
+static void wave_item(const void *args, int64_t i, int worker) {
+  const wave *x = args;
+  linear_scratch w;
+  linear_cut(x->c.plan, plan_thread_arena(x->c.plan, worker), &w);
+  wave_tile(x, (int)(i / x->tiles), i % x->tiles, &w);
+  plan_weak(x->c.plan, w.weak);
+}
+
+/* The last prefix stands before the next wave. */
+static void next_item(const void *args, int64_t i, int worker) {
+  const wave *x = args;
+  (void)worker;
+  memcpy(wave_slot(x, (int)i, 0).s, wave_slot(x, (int)i, x->blocks).s,
+         x->slot * sizeof(float));
+}
+
+static void dead_item(const void *args, int64_t i, int worker) {
+  const wave *x = args;
+  linear_scratch w;
+  linear_cut(x->c.plan, plan_thread_arena(x->c.plan, worker), &w);
+  wave_dead(x, (int)i, &w);
+}
+
+static void wave_add(wave *x) {
+  attend_stream *on = &x->c.plan->stream;
+  x->tiles = wave_tiles(x);
+  STREAM_ADD(on, PHASE_DYNAMIC, x->stacks * x->blocks, sum_item, *x);
+  STREAM_ADD(on, PHASE_DYNAMIC, x->stacks, prefix_item, *x);
+  STREAM_ADD(on, PHASE_DYNAMIC, x->stacks * x->tiles, wave_item, *x);
+  STREAM_ADD(on, PHASE_DYNAMIC, x->stacks, next_item, *x);
+}
+
+static void forward_waves(const call *c, int64_t blocks) {
+  attend_plan *p = c->plan;
   int stacks = p->desc.batch * p->desc.kv_heads;
   size_t slot =
       round_up(linear_sum_floats(p) * sizeof(float), 64) / sizeof(float);
-  wave x = {c, (float *)plan_shared_arena(p).base, slot, blocks, 0, stacks};
-  int64_t weak = 0, last = -1;
+  wave x = {*c, (float *)plan_shared_arena(p).base, slot, blocks, 0, 0, stacks};
+  int64_t last = -1;
   for (int b = 0; b < p->desc.batch; b++)
     last = max64(last, linear_last_block(c, b));
   for (int i = 0; i < stacks; i++) *wave_slot(&x, i, 0).m = -INFINITY;
-#pragma omp parallel num_threads(p->threads) reduction(+ : weak)
-  {
-    linear_scratch w;
-    linear_cut(p, plan_thread_arena(p, omp_get_thread_num()), &w);
-    wave mine = x;
-#pragma omp for schedule(static)
-    for (int i = 0; i < stacks; i++) wave_dead(&mine, i, &w);
-    for (mine.first = 0; mine.first <= last; mine.first += blocks)
-      wave_turn(&mine, wave_tiles(&mine), &w);
-    weak += w.weak;
-  }
-  return weak;
+  stream_enter(&p->stream);
+  STREAM_ADD(&p->stream, PHASE_DYNAMIC, stacks, dead_item, x);
+  for (; x.first <= last; x.first += blocks) wave_add(&x);
+  stream_leave(&p->stream);
 }
 
 static attend_status forward(call *c) {
   int64_t blocks = wave_blocks(c->plan);
-  c->plan->weak_rows = blocks ? forward_waves(c, blocks) : forward_stacks(c);
+  const attend_desc *d = &c->plan->desc;
+  c->plan->weak_rows = 0;
+  if (blocks)
+    forward_waves(c, blocks);
+  else
+    STREAM_ADD(&c->plan->stream, PHASE_DYNAMIC, d->batch * d->kv_heads,
+               stack_item, *c);
   return ATTEND_OK;
 }
 

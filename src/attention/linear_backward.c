@@ -16,7 +16,6 @@
  * them by rows.
  */
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "attention/linear.h"
@@ -374,18 +373,18 @@ static void sweep_back(const call *c, int b, int g, room *r) {
   }
 }
 
+static void stack_item(const void *args, int64_t i, int worker) {
+  const call *c = args;
+  int heads = c->plan->desc.kv_heads, b = (int)(i / heads), g = (int)(i % heads);
+  room r;
+  room_cut(c->plan, plan_thread_arena(c->plan, worker), &r);
+  sweep_forward(c, b, g, &r);
+  sweep_back(c, b, g, &r);
+}
+
 attend_status linear_backward(call *c) {
-  const attend_plan *p = c->plan;
-  int heads = p->desc.kv_heads, stacks = p->desc.batch * heads;
-#pragma omp parallel num_threads(p->threads) if (stacks > 1)
-  {
-    room r;
-    room_cut(p, plan_thread_arena(p, omp_get_thread_num()), &r);
-#pragma omp for schedule(dynamic, 1)
-    for (int i = 0; i < stacks; i++) {
-      sweep_forward(c, i / heads, i % heads, &r);
-      sweep_back(c, i / heads, i % heads, &r);
-    }
-  }
+  const attend_desc *d = &c->plan->desc;
+  STREAM_ADD(&c->plan->stream, PHASE_DYNAMIC, d->batch * d->kv_heads, stack_item,
+             *c);
   return ATTEND_OK;
 }

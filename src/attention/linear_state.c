@@ -7,7 +7,6 @@
 #include "attention/linear_state.h"
 
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 /* ---- memory --------------------------------------------------------------------- */
@@ -142,25 +141,30 @@ static void extend_stack(const call *c, int b, int g, bool queries,
   look_rows(c, b, g, seeing, c->n * group, x, w);
 }
 
+typedef struct {
+  call c;
+  attend_state *state;
+  bool append, queries;
+} extension;
+
+static void stack_item(const void *args, int64_t i, int worker) {
+  const extension *e = args;
+  const call *c = &e->c;
+  int heads = c->plan->desc.kv_heads, b = (int)(i / heads), g = (int)(i % heads);
+  linear_scratch w;
+  linear_cut(c->plan, plan_thread_arena(c->plan, worker), &w);
+  if (e->append)
+    extend_stack(c, b, g, e->queries, &e->state->linear[i], &w);
+  else
+    look_rows(c, b, g, 0, c->n * c->plan->group, &e->state->linear[i], &w);
+  plan_weak(c->plan, w.weak);
+}
+
 static void run_stacks(call *c, attend_state *s, bool append, bool queries) {
-  const attend_plan *p = c->plan;
-  int heads = p->desc.kv_heads, stacks = s->batch * heads;
-  int64_t weak = 0;
-#pragma omp parallel num_threads(p->threads) if (stacks > 1) reduction(+ : weak)
-  {
-    linear_scratch w;
-    linear_cut(p, plan_thread_arena(p, omp_get_thread_num()), &w);
-#pragma omp for schedule(static)
-    for (int i = 0; i < stacks; i++) {
-      linear_stack *x = &s->linear[i];
-      if (append)
-        extend_stack(c, i / heads, i % heads, queries, x, &w);
-      else
-        look_rows(c, i / heads, i % heads, 0, c->n * p->group, x, &w);
-    }
-    weak += w.weak;
-  }
-  c->plan->weak_rows = weak;
+  extension e = {*c, s, append, queries};
+  c->plan->weak_rows = 0;
+  STREAM_ADD(&c->plan->stream, PHASE_STATIC,
+             (int64_t)s->batch * c->plan->desc.kv_heads, stack_item, e);
 }
 
 void linear_extend(call *c, attend_state *s, bool queries) {

@@ -64,6 +64,29 @@ static void merge_row(attend_dtype dtype, shares s, int width, char *o,
   }
 }
 
+typedef struct {
+  const attend_desc *d;
+  attend_view o, o2;
+  float *lse;
+  const float *lse2;
+} merging;
+
+/* All queries of one head. */
+static void merge_head(const void *args, int64_t head, int worker) {
+  const merging *m = args;
+  const attend_desc *d = m->d;
+  size_t size = attend_dtype_size(d->dtype);
+  int64_t b = head / d->heads, h = head % d->heads;
+  (void)worker;
+  for (int64_t i = 0; i < d->q_len; i++) {
+    int64_t r = head * d->q_len + i;
+    shares s = share_of(&d->form, (double)m->lse[r], (double)m->lse2[r]);
+    merge_row(d->dtype, s, d->dim_v, view_at(&m->o, size, b, h, i),
+              m->o.stride[3], view_at(&m->o2, size, b, h, i), m->o2.stride[3]);
+    m->lse[r] = (float)s.lse;
+  }
+}
+
 attend_status attend_merge(attend_plan *p, attend_view o, float *lse,
                            attend_view o2, const float *lse2) {
   const attend_desc *d = &p->desc;
@@ -71,16 +94,8 @@ attend_status attend_merge(attend_plan *p, attend_view o, float *lse,
                "merging needs o and lse of both sides: one of them is NULL");
   o = view_complete(o, d->heads, d->q_len, d->dim_v);
   o2 = view_complete(o2, d->heads, d->q_len, d->dim_v);
-  size_t size = attend_dtype_size(d->dtype);
-  int64_t rows = (int64_t)d->batch * d->heads * d->q_len;
-#pragma omp parallel for num_threads(p->threads)
-  for (int64_t r = 0; r < rows; r++) {
-    int64_t i = r % d->q_len, h = r / d->q_len % d->heads;
-    int64_t b = r / d->q_len / d->heads;
-    shares s = share_of(&d->form, (double)lse[r], (double)lse2[r]);
-    merge_row(d->dtype, s, d->dim_v, view_at(&o, size, b, h, i), o.stride[3],
-              view_at(&o2, size, b, h, i), o2.stride[3]);
-    lse[r] = (float)s.lse;
-  }
+  merging m = {d, o, o2, lse, lse2};
+  STREAM_ADD(&p->stream, PHASE_STATIC, (int64_t)d->batch * d->heads, merge_head,
+             m);
   return ATTEND_OK;
 }

@@ -6,7 +6,6 @@
  * sums over the rows of a head in their order.
  */
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "attention/looker.h"
@@ -339,9 +338,38 @@ static attend_status check(const call *c) {
   return ATTEND_OK;
 }
 
+typedef struct {
+  call c;
+  int64_t width; /* of a row of weights */
+} observation;
+
+static void stack_item(const void *args, int64_t i, int worker) {
+  const observation *x = args;
+  room w;
+  room_open(x->c.plan, worker, &w);
+  look_stack(&x->c, (int)i, x->width, &w);
+  x->c.plan->fast->end();
+}
+
+static void tile_item(const void *args, int64_t i, int worker) {
+  const observation *x = args;
+  room w;
+  room_open(x->c.plan, worker, &w);
+  look_tile(&x->c, call_tile(&x->c, i), (sink){TO_STATISTICS, x->width, 0}, &w);
+  x->c.plan->fast->end();
+}
+
+static void each_item(const void *args, int64_t i, int worker) {
+  const observation *x = args;
+  room w;
+  room_open(x->c.plan, worker, &w);
+  look_each(&x->c, i, x->width, &w);
+  x->c.plan->fast->end();
+}
+
 attend_status observe_tiled(call *c) {
   ATTEND_TRY(check(c));
-  const attend_plan *p = c->plan;
+  attend_plan *p = c->plan;
   const attend_look *look = c->look;
   int64_t width = call_width(c), heads = (int64_t)p->desc.batch * p->desc.heads;
   int stacks = p->desc.batch * p->desc.kv_heads;
@@ -353,27 +381,16 @@ attend_status observe_tiled(call *c) {
            (size_t)(heads * look->n_rows * width) * sizeof(float));
   if (look->mass)
     memset(look->mass, 0, (size_t)(heads * width) * sizeof(float));
-#pragma omp parallel num_threads(p->threads)
-  {
-    room w;
-    room_open(p, omp_get_thread_num(), &w);
-#pragma omp for schedule(dynamic, 1)
-    for (int i = 0; i < stacks; i++) look_stack(c, i, width, &w);
-    if (by_tile) {
-      int64_t tiles = call_tiles(c);
-#pragma omp for schedule(dynamic, 1)
-      for (int64_t i = 0; i < tiles; i++)
-        look_tile(c, call_tile(c, i), (sink){TO_STATISTICS, width, 0}, &w);
-    }
-    if (look->each) {
-      call part = *c;
-      part.key_from = look->key_from;
-      part.key_to = hard(c) ? 0 : look->key_to; /* ties are counted in a row */
-      int64_t items = each_items(c);
-#pragma omp for schedule(dynamic, 1)
-      for (int64_t i = 0; i < items; i++) look_each(&part, i, width, &w);
-    }
-    p->fast->end();
+  observation x = {*c, width};
+  stream_enter(&p->stream);
+  STREAM_ADD(&p->stream, PHASE_DYNAMIC, stacks, stack_item, x);
+  if (by_tile)
+    STREAM_ADD(&p->stream, PHASE_DYNAMIC, call_tiles(c), tile_item, x);
+  if (look->each) {
+    x.c.key_from = look->key_from;
+    x.c.key_to = hard(c) ? 0 : look->key_to; /* ties are counted in a row */
+    STREAM_ADD(&p->stream, PHASE_DYNAMIC, each_items(c), each_item, x);
   }
+  stream_leave(&p->stream);
   return ATTEND_OK;
 }

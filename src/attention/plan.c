@@ -60,6 +60,7 @@ static void derive(attend_plan *p) {
   p->kn = p->ctx->kernels;
   p->fast = p->kn->block[d->dtype];
   p->threads = p->ctx->threads;
+  p->stream = stream_on(p->ctx, p->threads);
   p->group = d->heads / d->kv_heads;
   p->ldk = (int)round_up((size_t)d->dim, LANES);
   p->ldv = (int)round_up((size_t)d->dim_v, LANES);

@@ -13,7 +13,6 @@
  * Backward is in softmax_backward.c.
  */
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "attention/softmax.h"
@@ -147,17 +146,12 @@ static void whole_tile(const call *c, tile t, scratch *w) {
   tile_end(c, t, w->o, w->m, w->l);
 }
 
-static void forward_tiles(const call *c) {
-  const attend_plan *p = c->plan;
-  int64_t tiles = call_tiles(c);
-#pragma omp parallel num_threads(p->threads) if (tiles > 1)
-  {
-    scratch w;
-    scratch_open(p, omp_get_thread_num(), &w);
-#pragma omp for schedule(dynamic, 1)
-    for (int64_t i = 0; i < tiles; i++) whole_tile(c, call_tile(c, i), &w);
-    p->fast->end();
-  }
+static void tile_item(const void *args, int64_t i, int worker) {
+  const call *c = args;
+  scratch w;
+  scratch_open(c->plan, worker, &w);
+  whole_tile(c, call_tile(c, i), &w);
+  c->plan->fast->end();
 }
 
 /* ---- forward, keys split over threads ---------------------------------------------- */
@@ -234,23 +228,37 @@ static bool split_make(const call *c, split *s) {
   return s->count > 2;
 }
 
+typedef struct {
+  call c;
+  split s;
+  int64_t first, blocks; /* of the wave */
+} split_wave;
+
+static void split_item(const void *args, int64_t i, int worker) {
+  const split_wave *x = args;
+  scratch w;
+  scratch_open(x->c.plan, worker, &w);
+  split_block(&x->c, &x->s, i / x->blocks, x->first, (int)(i % x->blocks), &w);
+  x->c.plan->fast->end();
+}
+
+static void join_item(const void *args, int64_t i, int worker) {
+  const split_wave *x = args;
+  (void)worker;
+  join_wave(&x->c, &x->s, i, x->first);
+}
+
 static void forward_split(const call *c, const split *s) {
-  const attend_plan *p = c->plan;
+  attend_stream *on = &c->plan->stream;
   int64_t tiles = call_tiles(c), wide = s->count - 1;
-#pragma omp parallel num_threads(p->threads)
-  {
-    scratch w;
-    scratch_open(p, omp_get_thread_num(), &w);
-    for (int64_t wave = 0; wave < s->longest; wave += wide) {
-      int64_t blocks = min64(wide, s->longest - wave);
-#pragma omp for schedule(dynamic, 1)
-      for (int64_t i = 0; i < tiles * blocks; i++)
-        split_block(c, s, i / blocks, wave, (int)(i % blocks), &w);
-#pragma omp for schedule(static)
-      for (int64_t i = 0; i < tiles; i++) join_wave(c, s, i, wave);
-    }
-    p->fast->end();
+  split_wave x = {*c, *s, 0, 0};
+  stream_enter(on);
+  for (; x.first < s->longest; x.first += wide) {
+    x.blocks = min64(wide, s->longest - x.first);
+    STREAM_ADD(on, PHASE_DYNAMIC, tiles * x.blocks, split_item, x);
+    STREAM_ADD(on, PHASE_DYNAMIC, tiles, join_item, x);
   }
+  stream_leave(on);
 }
 
 attend_status softmax_forward(call *c) {
@@ -261,7 +269,7 @@ attend_status softmax_forward(call *c) {
   if (split_make(c, &s))
     forward_split(c, &s);
   else
-    forward_tiles(c);
+    STREAM_ADD(&c->plan->stream, PHASE_DYNAMIC, call_tiles(c), tile_item, *c);
   return ATTEND_OK;
 }
 

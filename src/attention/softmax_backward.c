@@ -19,7 +19,6 @@
  * norms as products less q rowsum(dS) and k colsum(dS). rowsum(dS) is 0 but for
  * the rounding of o, which must not pull dQ along k alone.
  */
-#include <omp.h>
 #include <sched.h>
 #include <string.h>
 
@@ -221,64 +220,95 @@ static void item(const call *c, int64_t index, const cell_shared *s,
 
 /* ---- dQ before and after ------------------------------------------------------------------ */
 
-static void clear_dq(const call *c, const cell_shared *s) {
-  const attend_plan *p = c->plan;
-  const attend_desc *d = &p->desc;
+typedef struct {
+  call c;
+  cell_shared s;
+} gradient;
+
+/* dQ of one head; in 16 bits it is summed in the workspace. */
+static void clear_item(const void *args, int64_t head, int worker) {
+  const gradient *x = args;
+  const call *c = &x->c;
+  const attend_desc *d = &c->plan->desc;
   static const float zero[1];
-  int64_t rows = (int64_t)d->batch * d->heads * c->n;
-#pragma omp parallel for num_threads(p->threads)
-  for (int64_t i = 0; i < rows; i++) {
-    int64_t head = i / c->n;
-    if (s->dq) {
-      memset(s->dq + i * d->dim, 0, (size_t)d->dim * sizeof(float));
-      continue;
-    }
+  (void)worker;
+  if (x->s.dq) {
+    size_t n = (size_t)c->n * (size_t)d->dim;
+    memset(x->s.dq + (size_t)head * n, 0, n * sizeof(float));
+    return;
+  }
+  for (int i = 0; i < c->n; i++) {
     target out = {view_at(&c->dq, sizeof(float), head / d->heads,
-                          head % d->heads, i % c->n),
+                          head % d->heads, i),
                   ATTEND_F32, 0, c->dq.stride[3]};
-    p->kn->store_rows(zero, 0, 1, d->dim, zero, out); /* by 0: zeros */
+    c->plan->kn->store_rows(zero, 0, 1, d->dim, zero, out); /* by 0: zeros */
   }
 }
 
-static void round_dq(const call *c, const cell_shared *s) {
-  const attend_plan *p = c->plan;
-  const attend_desc *d = &p->desc;
+static void round_item(const void *args, int64_t head, int worker) {
+  const gradient *x = args;
+  const call *c = &x->c;
+  const attend_desc *d = &c->plan->desc;
+  const float *from = x->s.dq + head * c->n * d->dim;
   static const float one[1] = {1.0f};
-  int64_t rows = (int64_t)d->batch * d->heads * c->n;
-#pragma omp parallel for num_threads(p->threads)
-  for (int64_t i = 0; i < rows; i++) {
-    int64_t head = i / c->n;
-    target out = {
-        view_at(&c->dq, 2, head / d->heads, head % d->heads, i % c->n),
-        d->dtype, 0, c->dq.stride[3]};
-    p->kn->store_rows(s->dq + i * d->dim, d->dim, 1, d->dim, one, out);
+  (void)worker;
+  for (int i = 0; i < c->n; i++, from += d->dim) {
+    target out = {view_at(&c->dq, 2, head / d->heads, head % d->heads, i),
+                  d->dtype, 0, c->dq.stride[3]};
+    c->plan->kn->store_rows(from, d->dim, 1, d->dim, one, out);
   }
 }
 
 /* ---- backward ---------------------------------------------------------------------------------- */
 
+static void start_item(const void *args, int64_t i, int worker) {
+  const gradient *x = args;
+  const attend_plan *p = x->c.plan;
+  (void)i, (void)worker;
+  memset(x->s.passed, 0,
+         (size_t)(stacks(p) * key_blocks(p)) * sizeof *x->s.passed);
+  *x->s.next = 0;
+}
+
+static void rows_item(const void *args, int64_t i, int worker) {
+  const gradient *x = args;
+  const attend_plan *p = x->c.plan;
+  cell_scratch w;
+  cell_scratch_cut(p, plan_thread_arena(p, worker), &w);
+  cell_rows_prepare(&x->c, cell_tile(&x->c, i % stacks(p), i / stacks(p)), &x->s,
+                    &w);
+}
+
+/* Blocks of keys wait for those before them, so all take them in one order. */
+static void blocks_item(const void *args, int64_t lane, int worker) {
+  const gradient *x = args;
+  const attend_plan *p = x->c.plan;
+  int64_t blocks = stacks(p) * key_blocks(p);
+  cell_scratch w;
+  (void)lane;
+  cell_scratch_cut(p, plan_thread_arena(p, worker), &w);
+  for (int64_t i;
+       (i = __atomic_fetch_add(x->s.next, 1, __ATOMIC_RELAXED)) < blocks;)
+    item(&x->c, i, &x->s, &w);
+}
+
 attend_status softmax_backward(call *c) {
-  const attend_plan *p = c->plan;
-  cell_shared s;
+  attend_plan *p = c->plan;
+  gradient x;
+  attend_stream *on = &p->stream;
+  int64_t heads = (int64_t)p->desc.batch * p->desc.heads;
   c->raw = true;
-  shared_cut(p, plan_shared_arena(p), &s);
-  int64_t items = stacks(p) * key_blocks(p), tiles = stacks(p) * row_tiles(p);
+  x.c = *c;
+  shared_cut(p, plan_shared_arena(p), &x.s);
   bias_prepare(c);
-  clear_dq(c, &s);
-  memset(s.passed, 0, (size_t)items * sizeof *s.passed);
-  *s.next = 0;
-#pragma omp parallel num_threads(p->threads) if (items > 1)
-  {
-    cell_scratch w;
-    cell_scratch_cut(p, plan_thread_arena(p, omp_get_thread_num()), &w);
-#pragma omp for schedule(static)
-    for (int64_t i = 0; i < tiles; i++)
-      cell_rows_prepare(c, cell_tile(c, i % stacks(p), i / stacks(p)), &s, &w);
-    for (int64_t i;
-         (i = __atomic_fetch_add(s.next, 1, __ATOMIC_RELAXED)) < items;)
-      item(c, i, &s, &w);
-  }
-  if (s.dq) round_dq(c, &s);
-  if (c->dbias) bias_finish(c, &s);
+  stream_enter(on);
+  STREAM_ADD(on, PHASE_STATIC, heads, clear_item, x);
+  STREAM_ADD(on, PHASE_STATIC, 1, start_item, x);
+  STREAM_ADD(on, PHASE_STATIC, stacks(p) * row_tiles(p), rows_item, x);
+  STREAM_ADD(on, PHASE_DYNAMIC,
+             min64(p->threads, stacks(p) * key_blocks(p)), blocks_item, x);
+  if (x.s.dq) STREAM_ADD(on, PHASE_STATIC, heads, round_item, x);
+  stream_leave(on);
+  if (c->dbias) bias_finish(c, &x.s);
   return ATTEND_OK;
 }

@@ -291,8 +291,7 @@ static void append_head(const attend_state *s, const chunk *x, int b, int g,
                slot);
     if (!append_value(s, view_at(&x->v, element, b, g, i), x->v.stride[3], to,
                       g, slot)) {
-#pragma omp atomic write
-      to->wild = true;
+      __atomic_store_n(&to->wild, true, __ATOMIC_RELAXED); /* by any head */
     }
   }
 }
@@ -308,6 +307,20 @@ static void append_padding(attend_state *s, const chunk *x, int b, int count) {
     to->padded |= !real;
   }
   q->length += count;
+}
+
+typedef struct {
+  attend_state *state;
+  chunk x;
+  const int32_t *lengths; /* [batch] real keys, or NULL: all */
+} appending;
+
+static void append_item(const void *args, int64_t i, int worker) {
+  const appending *a = args;
+  int heads = a->state->desc.kv_heads, b = (int)(i / heads);
+  (void)worker;
+  append_head(a->state, &a->x, b, (int)(i % heads),
+              a->lengths ? a->lengths[b] : a->x.n);
 }
 
 static int new_keys(const attend_plan *p, int b, int n) {
@@ -393,11 +406,9 @@ attend_status attend_state_append(attend_plan *p, attend_state *s, int n,
   }
   chunk x = {view_complete(k, d->kv_heads, n, d->dim),
              view_complete(v, d->kv_heads, n, d->dim_v), d->mask.key_mask, n};
-  int stacks = s->batch * d->kv_heads;
-#pragma omp parallel for num_threads(p->threads) if (n > 16)
-  for (int i = 0; i < stacks; i++)
-    append_head(s, &x, i / d->kv_heads, i % d->kv_heads,
-                new_keys(p, i / d->kv_heads, n));
+  appending a = {s, x, d->mask.lengths};
+  attend_stream on = n > 16 ? p->stream : stream_on(p->ctx, 1);
+  STREAM_ADD(&on, PHASE_STATIC, (int64_t)s->batch * d->kv_heads, append_item, a);
   for (int b = 0; b < s->batch; b++)
     append_padding(s, &x, b, new_keys(p, b, n));
   return ATTEND_OK;

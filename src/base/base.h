@@ -13,6 +13,7 @@
 #include "attend/base.h"
 
 struct kernels; /* kernels/kernels.h */
+struct pools;   /* base/parallel.c */
 
 struct attend_context {
   char message[512]; /* of the last failure; "" before the first */
@@ -21,6 +22,7 @@ struct attend_context {
   const struct kernels *kernels; /* the table of the chosen instruction set */
   const char *isa;
   size_t near_bytes; /* of the cache that one core has to itself (L2) */
+  struct pools *pools; /* of threads: base/parallel.c */
 };
 
 /* Writes the sentence and returns the status, so that a check is one line. */

@@ -4,6 +4,7 @@
  * instruction set is chosen.
  */
 #include "base/base.h"
+#include "base/parallel.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,6 +32,7 @@ const char *attend_context_isa(const attend_context *ctx) { return ctx->isa; }
 
 void attend_context_free(attend_context *ctx) {
   if (!ctx) return;
+  pools_free(ctx);
   attend_allocator a = ctx->allocator;
   if (a.give)
     a.give(ctx, a.user);

@@ -12,6 +12,7 @@
 #include "attend/design.h"
 #include "attend/json.h"
 #include "base/base.h"
+#include "base/parallel.h"
 
 enum {
   MOST_TOKENS = 64,

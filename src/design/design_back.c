@@ -9,34 +9,35 @@
 
 #include "design/design.h"
 
-/* dw [k][n] += x^T dy. */
-static void add_weights(int threads, const float *x, int rows, int ldx,
-                        const float *dy, int k, int n, float *dw) {
-  (void)threads;
-#pragma omp parallel for num_threads(threads) schedule(static) if (rows > 256)
-  for (int i = 0; i < k; i++) {
-    float *to = dw + (size_t)i * (size_t)n;
-    for (int r = 0; r < rows; r++) {
-      float by = x[(size_t)r * (size_t)ldx + (size_t)i];
-      if (by == 0) continue;
-      for (int j = 0; j < n; j++) to[j] += by * dy[(size_t)r * (size_t)n + j];
-    }
+typedef struct {
+  const float *x, *dy, *w;
+  int rows, ldx, k, n;
+  float *dw, *dx;
+} product;
+
+/* Row i of dw [k][n] += x^T dy. */
+static void add_weights(const void *args, int64_t i, int worker) {
+  const product *p = args;
+  float *to = p->dw + i * p->n;
+  (void)worker;
+  for (int r = 0; r < p->rows; r++) {
+    float by = p->x[(size_t)r * (size_t)p->ldx + (size_t)i];
+    if (by == 0) continue;
+    for (int j = 0; j < p->n; j++)
+      to[j] += by * p->dy[(size_t)r * (size_t)p->n + (size_t)j];
   }
 }
 
-/* dx [rows][ldx] += dy w^T, over the first k features. */
-static void add_rows(int threads, const float *dy, int rows, int n,
-                     const float *w, int k, int ldx, float *dx) {
-  (void)threads;
-#pragma omp parallel for num_threads(threads) schedule(static) if (rows > 256)
-  for (int r = 0; r < rows; r++) {
-    const float *from = dy + (size_t)r * (size_t)n;
-    float *to = dx + (size_t)r * (size_t)ldx;
-    for (int i = 0; i < k; i++) {
-      float sum = 0;
-      for (int j = 0; j < n; j++) sum += from[j] * w[i * n + j];
-      to[i] += sum;
-    }
+/* Row r of dx [rows][ldx] += dy w^T, over the first k features. */
+static void add_rows(const void *args, int64_t r, int worker) {
+  const product *p = args;
+  const float *from = p->dy + r * p->n;
+  float *to = p->dx + r * p->ldx;
+  (void)worker;
+  for (int i = 0; i < p->k; i++) {
+    float sum = 0;
+    for (int j = 0; j < p->n; j++) sum += from[j] * p->w[i * p->n + j];
+    to[i] += sum;
   }
 }
 
@@ -44,11 +45,12 @@ static void product_back(const design_pass *p, const attend_design_part *part,
                          const float *weights, const float *dy,
                          float *gradients) {
   const attend_design *d = p->d;
-  int rows = p->batch * d->places, threads = p->threads;
-  add_weights(threads, p->x, rows, d->features, dy, part->rows, part->columns,
-              gradients + part->at);
-  add_rows(threads, dy, rows, part->columns, weights + part->at, part->rows,
-           d->features, p->dx);
+  product x = {p->x,        dy,         weights + part->at,
+               p->batch * d->places,   d->features,
+               part->rows,  part->columns, gradients + part->at, p->dx};
+  int threads = x.rows > 256 ? p->threads : 1;
+  parallel_for(d->ctx, threads, x.k, add_weights, &x);
+  parallel_for(d->ctx, threads, x.rows, add_rows, &x);
 }
 
 static attend_status head_back(design_pass *p, int i, const float *weights,

@@ -13,20 +13,29 @@
 
 /* ---- products of rows ------------------------------------------------------------- */
 
-/* y [rows][n] = x [rows][ldx] w [k][n]. */
-static void rows_times(int threads, const float *x, int rows, int ldx,
-                       const float *w, int k, int n, float *y) {
-  (void)threads;
-#pragma omp parallel for num_threads(threads) schedule(static) if (rows > 256)
-  for (int r = 0; r < rows; r++) {
-    const float *from = x + (size_t)r * (size_t)ldx;
-    float *to = y + (size_t)r * (size_t)n;
-    memset(to, 0, (size_t)n * sizeof *to);
-    for (int i = 0; i < k; i++) { /* most features of a row are 0 */
-      if (from[i] == 0) continue;
-      for (int j = 0; j < n; j++) to[j] += from[i] * w[i * n + j];
-    }
+typedef struct {
+  const float *x, *w;
+  int ldx, k, n;
+  float *y;
+} row_product;
+
+static void row_times(const void *args, int64_t r, int worker) {
+  const row_product *p = args;
+  const float *from = p->x + r * p->ldx;
+  float *to = p->y + r * p->n;
+  (void)worker;
+  memset(to, 0, (size_t)p->n * sizeof *to);
+  for (int i = 0; i < p->k; i++) { /* most features of a row are 0 */
+    if (from[i] == 0) continue;
+    for (int j = 0; j < p->n; j++) to[j] += from[i] * p->w[i * p->n + j];
   }
+}
+
+/* y [rows][n] = x [rows][ldx] w [k][n]. */
+static void rows_times(attend_context *ctx, int threads, const float *x, int rows,
+                       int ldx, const float *w, int k, int n, float *y) {
+  row_product p = {x, w, ldx, k, n, y};
+  parallel_for(ctx, rows > 256 ? threads : 1, rows, row_times, &p);
 }
 
 /* ---- life ---------------------------------------------------------------------------- */
@@ -193,7 +202,7 @@ static attend_status run_head(design_pass *p, int i, const float *weights) {
   float *const out[3] = {to->q, to->k, to->v};
   int rows = p->batch * d->places;
   for (int j = 0; j < 3; j++)
-    rows_times(p->threads, p->x, rows, d->features,
+    rows_times(p->d->ctx, p->threads, p->x, rows, d->features,
                weights + head_part(d, i, j)->at, h->reads,
                head_part(d, i, j)->columns, out[j]);
   ATTEND_TRY(attend_forward(to->plan, attend_bhtd(to->q), attend_bhtd(to->k),
@@ -208,7 +217,7 @@ attend_status pass_forward(design_pass *p, const float *weights) {
   for (int b = 0; b < p->batch; b++)
     for (int i = 0; i < d->places; i++) embed(p, weights, b, i);
   for (int i = 0; i < d->n_heads; i++) ATTEND_TRY(run_head(p, i, weights));
-  rows_times(p->threads, p->x, rows, d->features, weights + readout_part(d)->at,
+  rows_times(p->d->ctx, p->threads, p->x, rows, d->features, weights + readout_part(d)->at,
              d->features, d->answers, p->logits);
   return ATTEND_OK;
 }

@@ -9,43 +9,74 @@
 
 #include <string.h>
 
+#include "base/parallel.h"
 #include "kernels/kernels.h"
 
 enum { TRIES = 5 };
 
-static double spin(const struct kernels *kn, int threads, long rounds) {
-  double done = 0, start = seconds_now();
-#pragma omp parallel num_threads(threads) reduction(+ : done)
-  done += kn->spin_fma(rounds);
-  return done / (seconds_now() - start);
+enum { PARTS = 256 };
+
+typedef struct {
+  const struct kernels *kn;
+  long rounds;
+  float *x;
+  size_t n; /* of a part */
+  double *sums; /* [PARTS], or of each thread */
+} load;
+
+static double total(const load *l, int n) {
+  double sum = 0;
+  for (int i = 0; i < n; i++) sum += l->sums[i];
+  return sum;
 }
 
-static double best_flops(const struct kernels *kn, int threads) {
+static void spin_part(const void *args, int64_t i, int worker) {
+  const load *l = args;
+  (void)worker;
+  l->sums[i] = l->kn->spin_fma(l->rounds);
+}
+
+static double spin(attend_context *ctx, int threads, long rounds, double *sums) {
+  load l = {.kn = ctx->kernels, .rounds = rounds, .sums = sums};
+  double start = seconds_now();
+  parallel_for(ctx, threads, threads, spin_part, &l);
+  return total(&l, threads) / (seconds_now() - start);
+}
+
+static double best_flops(attend_context *ctx, int threads, double *sums) {
   long rounds = 1000;
-  double rate = spin(kn, threads, rounds);
+  double rate = spin(ctx, threads, rounds, sums);
   rounds = (long)(rate / threads * 0.02 / 200.0) + 1; /* about 20 ms */
   for (int i = 0; i < TRIES; i++) {
-    double again = spin(kn, threads, rounds);
+    double again = spin(ctx, threads, rounds, sums);
     if (again > rate) rate = again;
   }
   return rate;
 }
 
-static double read_once(const struct kernels *kn, int threads, const float *x,
-                        size_t n) {
-  double sum = 0, start = seconds_now();
-#pragma omp parallel for num_threads(threads) reduction(+ : sum) schedule(static)
-  for (size_t part = 0; part < 256; part++)
-    sum += (double)kn->sum_all(x + part * (n / 256), n / 256);
-  double took = seconds_now() - start;
-  return sum < 0 ? 0 : (double)(n * sizeof *x) / took;
+static void read_part(const void *args, int64_t i, int worker) {
+  const load *l = args;
+  (void)worker;
+  l->sums[i] = (double)l->kn->sum_all(l->x + (size_t)i * l->n, l->n);
 }
 
-static double best_read(const struct kernels *kn, int threads, const float *x,
-                        size_t n) {
+static void clear_part(const void *args, int64_t i, int worker) {
+  const load *l = args;
+  (void)worker;
+  memset(l->x + (size_t)i * l->n, 0, l->n * sizeof *l->x);
+}
+
+static double read_once(attend_context *ctx, int threads, const load *l) {
+  double start = seconds_now();
+  parallel_for(ctx, threads, PARTS, read_part, l);
+  double took = seconds_now() - start;
+  return total(l, PARTS) < 0 ? 0 : (double)(PARTS * l->n * sizeof *l->x) / took;
+}
+
+static double best_read(attend_context *ctx, int threads, const load *l) {
   double rate = 0;
   for (int i = 0; i < TRIES; i++) {
-    double again = read_once(kn, threads, x, n);
+    double again = read_once(ctx, threads, l);
     if (again > rate) rate = again;
   }
   return rate;
@@ -54,17 +85,16 @@ static double best_read(const struct kernels *kn, int threads, const float *x,
 attend_status attend_machine_measure(attend_context *ctx,
                                      attend_machine *machine) {
   size_t n = (size_t)64 << 20; /* 256 MiB */
-  float *x;
-  ATTEND_TRY(take(ctx, n * sizeof *x, "measuring memory", &x));
-#pragma omp parallel for num_threads(ctx->threads) schedule(static)
-  for (size_t part = 0; part < 256; part++)
-    memset(x + part * (n / 256), 0, n / 256 * sizeof *x);
-  const struct kernels *kn = ctx->kernels;
+  size_t sums = (size_t)max64(PARTS, ctx->threads) * sizeof(double);
+  load l = {.kn = ctx->kernels, .n = n / PARTS};
+  ATTEND_TRY(take(ctx, n * sizeof *l.x + sums, "measuring memory", &l.x));
+  l.sums = (double *)(l.x + n);
+  parallel_for(ctx, ctx->threads, PARTS, clear_part, &l);
   machine->threads = ctx->threads;
-  machine->flops_one = best_flops(kn, 1);
-  machine->flops_all = best_flops(kn, ctx->threads);
-  machine->read_one = best_read(kn, 1, x, n);
-  machine->read_all = best_read(kn, ctx->threads, x, n);
-  give(ctx, x);
+  machine->flops_one = best_flops(ctx, 1, l.sums);
+  machine->flops_all = best_flops(ctx, ctx->threads, l.sums);
+  machine->read_one = best_read(ctx, 1, &l);
+  machine->read_all = best_read(ctx, ctx->threads, &l);
+  give(ctx, l.x);
   return ATTEND_OK;
 }

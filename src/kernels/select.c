@@ -4,6 +4,7 @@
  * tables exist (ATTEND_HAVE_...); the CPU says which of them can run.
  */
 #define _GNU_SOURCE
+#include "base/parallel.h"
 #include "kernels/kernels.h"
 
 #include <sched.h>
@@ -165,6 +166,7 @@ attend_status attend_context_create(const attend_options *options,
   *ctx = blank;
   ctx->near_bytes = near_bytes();
   *out = ctx;
+  ATTEND_TRY(pools_create(ctx));
   const char *isa = o.isa ? o.isa : getenv("ATTEND_ISA");
   ATTEND_TRY(choose_isa(ctx, isa && *isa ? isa : NULL));
   return choose_threads(ctx, o.threads);

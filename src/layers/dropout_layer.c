@@ -8,6 +8,26 @@
 
 #include "layers/layers.h"
 
+typedef struct {
+  const struct kernels *kn;
+  attend_random random;
+  uint64_t first;
+  uint32_t least;
+  float factor;
+  int rows, parts, n, ldx, ldy;
+  const float *x;
+  float *y;
+} dropping;
+
+static void drop_part(const void *args, int64_t p, int worker) {
+  const dropping *d = args;
+  (void)worker;
+  PART_ROWS(d->rows, d->parts, p);
+  for (; r0 < r1; r0++, at++)
+    d->kn->drop_row(d->random, d->first + (uint64_t)at * (uint64_t)d->n, d->least,
+                    d->factor, d->n, ROW_AT(d->x, d->ldx), ROW_AT(d->y, d->ldy));
+}
+
 void attend_dropout(attend_context *ctx, attend_random random, uint64_t first,
                     float p, int rows, int n, const float *x, int ldx, float *y,
                     int ldy) {
@@ -15,9 +35,7 @@ void attend_dropout(attend_context *ctx, attend_random random, uint64_t first,
   uint32_t least = p > 0 ? (uint32_t)ceil(fmin((double)p, 1) * 0x1p24) : 0;
   float factor = p < 1 ? (float)(1 / (1 - (p > 0 ? (double)p : 0))) : 0.0f;
   int parts = parts_of(ctx, rows, (double)rows * n * 4);
-#pragma omp parallel for num_threads(parts) if (parts > 1) schedule(static)
-  for (int r = 0; r < rows; r++)
-    ctx->kernels->drop_row(random, first + (uint64_t)r * (uint64_t)n, least,
-                           factor, n, x + (size_t)r * (size_t)ldx,
-                           y + (size_t)r * (size_t)ldy);
+  dropping d = {ctx->kernels, random, first, least, factor, rows,
+                parts,        n,      ldx,   ldy,   x,      y};
+  parallel_for(ctx, parts, parts, drop_part, &d);
 }

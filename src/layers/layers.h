@@ -5,6 +5,7 @@
 #ifndef LAYERS_LAYERS_H
 #define LAYERS_LAYERS_H
 
+#include "base/parallel.h"
 #include "kernels/kernels.h"
 
 /* Rows whose sums are partial sums of their own when rows are summed: fixed, so
@@ -20,8 +21,8 @@ static inline int parts_of(const attend_context *ctx, int units, double work) {
 }
 
 /* Where part p of `parts` begins. */
-static inline int part_begin(int units, int parts, int p) {
-  return (int)((int64_t)units * p / parts);
+static inline int part_begin(int units, int parts, int64_t p) {
+  return (int)(units * p / parts);
 }
 
 /* The rows [r0, r1) of part p, and x's row r0. */
@@ -30,10 +31,11 @@ static inline int part_begin(int units, int parts, int p) {
   int r1 = part_begin(rows, parts, p + 1); \
   size_t at = (size_t)r0
 #define ROW_AT(x, ld) ((x) + at * (size_t)(ld))
+#define ROW_OR_NULL(x, ld) ((x) ? ROW_AT(x, ld) : NULL)
 
 /* out (+)= the sums of x's columns, in an order that is fixed (norm.c). */
-void sum_columns(const attend_context *ctx, int rows, int n, const float *x,
-                 int ldx, bool add, float *out);
+void sum_columns(attend_context *ctx, int rows, int n, const float *x, int ldx,
+                 bool add, float *out);
 
 /* A product's threads as a grid over its rows and lanes (linear_layer.c), in
  * units of what kernels/cpu/dense.c walks: tiles of 12 rows and 2 lanes, blocks
@@ -48,6 +50,6 @@ typedef struct {
 } cell;
 
 grid choose_grid(const attend_context *ctx, int rows, int depth, int lanes);
-cell grid_cell(grid g, int p, int rows, int lanes);
+cell grid_cell(grid g, int64_t p, int rows, int lanes);
 
 #endif

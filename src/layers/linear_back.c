@@ -15,7 +15,6 @@
  * An element of c is what was there, and the stretches' sums added in order:
  * the same on any grid, and for W and its transpose.
  */
-#include <omp.h>
 #include <string.h>
 
 #include "layers/layers.h"
@@ -27,7 +26,7 @@ enum {
 };
 
 typedef struct { /* some rows of a and b, and where c is */
-  const attend_context *ctx;
+  attend_context *ctx;
   const struct mixed_kernels *mixed; /* NULL: in f32 */
   int rows, m, n, lanes;
   const float *a, *b;
@@ -37,6 +36,7 @@ typedef struct { /* some rows of a and b, and where c is */
   size_t ldc;
   float *packed;  /* [stretches][lanes][rows of it][16]: b */
   float *scratch; /* [threads][SCRATCH] */
+  grid g;         /* of c */
 } outer;
 
 enum { SCRATCH = ROW_BLOCK * (NEAR_STEP + LANES) };
@@ -67,7 +67,10 @@ static int stretch_rows(const outer *x, int k) {
   return x->rows - k < BLOCK ? x->rows - k : BLOCK;
 }
 
-static void pack_stretch(const outer *x, int k) {
+static void pack_stretch(const void *args, int64_t item, int worker) {
+  const outer *x = args;
+  int k = (int)item * BLOCK;
+  (void)worker;
   const float *from = x->b + (size_t)k * x->ldb;
   if (x->mixed) {
     x->mixed->deal(stretch_rows(x, k), x->n, from, (int)x->ldb,
@@ -131,9 +134,11 @@ static int piece(int n, int most, int unit) {
   return (int)round_up((size_t)((n + pieces - 1) / pieces), (size_t)unit);
 }
 
-static void cell_blocks(const outer *x, cell c) {
+static void cell_blocks(const void *args, int64_t part, int worker) {
+  const outer *x = args;
+  cell c = grid_cell(x->g, part, x->m, x->lanes);
   if (c.r0 >= c.r1 || c.t0 >= c.t1) return;
-  float *near = x->scratch + (size_t)omp_get_thread_num() * SCRATCH;
+  float *near = x->scratch + (size_t)worker * SCRATCH;
   int tall = piece(c.r1 - c.r0, ROW_BLOCK, TILE_ROWS);
   int wide = piece(c.t1 - c.t0, NEAR_LANES, TILE_LANES);
   for (int r = c.r0; r < c.r1; r += tall)
@@ -144,18 +149,14 @@ static void cell_blocks(const outer *x, cell c) {
           near);
 }
 
-static void multiply(const outer *x) {
-  grid g = choose_grid(x->ctx, x->m, x->rows, x->lanes);
-  int parts = g.by_rows * g.by_lanes;
-  int threads = parts < x->ctx->threads ? parts : x->ctx->threads;
-#pragma omp parallel num_threads(threads) if (parts > 1)
-  {
-#pragma omp for schedule(static)
-    for (int k = 0; k < x->rows; k += BLOCK) pack_stretch(x, k);
-#pragma omp for schedule(dynamic, 1)
-    for (int p = 0; p < parts; p++)
-      cell_blocks(x, grid_cell(g, p, x->m, x->lanes));
-  }
+static void multiply(outer *x) {
+  x->g = choose_grid(x->ctx, x->m, x->rows, x->lanes);
+  int parts = x->g.by_rows * x->g.by_lanes;
+  attend_stream on = stream_on(x->ctx, parts > 1 ? x->ctx->threads : 1);
+  stream_enter(&on);
+  STREAM_ADD(&on, PHASE_STATIC, (x->rows + BLOCK - 1) / BLOCK, pack_stretch, *x);
+  STREAM_ADD(&on, PHASE_DYNAMIC, parts, cell_blocks, *x);
+  stream_leave(&on);
 }
 
 /* c (+)= a^T b, a chunk of rows after the other. */

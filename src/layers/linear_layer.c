@@ -9,7 +9,6 @@
  * part and the beginning of the next. On the way back the parts' outputs are the
  * inputs, and their pieces lie one below the other in each of the lanes.
  */
-#include <omp.h>
 #include <string.h>
 
 #include "layers/layers.h"
@@ -51,6 +50,7 @@ typedef struct { /* what every thread packs from */
   int n_parts;
   const attend_linear_part *parts;
   float *scratch; /* two lanes for each thread */
+  int first;      /* lane of this round */
 } packing;
 
 /* The part's weights as this layer sees them, from its output `output` on. */
@@ -121,12 +121,14 @@ static void gather_back(const packing *pk, int lane, float *to) {
   }
 }
 
-static void pack_lane(const packing *pk, int lane) {
+static void pack_lane(const void *args, int64_t item, int worker) {
+  const packing *pk = args;
+  int lane = pk->first + (int)item;
   const attend_linear *l = pk->linear;
   const struct kernels *kn = l->ctx->kernels;
   size_t size = lane_weights(l);
   float *piece = pk->scratch, *wide = NULL; /* none where it is not needed */
-  if (piece) piece += (size_t)omp_get_thread_num() * 2 * size;
+  if (piece) piece += (size_t)worker * 2 * size;
   if (piece) wide = piece + size;
   void *to = lane_at(l, lane);
   float *first = l->kind == ATTEND_WEIGHTS_F32 ? (float *)to : wide;
@@ -170,16 +172,16 @@ static bool packs_in_place(const packing *pk) {
 
 static attend_status pack_all(packing *pk) {
   attend_linear *l = pk->linear;
-  int threads =
-      parts_of(l->ctx, l->lanes, (double)l->lanes * (double)lane_weights(l));
+  double work = (double)l->lanes * (double)lane_weights(l);
+  int threads = parts_of(l->ctx, l->lanes, work) > 1 ? l->ctx->threads : 1;
   size_t bytes = 2 * lane_weights(l) * sizeof(float) * (size_t)threads;
   if (!packs_in_place(pk))
     ATTEND_TRY(take(l->ctx, bytes, "packing weights", &pk->scratch));
   int round = (int)max64(threads, ROUND_BYTES / (int64_t)(lane_weights(l) * 4));
   for (int first = 0; first < l->lanes; first += round) {
     int last = (int)min64(first + (int64_t)round, l->lanes);
-#pragma omp parallel for num_threads(threads) schedule(static)
-    for (int lane = first; lane < last; lane++) pack_lane(pk, lane);
+    pk->first = first;
+    parallel_for(l->ctx, threads, last - first, pack_lane, pk);
     if (!l->back) tell_packed(pk, first * LANES, last * LANES);
   }
   give(l->ctx, pk->scratch);
@@ -256,7 +258,7 @@ static attend_status create(attend_context *ctx, attend_weights kind, bool back,
   like.outputs = back ? inputs : outputs;
   like.lanes = (int)(((int64_t)like.outputs + LANES - 1) / LANES);
   ATTEND_TRY(take_linear(ctx, &like, linear));
-  packing pk = {*linear, n_parts, parts, NULL};
+  packing pk = {*linear, n_parts, parts, NULL, 0};
   attend_status status = pack_all(&pk);
   if (status) attend_linear_free(*linear), *linear = NULL;
   return status;
@@ -287,7 +289,7 @@ attend_status attend_linear_repack(attend_linear *l, int n_parts,
                "many as it was made with",
                outputs, had);
   memset(l->bias, 0, (size_t)l->lanes * LANES * sizeof *l->bias);
-  packing pk = {l, n_parts, parts, NULL};
+  packing pk = {l, n_parts, parts, NULL, 0};
   return pack_all(&pk);
 }
 
@@ -343,8 +345,8 @@ static int grid_begin(int n, int parts, int p, int unit) {
   return (int)min64(at, n);
 }
 
-cell grid_cell(grid g, int p, int rows, int lanes) {
-  int across = p % g.by_lanes, down = p / g.by_lanes;
+cell grid_cell(grid g, int64_t p, int rows, int lanes) {
+  int across = (int)(p % g.by_lanes), down = (int)(p / g.by_lanes);
   return (cell){grid_begin(rows, g.by_rows, down, TILE_ROWS),
                 grid_begin(rows, g.by_rows, down + 1, TILE_ROWS),
                 grid_begin(lanes, g.by_lanes, across, TILE_LANES),
@@ -359,9 +361,25 @@ static void clear_padding(const attend_linear *l, int rows, float *y,
     memset(y + (size_t)r * ldy + n, 0, (wide - n) * sizeof *y);
 }
 
-static void forward_part(const attend_linear *l, cell c, const float *x,
-                         int ldx, bool add, float *y, int ldy) {
+typedef struct {
+  const attend_linear *linear;
+  grid g;
+  int rows, ldx, ldy;
+  const float *x;
+  float *y;
+  bool add;
+} product;
+
+static void forward_part(const void *args, int64_t part, int worker) {
+  const product *a = args;
+  const attend_linear *l = a->linear;
   const struct kernels *kn = l->ctx->kernels;
+  const cell c = grid_cell(a->g, part, a->rows, l->lanes);
+  const float *x = a->x;
+  float *y = a->y;
+  const int ldx = a->ldx, ldy = a->ldy;
+  const bool add = a->add;
+  (void)worker;
   if (c.r0 >= c.r1 || c.t0 >= c.t1) return;
   size_t first = (size_t)c.t0 * LANES;
   const float *scale = l->scale ? l->scale + first : NULL;
@@ -383,20 +401,10 @@ static void forward(const attend_linear *l, int rows, const float *x, int ldx,
                     bool add, float *y, int ldy) {
   grid g = choose_grid(l->ctx, rows, l->inputs, l->lanes);
   int parts = g.by_rows * g.by_lanes;
-  int threads = parts < l->ctx->threads ? parts : l->ctx->threads;
-  bool in_turns = parts > threads;
-#pragma omp parallel num_threads(threads) if (parts > 1)
-  {
-    if (in_turns) {
-#pragma omp for schedule(dynamic, 1)
-      for (int p = 0; p < parts; p++)
-        forward_part(l, grid_cell(g, p, rows, l->lanes), x, ldx, add, y, ldy);
-    } else {
-#pragma omp for schedule(static)
-      for (int p = 0; p < parts; p++)
-        forward_part(l, grid_cell(g, p, rows, l->lanes), x, ldx, add, y, ldy);
-    }
-  }
+  attend_stream on = stream_on(l->ctx, l->ctx->threads);
+  product p = {l, g, rows, ldx, ldy, x, y, add};
+  STREAM_ADD(&on, parts > on.threads ? PHASE_DYNAMIC : PHASE_STATIC, parts,
+             forward_part, p);
 }
 
 void attend_linear_forward(const attend_linear *l, int rows, const float *x,

@@ -36,16 +36,42 @@ static float loss_of(const logits *l, int32_t *best) {
   return row_loss(l, at, l->ctx->kernels->sum_exp(l->n, l->x, l->x[at]));
 }
 
+typedef struct {
+  const attend_context *ctx;
+  int rows, parts, n, ldx;
+  const float *x;
+  const int32_t *targets;
+  float smoothing, scale;
+  float *loss;
+  int32_t *best;
+  float *dx; /* backward */
+  int lddx;
+} entropy;
+
+static logits row_of(const entropy *e, int r) {
+  return (logits){e->ctx, e->n, e->smoothing, e->x + (size_t)r * (size_t)e->ldx,
+                  e->targets[r]};
+}
+
+static void loss_part(const void *args, int64_t p, int worker) {
+  const entropy *e = args;
+  (void)worker;
+  for (int r = part_begin(e->rows, e->parts, p);
+       r < part_begin(e->rows, e->parts, p + 1); r++) {
+    logits l = row_of(e, r);
+    e->loss[r] = loss_of(&l, e->best ? e->best + r : NULL);
+  }
+}
+
 void attend_cross_entropy_smooth(attend_context *ctx, int rows, int n,
                                  const float *x, int ldx,
                                  const int32_t *targets, float smoothing,
                                  float *loss, int32_t *best) {
   int parts = parts_of(ctx, rows, (double)rows * n * 2);
-#pragma omp parallel for num_threads(parts) if (parts > 1) schedule(static)
-  for (int r = 0; r < rows; r++) {
-    logits l = {ctx, n, smoothing, x + (size_t)r * (size_t)ldx, targets[r]};
-    loss[r] = loss_of(&l, best ? best + r : NULL);
-  }
+  entropy e = {.ctx = ctx, .rows = rows, .parts = parts, .n = n, .ldx = ldx,
+               .x = x, .targets = targets, .smoothing = smoothing,
+               .loss = loss, .best = best};
+  parallel_for(ctx, parts, parts, loss_part, &e);
 }
 
 void attend_cross_entropy(attend_context *ctx, int rows, int n, const float *x,
@@ -75,15 +101,24 @@ static float row_back(const logits *l, float scale, float *dx) {
   return loss;
 }
 
+static void back_part(const void *args, int64_t p, int worker) {
+  const entropy *e = args;
+  (void)worker;
+  for (int r = part_begin(e->rows, e->parts, p);
+       r < part_begin(e->rows, e->parts, p + 1); r++) {
+    logits l = row_of(e, r);
+    float lost = row_back(&l, e->scale, e->dx + (size_t)r * (size_t)e->lddx);
+    if (e->loss) e->loss[r] = lost;
+  }
+}
+
 void attend_cross_entropy_back(attend_context *ctx, int rows, int n,
                                const float *x, int ldx, const int32_t *targets,
                                float smoothing, float scale, float *loss,
                                float *dx, int lddx) {
   int parts = parts_of(ctx, rows, (double)rows * n * 4);
-#pragma omp parallel for num_threads(parts) if (parts > 1) schedule(static)
-  for (int r = 0; r < rows; r++) {
-    logits l = {ctx, n, smoothing, x + (size_t)r * (size_t)ldx, targets[r]};
-    float lost = row_back(&l, scale, dx + (size_t)r * (size_t)lddx);
-    if (loss) loss[r] = lost;
-  }
+  entropy e = {.ctx = ctx, .rows = rows, .parts = parts, .n = n, .ldx = ldx,
+               .x = x, .targets = targets, .smoothing = smoothing,
+               .scale = scale, .loss = loss, .dx = dx, .lddx = lddx};
+  parallel_for(ctx, parts, parts, back_part, &e);
 }

@@ -94,26 +94,41 @@ static void turn_row(const attend_context *ctx, const double *frequency,
   }
 }
 
-static void turn(const attend_context *ctx, const double *frequency,
-                 double stretch, int rows, int heads, int dim,
-                 const int32_t *positions, int direction, float *x, int ldx) {
-  double work = (double)rows * (16.0 * dim + (double)heads * dim);
-  int parts = parts_of(ctx, rows, work);
-#pragma omp parallel for num_threads(parts) if (parts > 1) schedule(static)
-  for (int r = 0; r < rows; r++)
-    turn_row(ctx, frequency, stretch, heads, dim,
-             direction * (int64_t)positions[r], x + (size_t)r * (size_t)ldx);
+typedef struct {
+  attend_context *ctx;
+  const double *frequency;
+  double stretch;
+  int rows, parts, heads, dim, direction, ldx;
+  const int32_t *positions;
+  float *x;
+} rotation;
+
+static void turn_part(const void *args, int64_t p, int worker) {
+  const rotation *t = args;
+  (void)worker;
+  PART_ROWS(t->rows, t->parts, p);
+  for (; r0 < r1; r0++, at++)
+    turn_row(t->ctx, t->frequency, t->stretch, t->heads, t->dim,
+             t->direction * (int64_t)t->positions[r0], ROW_AT(t->x, t->ldx));
+}
+
+static void turn(rotation t) {
+  double work = (double)t.rows * (16.0 * t.dim + (double)t.heads * t.dim);
+  t.parts = parts_of(t.ctx, t.rows, work);
+  parallel_for(t.ctx, t.parts, t.parts, turn_part, &t);
 }
 
 void attend_rope_turn(attend_context *ctx, const double *frequency,
                       double stretch, int rows, int heads, int dim,
                       const int32_t *positions, float *x, int ldx) {
-  turn(ctx, frequency, stretch, rows, heads, dim, positions, 1, x, ldx);
+  turn((rotation){ctx, frequency, stretch, rows, 0, heads, dim, 1, ldx,
+                  positions, x});
 }
 
 /* A rotation's transpose turns by as much to the other side. */
 void attend_rope_turn_back(attend_context *ctx, const double *frequency,
                            double stretch, int rows, int heads, int dim,
                            const int32_t *positions, float *dx, int lddx) {
-  turn(ctx, frequency, stretch, rows, heads, dim, positions, -1, dx, lddx);
+  turn((rotation){ctx, frequency, stretch, rows, 0, heads, dim, -1, lddx,
+                  positions, dx});
 }

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/parallel.h"
 #include "lens/lens.h"
 
 typedef struct {
@@ -55,20 +56,25 @@ static void pool_row(const pooling *p, int y, const float *w, const float *w2) {
   }
 }
 
-/* Rows that share a row of cells are one thread's, in order. */
-static void pool_band(const pooling *p, const band *b, const float *w,
-                      const float *w2) {
-  const attend_area *a = p->area;
-  size_t keys = (size_t)b->keys;
-  int threads = attend_context_threads(p->lens->ctx);
-#pragma omp parallel for num_threads(threads) schedule(dynamic, 1)
-  for (int y = 0; y < a->height; y++) {
-    int i = first_from(b, a->row + start(y, a->rows, a->height));
-    int end = first_from(b, a->row + start(y + 1, a->rows, a->height));
-    for (; i < end; i++) {
-      p->looked[y]++;
-      pool_row(p, y, w + (size_t)i * keys, w2 ? w2 + (size_t)i * keys : NULL);
-    }
+typedef struct {
+  const pooling *p;
+  const band *b;
+  const float *w, *w2;
+} band_pool;
+
+/* Rows that share a row of cells are one item, in order. */
+static void pool_cells(const void *args, int64_t item, int worker) {
+  const band_pool *x = args;
+  const attend_area *a = x->p->area;
+  size_t keys = (size_t)x->b->keys;
+  int y = (int)item;
+  int i = first_from(x->b, a->row + start(y, a->rows, a->height));
+  int end = first_from(x->b, a->row + start(y + 1, a->rows, a->height));
+  (void)worker;
+  for (; i < end; i++) {
+    x->p->looked[y]++;
+    pool_row(x->p, y, x->w + (size_t)i * keys,
+             x->w2 ? x->w2 + (size_t)i * keys : NULL);
   }
 }
 
@@ -81,7 +87,8 @@ static attend_status pool_all(const pooling *p, const int32_t *rows, int n,
     band b = {p->at, rows + i, n - i < most ? n - i : most, a->key, a->keys};
     ATTEND_TRY(lens_band(p->lens, &b, w));
     if (w2) ATTEND_TRY(lens_band(p->other, &b, w2));
-    pool_band(p, &b, w, w2);
+    band_pool x = {p, &b, w, w2};
+    parallel_for(p->lens->ctx, p->lens->ctx->threads, a->height, pool_cells, &x);
     if (i + most < n) ATTEND_TRY(lens_step(p->lens, (double)i / n));
   }
   return ATTEND_OK;

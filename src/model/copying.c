@@ -110,23 +110,34 @@ static copy_text text_of(const attend_run *r, int sequence) {
                      .first = c->first + at};
 }
 
+typedef struct {
+  const attend_run *r;
+  float *logits;
+} copy_work;
+
+static void copy_row_item(const void *args, int64_t i, int worker) {
+  const copy_work *w = args;
+  const attend_run *r = w->r;
+  const copying *c = &r->copy;
+  const int vocab = r->model->config.vocab, width = (int)copy_width(r);
+  copy_text t = text_of(r, r->head_of[i]);
+  float *weight = c->weight + (size_t)i * (size_t)c->n;
+  (void)worker;
+  copy_weigh(r->ctx, &t, width, c->q + i * width, weight);
+  copy_mix(r->ctx, &t, c->gate[i * LANES], weight, vocab, w->logits + i * vocab);
+}
+
 void copy_rows(attend_run *r, int rows, const float *x, int ld, float *logits) {
   const attend_model *m = r->model;
   copying *c = &r->copy;
-  const size_t width = copy_width(r), vocab = (size_t)m->config.vocab;
+  const size_t width = copy_width(r);
   const float scale = 1 / sqrtf((float)m->config.copy);
   attend_linear_forward(m->copy_q, rows, x, ld, c->q, (int)width);
   attend_linear_forward(m->copy_gate, rows, x, ld, c->gate, LANES);
   for (size_t i = 0; i < (size_t)rows * width; i++) c->q[i] *= scale;
   int parts = parts_of(r->ctx, rows, (double)rows * m->config.vocab * 2);
-#pragma omp parallel for num_threads(parts) if (parts > 1) schedule(static)
-  for (int i = 0; i < rows; i++) {
-    copy_text t = text_of(r, r->head_of[i]);
-    float *weight = c->weight + (size_t)i * (size_t)c->n;
-    copy_weigh(r->ctx, &t, (int)width, c->q + (size_t)i * width, weight);
-    copy_mix(r->ctx, &t, c->gate[(size_t)i * LANES], weight, m->config.vocab,
-             logits + (size_t)i * vocab);
-  }
+  copy_work w = {r, logits};
+  parallel_for(r->ctx, parts, rows, copy_row_item, &w);
 }
 
 void copy_reorder(attend_run *r, const int32_t *parents) {

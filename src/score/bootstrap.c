@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 
+#include "base/parallel.h"
 #include "score/score.h"
 
 static int rising(const void *a, const void *b) {
@@ -14,18 +15,29 @@ static int rising(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The means of one resample's columns, `apart` numbers apart. */
-static void resample(attend_random r, size_t n, size_t columns,
-                     const double *values, size_t apart, double *means) {
+typedef struct {
+  uint64_t seed;
+  size_t n, columns;
+  const double *values;
+  size_t apart; /* numbers between the means of two columns */
+  double *means;
+} resampling;
+
+/* The means of one resample's columns. */
+static void resample(const void *args, int64_t number, int worker) {
+  const resampling *x = args;
+  attend_random r = {x->seed, (uint64_t)number};
+  double *means = x->means + number;
   uint32_t draw[4];
-  for (size_t c = 0; c < columns; c++) means[c * apart] = 0;
-  for (size_t i = 0; i < n; i++) {
+  (void)worker;
+  for (size_t c = 0; c < x->columns; c++) means[c * x->apart] = 0;
+  for (size_t i = 0; i < x->n; i++) {
     if (i % 4 == 0) attend_random_block(r, i / 4, draw);
-    size_t chosen = (size_t)((uint64_t)draw[i % 4] * n >> 32);
-    for (size_t c = 0; c < columns; c++)
-      means[c * apart] += values[chosen * columns + c];
+    size_t chosen = (size_t)((uint64_t)draw[i % 4] * x->n >> 32);
+    for (size_t c = 0; c < x->columns; c++)
+      means[c * x->apart] += x->values[chosen * x->columns + c];
   }
-  for (size_t c = 0; c < columns; c++) means[c * apart] /= (double)n;
+  for (size_t c = 0; c < x->columns; c++) means[c * x->apart] /= (double)x->n;
 }
 
 /* Between the two sorted values that it falls between. */
@@ -71,10 +83,8 @@ attend_status attend_bootstrap(attend_context *ctx, size_t n, size_t columns,
                             sizeof *means, &overflow);
   ATTEND_CHECK(ctx, !overflow, "%zu columns are too many to resample", columns);
   ATTEND_TRY(take(ctx, bytes, "resamples", &means));
-#pragma omp parallel for num_threads(ctx->threads) schedule(static)
-  for (int i = 0; i < o.resamples; i++)
-    resample((attend_random){o.seed, (uint64_t)i}, n, columns, values, count,
-             means + i);
+  resampling r = {o.seed, n, columns, values, count, means};
+  parallel_for(ctx, ctx->threads, o.resamples, resample, &r);
   for (size_t c = 0; c < columns; c++) {
     double *sorted = means + c * count;
     qsort(sorted, count, sizeof *sorted, rising);

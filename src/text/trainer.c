@@ -77,7 +77,7 @@ attend_status attend_text_trainer_create(
   *trainer = NULL;
   ATTEND_TRY(take_zeroed(ctx, sizeof *r, "a trainer", &r));
   r->ctx = ctx;
-  omp_init_lock(&r->memory);
+  pthread_mutex_init(&r->memory, NULL);
   if (options) r->o = *options;
   attend_status status = prepare(r);
   r->o.specials = NULL; /* the caller's, and only for this call */
@@ -99,7 +99,7 @@ void attend_text_trainer_free(attend_text_trainer *r) {
   give(r->ctx, r->part);
   give(r->ctx, r->piece);
   give(r->ctx, r->merge);
-  omp_destroy_lock(&r->memory);
+  pthread_mutex_destroy(&r->memory);
   give(r->ctx, r);
 }
 

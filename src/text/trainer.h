@@ -11,7 +11,7 @@
 #ifndef TEXT_TRAINER_H
 #define TEXT_TRAINER_H
 
-#include <omp.h>
+#include <pthread.h>
 
 #include "attend/text_train.h"
 #include "text/loader.h"
@@ -85,7 +85,7 @@ struct attend_text_trainer {
   const struct like *like;
   pool pool; /* names */
   attend_tokenizer *cutter;
-  omp_lock_t memory;    /* for the caller's allocator */
+  pthread_mutex_t memory; /* for the caller's allocator */
   tally_worker *worker; /* [workers] */
   int workers;
   char *held; /* fed, not yet counted */

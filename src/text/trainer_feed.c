@@ -7,8 +7,7 @@
  * Where the seams lie does not depend on the chunks. Parts are then counted by
  * all threads, each in a table of its own; sums do not depend on who counted.
  */
-#include <omp.h>
-
+#include "base/parallel.h"
 #include "text/trainer.h"
 
 enum {
@@ -67,18 +66,18 @@ static attend_status put_part(attend_text_trainer *r, size_t end) {
 static void *take_alone(size_t bytes, void *user) {
   attend_text_trainer *r = user;
   const attend_allocator *a = &r->ctx->allocator;
-  omp_set_lock(&r->memory);
+  pthread_mutex_lock(&r->memory);
   void *block = a->take(bytes, a->user);
-  omp_unset_lock(&r->memory);
+  pthread_mutex_unlock(&r->memory);
   return block;
 }
 
 static void give_alone(void *block, void *user) {
   attend_text_trainer *r = user;
   const attend_allocator *a = &r->ctx->allocator;
-  omp_set_lock(&r->memory);
+  pthread_mutex_lock(&r->memory);
   a->give(block, a->user);
-  omp_unset_lock(&r->memory);
+  pthread_mutex_unlock(&r->memory);
 }
 
 static attend_status worker_start(attend_text_trainer *r, tally_worker *w) {
@@ -145,12 +144,14 @@ static attend_status workers_status(const attend_text_trainer *r) {
   return ATTEND_OK;
 }
 
+static void count_item(const void *args, int64_t i, int worker) {
+  attend_text_trainer *const *r = args;
+  count_part(*r, &(*r)->worker[worker], (*r)->part[i]);
+}
+
 static attend_status count_held(attend_text_trainer *r) {
-  int64_t parts = (int64_t)r->parts;
-#pragma omp parallel for num_threads(r->workers) \
-    schedule(dynamic, 1) if (parts > 1)
-  for (int64_t i = 0; i < parts; i++)
-    count_part(r, &r->worker[omp_get_thread_num()], r->part[i]);
+  attend_stream on = stream_on(r->ctx, r->workers);
+  STREAM_ADD(&on, PHASE_DYNAMIC, (int64_t)r->parts, count_item, r);
   r->parts = 0;
   r->held_length -= r->open;
   if (r->held_length) memmove(r->held, r->held + r->open, r->held_length);

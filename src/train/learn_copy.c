@@ -38,6 +38,28 @@ static float *weights_of(const attend_learner *l, int i) {
   return l->copy.weights + (size_t)i * (size_t)l->encoder.length;
 }
 
+typedef struct {
+  attend_learner *l;
+  const learn_places *p;
+  float scale;
+  float *loss;
+} copy_work;
+
+static void study_row(const void *args, int64_t row, int worker) {
+  const copy_work *w = args;
+  attend_learner *l = w->l;
+  learn_copy *c = &l->copy;
+  int i = (int)row, width = key_width(l), vocab = l->config.vocab;
+  copy_text t = text_of(l, w->p->row[i]);
+  copy_aim aim = {w->p->target[i], l->lesson->smoothing, w->scale};
+  float *gate = c->gates + (size_t)i * LANES;
+  (void)worker;
+  copy_weigh(l->ctx, &t, width, c->queries + (size_t)i * (size_t)width,
+             weights_of(l, i));
+  w->loss[i] = copy_back(l->ctx, &t, aim, *gate, gate, weights_of(l, i), vocab,
+                         l->logits + (size_t)i * (size_t)padded(vocab));
+}
+
 void copy_study(attend_learner *l, const learn_places *p, const float *x,
                 float scale, float *loss) {
   learn_copy *c = &l->copy;
@@ -47,16 +69,8 @@ void copy_study(attend_learner *l, const learn_places *p, const float *x,
   attend_linear_forward(c->gate.go, p->rows, x, p->ld, c->gates, LANES);
   for (int i = 0; i < p->rows * width; i++) c->queries[i] *= factor;
   int parts = parts_of(l->ctx, p->rows, (double)p->rows * vocab * 4);
-#pragma omp parallel for num_threads(parts) if (parts > 1) schedule(static)
-  for (int i = 0; i < p->rows; i++) {
-    copy_text t = text_of(l, p->row[i]);
-    copy_aim aim = {p->target[i], l->lesson->smoothing, scale};
-    float *gate = c->gates + (size_t)i * LANES;
-    copy_weigh(l->ctx, &t, width, c->queries + (size_t)i * (size_t)width,
-               weights_of(l, i));
-    loss[i] = copy_back(l->ctx, &t, aim, *gate, gate, weights_of(l, i), vocab,
-                        l->logits + (size_t)i * (size_t)padded(vocab));
-  }
+  copy_work w = {l, p, scale, loss};
+  parallel_for(l->ctx, parts, p->rows, study_row, &w);
 }
 
 /* Rows [i, end) are of one text; their weights are the scores' gradients now. */
@@ -76,20 +90,25 @@ static void unlearn_text(attend_learner *l, const learn_places *p, int i,
   }
 }
 
+static void unlearn_item(const void *args, int64_t b, int worker) {
+  const copy_work *w = args;
+  const learn_places *p = w->p;
+  int i = 0, end, length = w->l->decoder.length;
+  (void)worker;
+  while (i < p->rows && p->row[i] / length < b) i++;
+  for (end = i; end < p->rows && p->row[end] / length == b;) end++;
+  if (i < end) unlearn_text(w->l, p, i, end);
+}
+
 void copy_unlearn(attend_learner *l, const learn_places *p, const float *x,
                   float *dx) {
   learn_copy *c = &l->copy;
-  int length = l->decoder.length, width = key_width(l);
+  int width = key_width(l);
   float factor = 1 / sqrtf((float)l->config.copy);
   int parts = parts_of(l->ctx, l->batch,
                        (double)p->rows * l->encoder.length * width * 2);
-#pragma omp parallel for num_threads(parts) if (parts > 1) schedule(dynamic)
-  for (int b = 0; b < l->batch; b++) {
-    int i = 0, end;
-    while (i < p->rows && p->row[i] / length < b) i++;
-    for (end = i; end < p->rows && p->row[end] / length == b;) end++;
-    if (i < end) unlearn_text(l, p, i, end);
-  }
+  copy_work w = {l, p, 0, NULL};
+  parallel_for(l->ctx, parts, l->batch, unlearn_item, &w);
   for (int i = 0; i < p->rows * width; i++) c->d_queries[i] *= factor;
   linear_unlearn(l, &c->q, p->rows, x, p->ld, c->d_queries, width, true, dx,
                  p->ld);

@@ -6,6 +6,7 @@
  */
 #include <math.h>
 
+#include "base/parallel.h"
 #include "train/learner.h"
 
 struct attend_optimizer {
@@ -85,18 +86,21 @@ void attend_optimizer_free(attend_optimizer *o) {
 
 /* ---- how long the gradient is ----------------------------------------------------- */
 
-static double norm_of(const attend_optimizer *o) {
+static void norm_part(const void *args, int64_t i, int worker) {
+  const attend_optimizer *o = args;
   const float *g = o->learner->gradients;
+  size_t from = (size_t)i * STRETCH,
+         to = from + STRETCH < o->count ? from + STRETCH : o->count;
+  double part = 0;
+  (void)worker;
+  for (size_t j = from; j < to; j++) part += (double)g[j] * (double)g[j];
+  o->sums[i] = part;
+}
+
+static double norm_of(const attend_optimizer *o) {
   double sum = 0;
   long n = (long)stretches(o);
-#pragma omp parallel for num_threads(o->ctx->threads) schedule(static)
-  for (long i = 0; i < n; i++) {
-    size_t from = (size_t)i * STRETCH,
-           to = from + STRETCH < o->count ? from + STRETCH : o->count;
-    double part = 0;
-    for (size_t j = from; j < to; j++) part += (double)g[j] * (double)g[j];
-    o->sums[i] = part;
-  }
+  parallel_for(o->ctx, o->ctx->threads, n, norm_part, o);
   for (long i = 0; i < n; i++) sum += o->sums[i];
   return sqrt(sum);
 }
@@ -134,21 +138,31 @@ static void sgd(attend_optimizer *o, const stride *s, float decay, size_t from,
   }
 }
 
+typedef struct {
+  attend_optimizer *o;
+  const stride *s;
+  float decay;
+  size_t at, count;
+} entry_step;
+
+static void step_part(const void *args, int64_t i, int worker) {
+  const entry_step *e = args;
+  size_t from = (size_t)i * STRETCH;
+  size_t to = from + STRETCH < e->count ? from + STRETCH : e->count;
+  (void)worker;
+  if (e->o->options.kind == ATTEND_ADAMW)
+    adam(e->o, e->s, e->decay, e->at + from, e->at + to);
+  else
+    sgd(e->o, e->s, e->decay, e->at + from, e->at + to);
+}
+
 static void step_entry(attend_optimizer *o, const stride *s,
                        const attend_learnt *x) {
   size_t at = (size_t)(x->value - o->learner->values);
   size_t count = (size_t)x->count;
   long n = (long)((count + STRETCH - 1) / STRETCH);
-  float decay = o->options.decay[x->group];
-#pragma omp parallel for num_threads(o->ctx->threads) if (n > 4)
-  for (long i = 0; i < n; i++) {
-    size_t from = at + (size_t)i * STRETCH;
-    size_t to = i + 1 < n ? from + STRETCH : at + count;
-    if (o->options.kind == ATTEND_ADAMW)
-      adam(o, s, decay, from, to);
-    else
-      sgd(o, s, decay, from, to);
-  }
+  entry_step e = {o, s, o->options.decay[x->group], at, count};
+  parallel_for(o->ctx, n > 4 ? o->ctx->threads : 1, n, step_part, &e);
 }
 
 attend_status attend_optimizer_step(attend_optimizer *o, float rate,

@@ -19,7 +19,7 @@ static void draw(attend_random r, uint64_t block, uint32_t drawn[DRAWN]) {
     c2[i] = (uint32_t)r.stream, c3[i] = (uint32_t)(r.stream >> 32);
   }
   for (int round = 0; round < 10; round++) {
-#pragma omp simd
+#pragma GCC ivdep
     for (int i = 0; i < LANES; i++) {
       uint64_t p0 = (uint64_t)0xD2511F53u * c0[i];
       uint64_t p1 = (uint64_t)0xCD9E8D57u * c2[i];
@@ -45,7 +45,7 @@ void KERNEL(drop_row)(attend_random r, uint64_t first, uint32_t least,
     uint32_t drawn[DRAWN];
     int here = n - j < DRAWN - skip ? n - j : DRAWN - skip;
     draw(r, block, drawn);
-#pragma omp simd
+#pragma GCC ivdep
     for (int i = 0; i < here; i++) {
       float a = x[j + i] * factor;
       y[j + i] = (int32_t)(drawn[skip + i] >> 8) < (int32_t)least ? 0.0f : a;

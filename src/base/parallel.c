@@ -1,0 +1,403 @@
+/* Parallel work: threads that run queued phases.
+ *
+ * Place: base/ - see parallel.h. A context keeps a list of idle pools; a stream
+ * takes one while it is open, so calls from several threads never share one.
+ *
+ * Phases are numbered for the life of a pool. `limit` phases were released,
+ * `current` is the first that is not complete; both only grow. The items of a phase
+ * are cut into one range a worker. A range is claimed item by item with a
+ * compare-and-swap on its slot, which holds the phase and how many items of it were
+ * claimed: a slot of an earlier phase counts as none. So nothing is reset between
+ * phases, a thread that was not scheduled holds nobody up (others claim its items),
+ * and a thread that wakes up late finds its phase over.
+ *
+ * A phase is complete when its last item is: whoever finishes that moves `current`.
+ * Waiting threads spin for a while, which adapts, and then sleep.
+ */
+#define _GNU_SOURCE
+#include "base/parallel.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum {
+  RING = 128,              /* phases that may be queued */
+  TAKEN_BITS = 24,         /* of a slot; the others are the phase */
+  STACK_BYTES = 2 << 20,   /* of a worker */
+  SPIN_LEAST = 2000,       /* ns */
+  SPIN_MOST = 200000,      /* ns */
+  STEAL_AFTER = 2000       /* ns; of a static phase */
+};
+static const uint64_t TAKEN_MASK = ((uint64_t)1 << TAKEN_BITS) - 1;
+
+typedef struct {
+  alignas(64) _Atomic int64_t items; /* read by threads that may be late */
+  _Atomic int order;
+  phase_body body; /* from here on read after a claim alone */
+  uint64_t end;    /* `done` when it is complete */
+  alignas(16) unsigned char args[PHASE_ARGS];
+} phase;
+
+typedef struct {
+  alignas(64) _Atomic uint64_t claimed; /* phase << TAKEN_BITS | items of it */
+} slot;
+
+struct pool {
+  alignas(64) _Atomic uint64_t current;
+  alignas(64) _Atomic uint64_t limit;
+  alignas(64) _Atomic uint64_t done; /* items, of all phases */
+  alignas(64) _Atomic int sleepers;
+  _Atomic bool stop;
+  pthread_mutex_t lock;
+  pthread_cond_t change; /* of current, limit or stop */
+  struct pool *next;     /* in the context's list */
+  attend_context *ctx;
+  int threads; /* workers, the caller among them */
+  int started; /* threads that run, without the caller */
+  bool begun;
+  int64_t spin; /* the caller's: see idle */
+  uint64_t queued, end; /* phases and items that were ever added */
+  slot *slot;           /* [threads] */
+  pthread_t *thread;    /* [threads - 1] */
+  phase ring[RING];
+};
+
+struct pools {
+  pthread_mutex_t lock;
+  struct pool *idle;
+  pid_t process;
+};
+
+/* ---- claiming items ------------------------------------------------------------- */
+
+/* The next item of worker w's range in phase p, or -1. The number of items may be
+ * read of a later phase if p is over: then `current` is no longer p. */
+static int64_t claim(struct pool *x, uint64_t p, int w) {
+  int64_t n = atomic_load_explicit(&x->ring[p % RING].items, memory_order_acquire);
+  int64_t first = n * w / x->threads;
+  uint64_t length = (uint64_t)(n * (w + 1) / x->threads - first);
+  uint64_t tag = p << TAKEN_BITS;
+  uint64_t seen = atomic_load_explicit(&x->slot[w].claimed, memory_order_acquire);
+  for (;;) {
+    uint64_t taken = (seen & ~TAKEN_MASK) == tag ? seen & TAKEN_MASK : 0;
+    if (taken >= length) return -1;
+    if (atomic_load_explicit(&x->current, memory_order_acquire) != p) return -1;
+    if (atomic_compare_exchange_weak_explicit(
+            &x->slot[w].claimed, &seen, tag | (taken + 1), memory_order_acq_rel,
+            memory_order_acquire))
+      return first + (int64_t)taken;
+  }
+}
+
+static void wake(struct pool *x) {
+  if (!atomic_load(&x->sleepers)) return;
+  pthread_mutex_lock(&x->lock);
+  pthread_cond_broadcast(&x->change);
+  pthread_mutex_unlock(&x->lock);
+}
+
+/* n items of phase p, which ends at `end`, are done. */
+static void finish(struct pool *x, uint64_t p, uint64_t end, uint64_t n) {
+  uint64_t before = atomic_fetch_add_explicit(&x->done, n, memory_order_acq_rel);
+  if (before + n != end) return;
+  atomic_store(&x->current, p + 1);
+  wake(x);
+}
+
+/* All that is left of the range of `owner` in phase p; false: nothing was. */
+static bool drain(struct pool *x, uint64_t p, int owner, int worker) {
+  int64_t item = claim(x, p, owner);
+  if (item < 0) return false;
+  const phase *f = &x->ring[p % RING];
+  uint64_t n = 0, end = f->end;
+  do {
+    f->body(f->args, item, worker);
+    n++;
+  } while ((item = claim(x, p, owner)) >= 0);
+  finish(x, p, end, n);
+  return true;
+}
+
+/* One item of somebody else's range, so that the rest stays with its owner. */
+static bool steal(struct pool *x, uint64_t p, int worker) {
+  for (int i = 1; i < x->threads; i++) {
+    int64_t item = claim(x, p, (worker + i) % x->threads);
+    if (item < 0) continue;
+    const phase *f = &x->ring[p % RING];
+    uint64_t end = f->end;
+    f->body(f->args, item, worker);
+    finish(x, p, end, 1);
+    return true;
+  }
+  return false;
+}
+
+/* ---- waiting -------------------------------------------------------------------- */
+
+static inline void relax(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+typedef struct {
+  uint64_t current, limit;
+} moment;
+
+static moment look(struct pool *x) {
+  moment m;
+  m.limit = atomic_load_explicit(&x->limit, memory_order_acquire);
+  m.current = atomic_load_explicit(&x->current, memory_order_acquire);
+  return m;
+}
+
+static bool changed(struct pool *x, moment m) {
+  moment now = look(x);
+  return now.current != m.current || now.limit != m.limit || atomic_load(&x->stop);
+}
+
+static void sleep_until_change(struct pool *x, moment m) {
+  pthread_mutex_lock(&x->lock);
+  atomic_fetch_add(&x->sleepers, 1);
+  while (!changed(x, m)) pthread_cond_wait(&x->change, &x->lock);
+  atomic_fetch_sub(&x->sleepers, 1);
+  pthread_mutex_unlock(&x->lock);
+}
+
+static int64_t nanoseconds(void) { return (int64_t)(seconds_now() * 1e9); }
+
+/* Until something changes. *spin is how long it is worth spinning: it grows when
+ * the change came meanwhile and shrinks when it did not, as on a busy machine. */
+static void idle(struct pool *x, moment m, int worker, int64_t *spin) {
+  bool inside = m.current < m.limit;
+  int64_t start = nanoseconds(), patience = STEAL_AFTER;
+  if (inside && atomic_load(&x->ring[m.current % RING].order) == PHASE_DYNAMIC)
+    patience = 0;
+  for (;;) {
+    for (int i = 0; i < 32; i++) {
+      if (changed(x, m)) {
+        if (*spin < SPIN_MOST) *spin += *spin / 4;
+        return;
+      }
+      relax();
+    }
+    int64_t waited = nanoseconds() - start;
+    if (inside && waited >= patience && steal(x, m.current, worker)) return;
+    if (waited >= *spin) break;
+  }
+  *spin = *spin / 2 < SPIN_LEAST ? SPIN_LEAST : *spin / 2;
+  sleep_until_change(x, m);
+}
+
+static void work(struct pool *x, int worker, moment m, int64_t *spin) {
+  if (m.current < m.limit) {
+    bool dynamic = atomic_load(&x->ring[m.current % RING].order) == PHASE_DYNAMIC;
+    if (drain(x, m.current, worker, worker)) return;
+    if (dynamic && steal(x, m.current, worker)) return;
+  }
+  idle(x, m, worker, spin);
+}
+
+/* ---- threads -------------------------------------------------------------------- */
+
+typedef struct {
+  struct pool *pool;
+  int worker;
+} start;
+
+static void *worker_main(void *argument) {
+  start s = *(start *)argument;
+  int64_t spin = SPIN_MOST;
+  free(argument);
+  while (!atomic_load(&s.pool->stop)) work(s.pool, s.worker, look(s.pool), &spin);
+  return NULL;
+}
+
+static bool start_worker(struct pool *x, const pthread_attr_t *attributes) {
+  start *s = malloc(sizeof *s);
+  if (!s) return false;
+  *s = (start){x, x->started + 1};
+  if (pthread_create(&x->thread[x->started], attributes, worker_main, s)) {
+    free(s);
+    return false;
+  }
+  x->started++;
+  return true;
+}
+
+/* Where a thread cannot be had, the others do its part. */
+static void start_workers(struct pool *x) {
+  sigset_t all, before;
+  pthread_attr_t attributes;
+  x->begun = true;
+  if (pthread_attr_init(&attributes)) return;
+  pthread_attr_setstacksize(&attributes, STACK_BYTES);
+  sigfillset(&all); /* signals are for the program's own threads */
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  while (x->started < x->threads - 1 && start_worker(x, &attributes)) continue;
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_attr_destroy(&attributes);
+}
+
+/* ---- pools ---------------------------------------------------------------------- */
+
+/* Like the threads' stacks, not from the context's allocator: a pool is made when
+ * it is first needed, within calls that promise to take nothing from that. */
+static struct pool *pool_create(attend_context *ctx, int threads) {
+  struct pool *x;
+  size_t slots = (size_t)threads * sizeof *x->slot;
+  size_t bytes = sizeof *x + slots + (size_t)threads * sizeof *x->thread;
+  x = aligned_alloc(64, round_up(bytes, 64));
+  if (!x) return NULL; /* the caller does without */
+  memset(x, 0, bytes);
+  x->slot = (slot *)(x + 1);
+  x->thread = (pthread_t *)((unsigned char *)(x + 1) + slots);
+  x->ctx = ctx;
+  x->threads = threads;
+  x->spin = SPIN_MOST;
+  atomic_store(&x->current, 1); /* slots begin in phase 0 */
+  atomic_store(&x->limit, 1);
+  x->queued = 1;
+  pthread_mutex_init(&x->lock, NULL);
+  pthread_cond_init(&x->change, NULL);
+  return x;
+}
+
+static void pool_free(struct pool *x) {
+  atomic_store(&x->stop, true);
+  wake(x);
+  for (int i = 0; i < x->started; i++) pthread_join(x->thread[i], NULL);
+  pthread_mutex_destroy(&x->lock);
+  pthread_cond_destroy(&x->change);
+  free(x);
+}
+
+attend_status pools_create(attend_context *ctx) {
+  struct pools *all;
+  ATTEND_TRY(take_zeroed(ctx, sizeof *all, "a context", &all));
+  pthread_mutex_init(&all->lock, NULL);
+  all->process = getpid();
+  ctx->pools = all;
+  return ATTEND_OK;
+}
+
+void pools_free(attend_context *ctx) {
+  struct pools *all = ctx->pools;
+  if (!all) return;
+  if (all->process == getpid()) { /* else fork() left the threads behind */
+    for (struct pool *x = all->idle, *next; x; x = next) {
+      next = x->next;
+      pool_free(x);
+    }
+    pthread_mutex_destroy(&all->lock);
+  }
+  give(ctx, all);
+}
+
+/* An idle pool of so many threads, or a new one; NULL: none can be had. */
+static struct pool *pool_take(attend_context *ctx, int threads) {
+  struct pools *all = ctx->pools;
+  struct pool *x, **link;
+  if (!all || all->process != getpid()) return NULL;
+  pthread_mutex_lock(&all->lock);
+  for (link = &all->idle; *link && (*link)->threads != threads;)
+    link = &(*link)->next;
+  x = *link;
+  if (x)
+    *link = x->next;
+  else
+    x = pool_create(ctx, threads);
+  pthread_mutex_unlock(&all->lock);
+  return x;
+}
+
+static void pool_give(struct pool *x) {
+  struct pools *all = x->ctx->pools;
+  pthread_mutex_lock(&all->lock);
+  x->next = all->idle;
+  all->idle = x;
+  pthread_mutex_unlock(&all->lock);
+}
+
+/* ---- streams -------------------------------------------------------------------- */
+
+void stream_enter(attend_stream *s) {
+  if (s->depth++ || s->threads <= 1) return;
+  s->pool = pool_take(s->ctx, s->threads);
+}
+
+void stream_wait(attend_stream *s) {
+  struct pool *x = s->pool;
+  if (!x || x->queued == atomic_load_explicit(&x->limit, memory_order_relaxed))
+    return;
+  if (!x->begun) start_workers(x);
+  atomic_store(&x->limit, x->queued);
+  wake(x);
+  for (moment m = look(x); m.current < m.limit; m = look(x))
+    work(x, 0, m, &x->spin);
+}
+
+void stream_leave(attend_stream *s) {
+  if (--s->depth) return;
+  stream_wait(s);
+  if (s->pool) pool_give(s->pool);
+  s->pool = NULL;
+}
+
+static void queue_phase(attend_stream *s, phase_order order, int64_t n, phase_body body,
+                        const void *args, size_t size) {
+  struct pool *x = s->pool;
+  if (x->queued - atomic_load_explicit(&x->current, memory_order_relaxed) == RING)
+    stream_wait(s);
+  phase *f = &x->ring[x->queued % RING];
+  x->end += (uint64_t)n;
+  f->body = body;
+  f->end = x->end;
+  if (size) memcpy(f->args, args, size);
+  atomic_store_explicit(&f->order, (int)order, memory_order_relaxed);
+  atomic_store_explicit(&f->items, n, memory_order_release);
+  x->queued++;
+}
+
+static void run_alone(int64_t n, phase_body body, const void *args) {
+  for (int64_t i = 0; i < n; i++) body(args, i, 0);
+}
+
+void stream_add(attend_stream *s, phase_order order, int64_t n, phase_body body,
+                const void *args, size_t size) {
+  if (n <= 0) return;
+  bool alone = s->threads <= 1 || (n == 1 && !s->depth);
+  if (alone || (s->depth && !s->pool)) {
+    run_alone(n, body, args);
+    return;
+  }
+  stream_enter(s);
+  if (s->pool)
+    queue_phase(s, order, n, body, args, size);
+  else
+    run_alone(n, body, args);
+  stream_leave(s);
+}
+
+typedef struct {
+  phase_body body;
+  const void *args;
+} borrowed;
+
+static void run_borrowed(const void *args, int64_t item, int worker) {
+  const borrowed *b = args;
+  b->body(b->args, item, worker);
+}
+
+void parallel_for(attend_context *ctx, int threads, int64_t n, phase_body body,
+                  const void *args) {
+  attend_stream s = stream_on(ctx, threads > 1 ? ctx->threads : 1);
+  borrowed b = {body, args};
+  STREAM_ADD(&s, PHASE_STATIC, n, run_borrowed, b);
+}

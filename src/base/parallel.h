@@ -1,0 +1,60 @@
+/* Parallel work: a stream of phases, run in order by a pool of threads.
+ *
+ * Place: base/ - under everything that computes. A phase is a function applied to
+ * items 0 .. n-1 in any order, by any worker; the phases of a stream run one after
+ * the other. While a stream is open, phases are queued and one entry into the pool
+ * runs them all: what a phase reads or writes belongs to it until stream_wait or
+ * stream_leave returns. A stream that is not open runs each phase at once.
+ *
+ * Results must not depend on how items are spread over workers. `worker` numbers
+ * the workspace that an item may use: 0 .. threads-1, one item at a time each.
+ */
+#ifndef BASE_PARALLEL_H
+#define BASE_PARALLEL_H
+
+#include "base/base.h"
+
+typedef void (*phase_body)(const void *args, int64_t item, int worker);
+
+struct pool;
+
+typedef struct {
+  attend_context *ctx;
+  int threads;       /* at most; 1: everything runs in the caller */
+  struct pool *pool; /* while it is open, or NULL: run at once, alone */
+  int depth;         /* of stream_enter */
+} attend_stream;
+
+static inline attend_stream stream_on(attend_context *ctx, int threads) {
+  return (attend_stream){ctx, threads, NULL, 0};
+}
+
+enum { PHASE_ARGS = 576 }; /* bytes of arguments, which are copied */
+
+/* Runs body(args, i, worker) for i in [0, n). STATIC: item i goes to the same
+ * worker every time, so that its data stay in that worker's caches; others take
+ * it only if that worker is late. DYNAMIC: whoever is free. */
+typedef enum { PHASE_STATIC, PHASE_DYNAMIC } phase_order;
+void stream_add(attend_stream *s, phase_order order, int64_t n, phase_body body,
+                const void *args, size_t size);
+#define STREAM_ADD(s, order, n, body, args)                               \
+  do {                                                                    \
+    _Static_assert(sizeof(args) <= PHASE_ARGS, "too many for a phase");   \
+    stream_add(s, order, n, body, &(args), sizeof(args));                 \
+  } while (0)
+
+void stream_enter(attend_stream *s);  /* queue phases from here on; may be nested */
+void stream_wait(attend_stream *s);  /* run what is queued */
+void stream_leave(attend_stream *s); /* the outermost runs what is queued */
+
+/* One loop, at once, by all of the context's threads; or by the caller alone if
+ * `threads` is 1. */
+void parallel_for(attend_context *ctx, int threads, int64_t n, phase_body body,
+                  const void *args);
+
+/* ---- of a context ------------------------------------------------------------- */
+
+attend_status pools_create(attend_context *ctx);
+void pools_free(attend_context *ctx);
+
+#endif
