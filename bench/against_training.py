@@ -63,7 +63,6 @@ def measure(command):
 
 def main():
     binary, threads = sys.argv[1], [int(t) for t in sys.argv[2:]] or [16, 1]
-    os.environ.setdefault("GOMP_SPINCOUNT", str(500 * os.cpu_count()))
     with tempfile.TemporaryDirectory() as folder:
         with open(folder + "/config.json", "w") as f:
             json.dump(CONFIG, f)

@@ -17,7 +17,7 @@ static inline void *nan_take(size_t bytes, void *user) {
 static inline attend_context *open_dirty(const char *isa, int threads,
                                          ledger *l) {
   static ledger nobodys;
-  attend_options options = {
+  attend_context_options options = {
       .isa = isa,
       .threads = threads,
       .allocator = {nan_take, ledger_give, l ? l : &nobodys}};

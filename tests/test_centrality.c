@@ -10,7 +10,7 @@
 enum { DIM = 24, MOST = 150 };
 
 static attend_context *context(int threads) {
-  attend_options o = {.threads = threads};
+  attend_context_options o = {.threads = threads};
   attend_context *ctx;
   CHECK_EQ(attend_context_create(&o, &ctx), ATTEND_OK);
   return ctx;

@@ -162,7 +162,7 @@ static void count_give(void *block, void *user) {
 
 static size_t peak_of(int64_t n, size_t *said) {
   counter c = {0, 0};
-  attend_options o = {.threads = 2, .allocator = {count_take, count_give, &c}};
+  attend_context_options o = {.threads = 2, .allocator = {count_take, count_give, &c}};
   attend_context *ctx;
   attend_context_create(&o, &ctx);
   subject s = open_bart(ctx, &forms[1]);

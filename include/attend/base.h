@@ -10,7 +10,9 @@
  * The library never prints, exits or aborts and keeps no global state: what
  * went wrong is a status, and its sentence is in the context. A context and
  * the plans made with it are used by one thread at a time; the work inside a
- * call is spread over the context's threads.
+ * call is spread over the context's threads. These start with the first work for
+ * them and sleep when there is none. After fork() a child makes contexts of its
+ * own; those of its parent work there too, on one thread.
  */
 #ifndef ATTEND_BASE_H
 #define ATTEND_BASE_H
@@ -48,23 +50,31 @@ typedef enum {
 typedef struct attend_context attend_context;
 
 /* Where memory comes from. Blocks are aligned to 64 bytes. NULL functions
- * mean the C library. */
+ * mean the C library. Called from the threads that call the library, never from
+ * its own. */
 typedef struct {
   void *(*take)(size_t bytes, void *user);
   void (*give)(void *block, void *user);
   void *user;
 } attend_allocator;
 
+/* Calls body(args, i) for every i in [0, n), in any order, on any threads, and
+ * returns when all have returned: for programs that have threads already. */
+typedef void (*attend_parallel_for)(int n, void (*body)(void *args, int i),
+                                    void *args, void *user);
+
 typedef struct {
   const char *isa; /* "scalar", "avx2", "avx512", "amx", "neon"; NULL: the
                       environment's ATTEND_ISA, else the best this CPU has */
   int threads;     /* 0: ATTEND_NUM_THREADS, else OMP_NUM_THREADS, else cores */
   attend_allocator allocator;
-} attend_options;
+  attend_parallel_for parallel_for; /* NULL: threads of the context's own */
+  void *parallel_user;
+} attend_context_options;
 
 /* On failure *ctx still holds the sentence (attend_message) and must be freed;
  * it is NULL only when there was no memory for it. options may be NULL. */
-ATTEND_API attend_status attend_context_create(const attend_options *options,
+ATTEND_API attend_status attend_context_create(const attend_context_options *options,
                                                attend_context **ctx);
 ATTEND_API void attend_context_free(attend_context *ctx);
 

@@ -23,6 +23,8 @@ struct attend_context {
   const char *isa;
   size_t near_bytes; /* of the cache that one core has to itself (L2) */
   struct pools *pools; /* of threads: base/parallel.c */
+  attend_parallel_for parallel_for; /* the caller's, in their place, or NULL */
+  void *parallel_user;
 };
 
 /* Writes the sentence and returns the status, so that a check is one line. */

@@ -328,7 +328,7 @@ static void pool_give(struct pool *x) {
 /* ---- streams -------------------------------------------------------------------- */
 
 void stream_enter(attend_stream *s) {
-  if (s->depth++ || s->threads <= 1) return;
+  if (s->depth++ || s->threads <= 1 || s->ctx->parallel_for) return;
   s->pool = pool_take(s->ctx, s->threads);
 }
 
@@ -369,19 +369,45 @@ static void run_alone(int64_t n, phase_body body, const void *args) {
   for (int64_t i = 0; i < n; i++) body(args, i, 0);
 }
 
+typedef struct {
+  phase_body body;
+  const void *args;
+  int64_t n;
+  _Atomic int64_t next;
+} lanes;
+
+/* Takes items until there are none; lanes may run together or one by one. */
+static void run_lane(void *args, int lane) {
+  lanes *x = args;
+  for (int64_t i; (i = atomic_fetch_add(&x->next, 1)) < x->n;)
+    x->body(x->args, i, lane);
+}
+
+/* By the caller's threads, or by the calling one. */
+static void run_now(const attend_stream *s, int64_t n, phase_body body,
+                    const void *args) {
+  const attend_context *ctx = s->ctx;
+  if (!ctx->parallel_for || s->threads <= 1 || n == 1) {
+    run_alone(n, body, args);
+    return;
+  }
+  lanes x = {.body = body, .args = args, .n = n};
+  int count = n < s->threads ? (int)n : s->threads;
+  ctx->parallel_for(count, run_lane, &x, ctx->parallel_user);
+}
+
 void stream_add(attend_stream *s, phase_order order, int64_t n, phase_body body,
                 const void *args, size_t size) {
   if (n <= 0) return;
-  bool alone = s->threads <= 1 || (n == 1 && !s->depth);
-  if (alone || (s->depth && !s->pool)) {
-    run_alone(n, body, args);
+  if (n == 1 && !s->depth) {
+    body(args, 0, 0);
     return;
   }
   stream_enter(s);
   if (s->pool)
     queue_phase(s, order, n, body, args, size);
   else
-    run_alone(n, body, args);
+    run_now(s, n, body, args);
   stream_leave(s);
 }
 

@@ -156,10 +156,13 @@ static attend_status choose_threads(attend_context *ctx, int wanted) {
                                     n >= 1 && n <= 4096 ? (int)n : cores());
 }
 
-attend_status attend_context_create(const attend_options *options,
+attend_status attend_context_create(const attend_context_options *options,
                                     attend_context **out) {
-  attend_options o = options ? *options : (attend_options){0};
-  attend_context blank = {.allocator = o.allocator, .threads = 1};
+  attend_context_options o = options ? *options : (attend_context_options){0};
+  attend_context blank = {.allocator = o.allocator,
+                          .threads = 1,
+                          .parallel_for = o.parallel_for,
+                          .parallel_user = o.parallel_user};
   attend_context *ctx;
   *out = NULL;
   ATTEND_TRY(take(&blank, sizeof blank, "a context", &ctx));

@@ -33,7 +33,7 @@ done
 # What the browser and the program write goes here, and goes away.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-export ATTEND PACKAGES CHROMIUM OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
+export ATTEND PACKAGES CHROMIUM OMP_NUM_THREADS=2
 unset ATTEND_ISA ATTEND_NUM_THREADS
 
 # one NAME: exits as the test does; what it says is in $work/NAME.out

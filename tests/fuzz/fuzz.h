@@ -58,7 +58,7 @@ static inline attend_context *fuzz_open_context(void) {
                                  .threads = 1};
   attend_context *ctx = &blank;
 #ifdef FUZZ_WHOLE
-  attend_options o = {.isa = "scalar", .threads = 1};
+  attend_context_options o = {.isa = "scalar", .threads = 1};
   o.allocator = blank.allocator;
   MUST(!attend_context_create(&o, &ctx));
 #endif

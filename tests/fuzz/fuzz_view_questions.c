@@ -16,7 +16,7 @@ bool answer_picture(asking *a) { return ask_fail(a, 501, "no pictures"); }
 static viewer *open_viewer(void) {
   static viewer *v;
   attend_context *ctx;
-  attend_options one = {.threads = 1};
+  attend_context_options one = {.threads = 1};
   char path[1024];
   const char *golden = getenv("ATTEND_GOLDEN");
   if (v) return v;
