@@ -247,8 +247,9 @@ static void start_workers(struct pool *x) {
 
 /* ---- pools ---------------------------------------------------------------------- */
 
-/* Like the threads' stacks, not from the context's allocator: a pool is made when
- * it is first needed, within calls that promise to take nothing from that. */
+/* Threads have their memory from the C library, as their stacks: a pool is made
+ * when it is first needed, within calls that take nothing from the context's
+ * allocator. */
 static struct pool *pool_create(attend_context *ctx, int threads) {
   struct pool *x;
   size_t slots = (size_t)threads * sizeof *x->slot;
@@ -278,13 +279,12 @@ static void pool_free(struct pool *x) {
   free(x);
 }
 
-attend_status pools_create(attend_context *ctx) {
-  struct pools *all;
-  ATTEND_TRY(take_zeroed(ctx, sizeof *all, "a context", &all));
+void pools_create(attend_context *ctx) {
+  struct pools *all = calloc(1, sizeof *all);
+  if (!all) return; /* everything runs in the caller */
   pthread_mutex_init(&all->lock, NULL);
   all->process = getpid();
   ctx->pools = all;
-  return ATTEND_OK;
 }
 
 void pools_free(attend_context *ctx) {
@@ -297,7 +297,7 @@ void pools_free(attend_context *ctx) {
     }
     pthread_mutex_destroy(&all->lock);
   }
-  give(ctx, all);
+  free(all);
 }
 
 /* An idle pool of so many threads, or a new one; NULL: none can be had. */

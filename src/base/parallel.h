@@ -54,7 +54,7 @@ void parallel_for(attend_context *ctx, int threads, int64_t n, phase_body body,
 
 /* ---- of a context ------------------------------------------------------------- */
 
-attend_status pools_create(attend_context *ctx);
+void pools_create(attend_context *ctx);
 void pools_free(attend_context *ctx);
 
 #endif

@@ -169,7 +169,7 @@ attend_status attend_context_create(const attend_context_options *options,
   *ctx = blank;
   ctx->near_bytes = near_bytes();
   *out = ctx;
-  ATTEND_TRY(pools_create(ctx));
+  pools_create(ctx);
   const char *isa = o.isa ? o.isa : getenv("ATTEND_ISA");
   ATTEND_TRY(choose_isa(ctx, isa && *isa ? isa : NULL));
   return choose_threads(ctx, o.threads);
