@@ -17,11 +17,14 @@
 #define _GNU_SOURCE
 #include "base/parallel.h"
 
+#include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum {
@@ -29,7 +32,8 @@ enum {
   TAKEN_BITS = 24,         /* of a slot; the others are the phase */
   STACK_BYTES = 2 << 20,   /* of a worker */
   SPIN_LEAST = 2000,       /* ns */
-  SPIN_MOST = 200000,      /* ns */
+  SPIN_MOST = 1000000,     /* ns */
+  PREEMPTED = 30000,       /* ns that a few turns of spinning never take */
   STEAL_AFTER = 2000       /* ns; of a static phase */
 };
 static const uint64_t TAKEN_MASK = ((uint64_t)1 << TAKEN_BITS) - 1;
@@ -51,9 +55,8 @@ struct pool {
   alignas(64) _Atomic uint64_t limit;
   alignas(64) _Atomic uint64_t done; /* items, of all phases */
   alignas(64) _Atomic int sleepers;
+  _Atomic uint32_t change; /* counts changes that sleepers are told of */
   _Atomic bool stop;
-  pthread_mutex_t lock;
-  pthread_cond_t change; /* of current, limit or stop */
   struct pool *next;     /* in the context's list */
   attend_context *ctx;
   int threads; /* workers, the caller among them */
@@ -93,11 +96,11 @@ static int64_t claim(struct pool *x, uint64_t p, int w) {
   }
 }
 
+/* After a change of current, limit or stop. */
 static void wake(struct pool *x) {
   if (!atomic_load(&x->sleepers)) return;
-  pthread_mutex_lock(&x->lock);
-  pthread_cond_broadcast(&x->change);
-  pthread_mutex_unlock(&x->lock);
+  atomic_fetch_add(&x->change, 1);
+  syscall(SYS_futex, &x->change, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
 /* n items of phase p, which ends at `end`, are done. */
@@ -163,35 +166,37 @@ static bool changed(struct pool *x, moment m) {
 }
 
 static void sleep_until_change(struct pool *x, moment m) {
-  pthread_mutex_lock(&x->lock);
   atomic_fetch_add(&x->sleepers, 1);
-  while (!changed(x, m)) pthread_cond_wait(&x->change, &x->lock);
+  for (;;) {
+    uint32_t seen = atomic_load(&x->change);
+    if (changed(x, m)) break;
+    syscall(SYS_futex, &x->change, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
+  }
   atomic_fetch_sub(&x->sleepers, 1);
-  pthread_mutex_unlock(&x->lock);
 }
 
 static int64_t nanoseconds(void) { return (int64_t)(seconds_now() * 1e9); }
 
-/* Until something changes. *spin is how long it is worth spinning: it grows when
- * the change came meanwhile and shrinks when it did not, as on a busy machine. */
+/* Until something changes. *spin is how long to spin before sleeping: less where
+ * spinning threads lose their core, because other programs want it. */
 static void idle(struct pool *x, moment m, int worker, int64_t *spin) {
   bool inside = m.current < m.limit;
-  int64_t start = nanoseconds(), patience = STEAL_AFTER;
-  if (inside && atomic_load(&x->ring[m.current % RING].order) == PHASE_DYNAMIC)
-    patience = 0;
-  for (;;) {
-    for (int i = 0; i < 32; i++) {
+  int64_t start = nanoseconds(), last = start, now;
+  for (;; last = now) {
+    for (int i = 0; i < 16; i++) {
       if (changed(x, m)) {
-        if (*spin < SPIN_MOST) *spin += *spin / 4;
+        if (*spin < SPIN_MOST) *spin += *spin / 8;
         return;
       }
       relax();
     }
-    int64_t waited = nanoseconds() - start;
-    if (inside && waited >= patience && steal(x, m.current, worker)) return;
-    if (waited >= *spin) break;
+    now = nanoseconds();
+    if (now - last > PREEMPTED)
+      *spin = *spin / 2 < SPIN_LEAST ? SPIN_LEAST : *spin / 2;
+    if (inside && now - start >= STEAL_AFTER && steal(x, m.current, worker))
+      return;
+    if (now - start >= *spin) break;
   }
-  *spin = *spin / 2 < SPIN_LEAST ? SPIN_LEAST : *spin / 2;
   sleep_until_change(x, m);
 }
 
@@ -265,8 +270,6 @@ static struct pool *pool_create(attend_context *ctx, int threads) {
   atomic_store(&x->current, 1); /* slots begin in phase 0 */
   atomic_store(&x->limit, 1);
   x->queued = 1;
-  pthread_mutex_init(&x->lock, NULL);
-  pthread_cond_init(&x->change, NULL);
   return x;
 }
 
@@ -274,8 +277,6 @@ static void pool_free(struct pool *x) {
   atomic_store(&x->stop, true);
   wake(x);
   for (int i = 0; i < x->started; i++) pthread_join(x->thread[i], NULL);
-  pthread_mutex_destroy(&x->lock);
-  pthread_cond_destroy(&x->change);
   free(x);
 }
 
