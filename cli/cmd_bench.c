@@ -385,10 +385,8 @@ static int prepare(attend_context *ctx, const bench_options *o, contestant *c) {
   c->problem.desc.engine = o->common.engine;
   if (c->problem.op == ATTEND_OP_SGEMM) {
     if (blas_name()) return EXIT_OK;
-    complain(
-        "%s needs a BLAS and the program was built without one: build "
-        "with OpenBLAS, or leave it out",
-        c->text);
+    complain("%s needs OpenBLAS; %s, or leave the problem out", c->text,
+             blas_missing());
     return EXIT_FAILED;
   }
   if (c->problem.op == ATTEND_OP_DECODE &&
