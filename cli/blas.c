@@ -61,7 +61,8 @@ void blas_sgemm(int threads, int m, int n, int k, const float *a,
 const char *blas_name(void) { return NULL; }
 
 const char *blas_missing(void) {
-  return "the program was built without it: build with OpenBLAS";
+  return "the program was built without: build a shared one with "
+         "ATTEND_BLAS on";
 }
 
 void blas_sgemm(int threads, int m, int n, int k, const float *a,
