@@ -21,7 +21,7 @@ typedef struct {
   int n_texts;
   const char *file; /* that the text is in */
   const char *out;
-  bool terminal, gallery, open, allow_remote, dark;
+  bool terminal, gallery, open, allow_remote, no_token, dark;
   const char *bind;
   int port, width, new_tokens;
   size_t memory;

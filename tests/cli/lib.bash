@@ -68,6 +68,25 @@ without_view() {
   exit 0
 }
 
+# serve ARGUMENT...: attend view ARGUMENT... until end_server; $address is where.
+# shellcheck disable=SC2034 # address is for the tests
+serve() {
+  "$ATTEND" view "$@" >"$work/served" 2>"$work/err" &
+  server=$!
+  for _ in $(seq 200); do
+    address=$(grep -o 'http://[^ ]*' "$work/served" || true)
+    [[ -z $address ]] || return 0
+    sleep 0.1
+  done
+  fail "no address: $(cat "$work/err")"
+}
+end_server() {
+  local code=0
+  kill -INT "$server"
+  wait "$server" || code=$?
+  ((code == 0)) || fail "the server ends with $code: $(cat "$work/err")"
+}
+
 # with_words FAMILY: $work/FAMILY, that model with a vocabulary of 211 words.
 with_words() {
   mkdir "$work/$1"

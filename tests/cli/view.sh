@@ -145,19 +145,14 @@ complains 2 'allow it with --allow-remote' view --model "$gpt" --bind 0.0.0.0 "$
 complains 1 'the gallery needs models' view --gallery
 
 # ---- the server ---------------------------------------------------------------------
-"$ATTEND" view --model "$gpt" "$ids" >"$work/served" 2>"$work/err" &
-server=$!
-for _ in $(seq 100); do
-  address=$(grep -o 'http://[^ ]*' "$work/served" || true)
-  [[ -z $address ]] || break
-  sleep 0.1
-done
-[[ -n $address ]] || fail "no address: $(cat "$work/err")"
+serve --model "$gpt" "$ids"
 python3 - "$address" "$work" <<'PYTHON' || fail "the answers of the server"
 import json, struct, sys, urllib.request
 def ask(name, question):
-    request = urllib.request.Request(sys.argv[1] + "api/" + name, json.dumps(question).encode(),
-                                     {"Content-Type": "application/json"})
+    page, token = sys.argv[1].split("?token=")
+    request = urllib.request.Request(page + "api/" + name, json.dumps(question).encode(),
+                                     {"Content-Type": "application/json",
+                                      "Authorization": "Bearer " + token})
     return urllib.request.urlopen(request, timeout=60).read()
 hello = json.loads(ask("hello", {}))
 events = ask("run", hello["start"]["case"]).decode().strip().split("\n\n")
@@ -170,7 +165,4 @@ weights = struct.unpack("<49f", answer[4 + n:4 + n + 196])
 head = json.load(open(sys.argv[2] + "/head.json"))["answers"]["block"]["weights"]
 assert all(abs(a - b) < 1e-7 for a, b in zip(weights, sum(head, [])))
 PYTHON
-kill -INT "$server"
-code=0
-wait "$server" || code=$?
-((code == 0)) || fail "the server ends with $code: $(cat "$work/err")"
+end_server
