@@ -7,7 +7,8 @@ set -euo pipefail
 models=${ATTEND_GOLDEN:-tests/golden}/models
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+server= # what a test that fails leaves running
+trap '[[ -z $server ]] || kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
 export XDG_CACHE_HOME=$work/cache
 unset ATTEND_ISA ATTEND_NUM_THREADS
 export OMP_NUM_THREADS=2
@@ -81,9 +82,10 @@ serve() {
   fail "no address: $(cat "$work/err")"
 }
 end_server() {
-  local code=0
-  kill -INT "$server"
-  wait "$server" || code=$?
+  local code=0 ended=$server
+  server=
+  kill -INT "$ended"
+  wait "$ended" || code=$?
   ((code == 0)) || fail "the server ends with $code: $(cat "$work/err")"
 }
 
