@@ -188,6 +188,7 @@ typedef struct {
   int32_t id[TEMPLATE_MOST]; /* or TEMPLATE_A, TEMPLATE_B */
   int32_t type[TEMPLATE_MOST];
   int count, specials;
+  int times[2]; /* how often A and B are named */
 } template;
 
 typedef enum {
