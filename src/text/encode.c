@@ -21,7 +21,13 @@ typedef struct {
 attend_status scratch_start(const attend_tokenizer *t, scratch *s) {
   memset(s, 0, sizeof *s);
   s->first = s->last = true;
+  s->clean.most = SIZE_MAX; /* thrice its text at most */
   return pattern_scratch(t, s);
+}
+
+void scratch_begin(scratch *s, size_t length) {
+  s->room = MOST_GROWTH * length + MOST_PREFIXES;
+  s->work = WORK_EACH * length + WORK_FREE;
 }
 
 void scratch_free(const attend_tokenizer *t, scratch *s) {
@@ -188,8 +194,18 @@ static void put_part(encoding *e, size_t first, size_t count, int32_t type,
   for (size_t i = 0; i < count; i++)
     put_out(e, e->s.raw[first + i], type, part);
   if (!e->t->trim) return;
-  for (size_t i = from; i < e->public.count; i++)
-    trim(text, &e->start[i], &e->end[i]);
+  for (size_t i = 0; i < count; i++) {
+    const raw_token *r = &e->s.raw[first + i];
+    size_t at = from + i;
+    /* tokens that share a long range are trimmed once */
+    bool again = i && r->start == r[-1].start && r->end == r[-1].end;
+    if (again) {
+      e->start[at] = e->start[at - 1];
+      e->end[at] = e->end[at - 1];
+    } else {
+      trim(text, &e->start[at], &e->end[at]);
+    }
+  }
 }
 
 static void publish(encoding *e) {

@@ -11,33 +11,7 @@
 
 /* Ids beyond are a lie, not a vocabulary. There may be holes between them, but
  * a short list does not lead far. */
-enum { MOST_PIECES = 1 << 22, HOLES = 1 << 16, HOLES_EACH = 16 };
-
-/* Fewer than 8 bytes as a number, without a loop. */
-static uint64_t tail_of(const char *bytes, size_t length) {
-  uint32_t a, b;
-  if (length >= 4) {
-    memcpy(&a, bytes, 4);
-    memcpy(&b, bytes + length - 4, 4);
-    return (uint64_t)b << 32 | a;
-  }
-  if (!length) return 0;
-  return (unsigned char)bytes[0] | (unsigned char)bytes[length / 2] << 8 |
-         (unsigned char)bytes[length - 1] << 16;
-}
-
-uint32_t hash_bytes(const char *bytes, size_t length) {
-  uint64_t h = 0x9e3779b97f4a7c15u ^ length, word;
-  for (; length >= 8; bytes += 8, length -= 8) {
-    memcpy(&word, bytes, 8);
-    h = (h ^ word) * 0xff51afd7ed558ccdu;
-    h ^= h >> 32;
-  }
-  h = (h ^ tail_of(bytes, length)) * 0xff51afd7ed558ccdu;
-  h ^= h >> 29;
-  h *= 0xc4ceb9fe1a85ec53u;
-  return (uint32_t)(h >> 32);
-}
+enum { MOST_PIECES = 1 << 22, HOLES = 1 << 16, HOLES_EACH = 4 };
 
 static attend_status make_room(attend_tokenizer *t, size_t id) {
   vocab *v = &t->vocab;
@@ -76,8 +50,11 @@ attend_status vocab_put(attend_tokenizer *t, int64_t id, const char *name,
                 "the vocabulary gives \"%.60s\" the id %lld: ids run from 0 to "
                 "%lld",
                 name, (long long)id, (long long)end - 1);
-  if (length > INT32_MAX)
-    return fail(t->ctx, ATTEND_IO, "a piece of the vocabulary is too long");
+  if (length > LONGEST_PIECE)
+    return fail(t->ctx, ATTEND_IO,
+                "the vocabulary's piece with the id %lld has %zu bytes: %d are "
+                "the most",
+                (long long)id, length, LONGEST_PIECE);
   ATTEND_TRY(make_room(t, (size_t)id));
   piece *p = &t->vocab.piece[id];
   if (p->kind &&
@@ -99,9 +76,23 @@ static const chars *string_of(const vocab *v, const string_table *table,
   return table == &v->names ? &v->piece[id].name : &v->piece[id].key;
 }
 
+/* Characters, which are looked up one by one, are numbers with their length
+ * behind: multiplying by a random odd number is a universal hash of these. */
+static uint64_t hash_of(const vocab *v, const char *bytes, size_t length) {
+  uint32_t word = 0;
+  if (!length || length > 4) return hash_keyed(v->hash, bytes, length);
+  if (length == 4)
+    memcpy(&word, bytes, 4);
+  else
+    word = (uint32_t)(unsigned char)bytes[0] |
+           (uint32_t)(unsigned char)bytes[length / 2] << 8 |
+           (uint32_t)(unsigned char)bytes[length - 1] << 16;
+  return (((uint64_t)length << 32 | word) * (v->hash.k[1] | 1)) >> 32;
+}
+
 static size_t place_of(const vocab *v, const string_table *table,
                        const char *bytes, size_t length) {
-  size_t at = hash_bytes(bytes, length) & table->mask;
+  size_t at = (size_t)hash_of(v, bytes, length) & table->mask;
   for (; table->slot[at] >= 0; at = (at + 1) & table->mask) {
     const chars *s = string_of(v, table, table->slot[at]);
     if (s->length == length && !memcmp(s->bytes, bytes, length)) break;
