@@ -102,6 +102,11 @@ TEST(very_many_steps) {
   CHECK(
       !load_steps(ctx, "normalizer", "normalizers", REPLACE("x", "y"), 20000));
   CHECK_SAYS(attend_message(ctx), "steps");
+  CHECK(!load_steps(ctx, "normalizer", "normalizers",
+                    "{\"type\": \"Replace\", \"pattern\": {\"Regex\": "
+                    "\"a(?=a{0,50}b|)\"}, \"content\": \"a\"}",
+                    200));
+  CHECK_SAYS(attend_message(ctx), "regular expressions");
   CHECK(!load_steps(ctx, "pre_tokenizer", "pretokenizers",
                     "{\"type\": \"Whitespace\"}", 20000));
   CHECK_SAYS(attend_message(ctx), "steps");

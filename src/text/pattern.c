@@ -9,8 +9,9 @@
 #include "text/pattern.h"
 
 /* To find a way through a pattern: memory, and steps from each place of a text
- * before its work is counted. Real patterns take few. */
-enum { MOST_KIB = 32 << 10, QUICK_STEPS = 128 };
+ * before its work is counted. Real patterns take few, and tokenizers have few
+ * patterns. */
+enum { MOST_KIB = 32 << 10, QUICK_STEPS = 64, MOST_REGEXES = 32 };
 
 typedef enum { LITERAL, GPT2, LLAMA3, REGEX } pattern_kind;
 
@@ -67,6 +68,10 @@ attend_status pattern_string(attend_tokenizer *t, const char *text,
 
 static attend_status compile(attend_tokenizer *t, const char *text,
                              size_t length, pattern *p) {
+  if (t->regexes++ == MOST_REGEXES)
+    return fail(t->ctx, ATTEND_UNSUPPORTED,
+                "the tokenizer has more than %d regular expressions",
+                MOST_REGEXES);
   int error = PCRE2_ERROR_HEAP_FAILED;
   size_t at = 0;
   unsigned char why[200];

@@ -131,6 +131,7 @@ typedef struct {
   size_t real;            /* without phantoms, which stand behind */
   size_t listed;          /* entries of the lists that give ids */
   string_table names, keys;
+  bool indexed;      /* nothing was put in since the tables were made */
   hash_key hash;     /* of the two tables */
   int32_t byte[256]; /* of "<0x00>" or, in byte-level models, of the byte; -1 */
 } vocab;
@@ -228,6 +229,7 @@ struct attend_tokenizer {
   vocab vocab;
   model model;
   steps normalizers, splitters;
+  int regexes; /* of all steps, but for those that are known */
   added_list added;
   template single, pair;
   bool trim;     /* offsets leave white space out */

@@ -63,6 +63,7 @@ attend_status vocab_put(attend_tokenizer *t, int64_t id, const char *name,
                 "the vocabulary gives the id %lld to \"%.60s\" and to "
                 "\"%.60s\"",
                 (long long)id, p->name.bytes, name);
+  t->vocab.indexed = false;
   *p = (piece){.score = score, .kind = (unsigned char)kind};
   p->name.length = length;
   ATTEND_TRY(pool_copy(t->ctx, &t->pool, name, length, &p->name.bytes));
@@ -154,9 +155,11 @@ static void find_bytes(attend_tokenizer *t) {
 }
 
 attend_status vocab_index(attend_tokenizer *t) {
+  if (t->vocab.indexed) return ATTEND_OK;
   ATTEND_TRY(fill(t, &t->vocab.names));
   ATTEND_TRY(fill(t, &t->vocab.keys));
   find_bytes(t);
+  t->vocab.indexed = true;
   return ATTEND_OK;
 }
 
@@ -168,6 +171,7 @@ attend_status vocab_put_phantom(attend_tokenizer *t, const char *key,
   ATTEND_TRY(vocab_put(t, id, key, length, 0, PIECE_PHANTOM));
   if (2 * v->count > v->keys.mask + 1) return vocab_index(t);
   v->keys.slot[place_of(v, &v->keys, key, length)] = (int32_t)id;
+  v->indexed = true;
   return ATTEND_OK;
 }
 
