@@ -161,8 +161,7 @@ typedef struct { /* bytes to a node, by (node, byte); node 0 is the root */
 typedef struct {
   model_kind kind;
   merge *merges;
-  size_t merge_mask; /* slots - 1; 0: none */
-  int merge_shift;
+  size_t merge_mask;  /* slots - 1; 0: none */
   uint64_t merge_odd; /* random: what the pairs are multiplied by */
   trie trie;          /* of keys: WordPiece and unigram */
   float *scores;      /* [ids] unigram: those of the pieces, side by side */
