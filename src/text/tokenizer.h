@@ -132,7 +132,7 @@ typedef struct {
   size_t listed;          /* entries of the lists that give ids */
   string_table names, keys;
   bool indexed;      /* nothing was put in since the tables were made */
-  hash_key hash;     /* of the two tables */
+  hash_key hash[3];  /* of the two tables: see vocab.c */
   int32_t byte[256]; /* of "<0x00>" or, in byte-level models, of the byte; -1 */
 } vocab;
 

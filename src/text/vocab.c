@@ -77,18 +77,22 @@ static const chars *string_of(const vocab *v, const string_table *table,
   return table == &v->names ? &v->piece[id].name : &v->piece[id].key;
 }
 
-/* Characters, which are looked up one by one, are numbers with their length
- * behind: multiplying by a random odd number is a universal hash of these. */
+/* Short strings are two numbers and a length: multiplied by random numbers and
+ * summed, the high half is a universal hash (vector multiply-shift). */
 static uint64_t hash_of(const vocab *v, const char *bytes, size_t length) {
-  uint32_t word = 0;
-  if (!length || length > 4) return hash_keyed(v->hash, bytes, length);
-  if (length == 4)
-    memcpy(&word, bytes, 4);
-  else
-    word = (uint32_t)(unsigned char)bytes[0] |
-           (uint32_t)(unsigned char)bytes[length / 2] << 8 |
-           (uint32_t)(unsigned char)bytes[length - 1] << 16;
-  return (((uint64_t)length << 32 | word) * (v->hash.k[1] | 1)) >> 32;
+  uint32_t a = 0, b = 0;
+  if (length > 8) return hash_keyed(v->hash[0], bytes, length);
+  if (length >= 4) {
+    memcpy(&a, bytes, 4);
+    memcpy(&b, bytes + length - 4, 4);
+  } else if (length) {
+    a = (uint32_t)(unsigned char)bytes[0] |
+        (uint32_t)(unsigned char)bytes[length / 2] << 8 |
+        (uint32_t)(unsigned char)bytes[length - 1] << 16;
+  }
+  return (a * v->hash[1].k[0] + b * v->hash[1].k[1] +
+          length * v->hash[2].k[0]) >>
+         32;
 }
 
 static size_t place_of(const vocab *v, const string_table *table,
