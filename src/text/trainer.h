@@ -29,6 +29,7 @@ typedef struct { /* open addressing; a slot is an index + 1, 0 is free */
   size_t count, capacity;
   uint32_t *slot;
   size_t slots; /* 0 or a power of 2, more than twice count */
+  hash_key hash;
   pool pool;
 } tally;
 
