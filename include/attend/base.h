@@ -60,6 +60,9 @@ typedef struct {
                       environment's ATTEND_ISA, else the best this CPU has */
   int threads;     /* 0: ATTEND_NUM_THREADS, else OMP_NUM_THREADS, else cores */
   attend_allocator allocator;
+  size_t
+      cache_limit; /* bytes that all states of the context may hold, KV caches
+                         and linear ones; 0: the machine's memory */
 } attend_options;
 
 /* On failure *ctx still holds the sentence (attend_message) and must be freed;

@@ -37,7 +37,7 @@ static int slot_rows(const call *c) {
   return (int)min64(c->plan->tile, (int64_t)c->n * c->plan->group);
 }
 static size_t slot_floats(const call *c) {
-  return (size_t)slot_rows(c) * (size_t)(c->plan->ldv + 3);
+  return size_times((size_t)slot_rows(c), (size_t)(c->plan->ldv + 3));
 }
 
 /* Slots for n queries a sequence: eight blocks a thread, in 1 MiB a thread. */
@@ -45,8 +45,8 @@ static size_t slot_bytes(attend_plan *p, int n) {
   call c = {.plan = p, .n = n};
   int64_t tiles = max64(call_tiles(&c), 1);
   if (!wants_split(p, tiles)) return 0;
-  size_t all = (size_t)tiles * (size_t)(8 * p->threads + 1) * slot_floats(&c) *
-               sizeof(float);
+  size_t all = SIZE_PRODUCT((size_t)tiles, (size_t)(8 * p->threads + 1),
+                            slot_floats(&c), sizeof(float));
   size_t most = (size_t)p->threads << 20;
   return all < most ? all : most;
 }
@@ -59,7 +59,7 @@ void softmax_size(attend_plan *p) {
   if (p->desc.purpose & ATTEND_FOR_EXTEND)
     p->slot_bytes =
         (size_t)max64((int64_t)p->slot_bytes, (int64_t)slot_bytes(p, 1));
-  p->shared_bytes = round_up(walk_shared_bytes(p), 64) + p->slot_bytes;
+  p->shared_bytes = size_add(round_up(walk_shared_bytes(p), 64), p->slot_bytes);
   if (p->desc.purpose & ATTEND_FOR_BACKWARD) softmax_backward_size(p);
 }
 

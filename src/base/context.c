@@ -51,11 +51,16 @@ attend_status take(attend_context *ctx, size_t bytes, const char *what,
                    void *block) {
   size_t rounded = round_up(bytes ? bytes : 1, 64);
   void *p = NULL;
-  if (rounded >= bytes)
+  bool fits = rounded <= PTRDIFF_MAX;
+  if (fits)
     p = ctx->allocator.take ? ctx->allocator.take(rounded, ctx->allocator.user)
                             : aligned_alloc(64, rounded);
   memcpy(block, &p, sizeof p);
   if (p) return ATTEND_OK;
+  if (!fits)
+    return fail(ctx, ATTEND_NO_MEMORY,
+                "%s would exceed the address space: choose a smaller problem",
+                what);
   return fail(ctx, ATTEND_NO_MEMORY,
               "no memory for %s (%zu bytes): free some or choose a smaller "
               "problem",
@@ -77,12 +82,6 @@ void give(const attend_context *ctx, void *block) {
     ctx->allocator.give(block, ctx->allocator.user);
   else
     free(block);
-}
-
-size_t size_times(size_t a, size_t b, bool *overflow) {
-  size_t product;
-  if (__builtin_mul_overflow(a, b, &product)) *overflow = true;
-  return product;
 }
 
 double seconds_now(void) {

@@ -59,11 +59,12 @@ static attend_status open_shards(attend_checkpoint *c, const char *folder,
   char path[LONGEST_PATH];
   if (attend_json_kind_of(map) != ATTEND_JSON_OBJECT || !attend_json_count(map))
     return fail(c->ctx, ATTEND_IO, "%s has no weight_map", index);
-  ATTEND_TRY(take(c->ctx, MOST_SHARDS * sizeof *name, "the shards", &name));
+  ATTEND_TRY(
+      take(c->ctx, size_times(MOST_SHARDS, sizeof *name), "the shards", &name));
   attend_status status = shard_names(c, index, map, name, &count);
   if (!status)
-    status = take_zeroed(c->ctx, (size_t)count * sizeof *c->file, "the shards",
-                         &c->file);
+    status = take_zeroed(c->ctx, size_times((size_t)count, sizeof *c->file),
+                         "the shards", &c->file);
   for (int i = 0; i < count && !status; i++) {
     snprintf(path, sizeof path, "%s/%s", folder, name[i]);
     status = add_file(c, path);
