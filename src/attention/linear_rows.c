@@ -268,14 +268,7 @@ static void store_outputs(const call *c, tile t, const linear_tile *x) {
 /* Whether a key is in the sight of a row that has no shift: keys that are padding
  * are not, keys too long for f32 are. A state does not know any more which. */
 static bool sees_keys(const call *c, tile t, int i) {
-  const attend_desc *d = &c->plan->desc;
-  int64_t end = linear_row_end(c, t.b, t.row + i);
-  if (end == 0 || c->state) return false;
-  if (!d->mask.key_mask) return true;
-  const uint8_t *real = d->mask.key_mask + (size_t)t.b * (size_t)d->kv_len;
-  for (int64_t j = 0; j < end; j++)
-    if (real[j]) return true;
-  return false;
+  return !c->state && row_sees(c, t.b, t.row + i);
 }
 
 static void store_rows(const call *c, tile t, linear_scratch *w) {
@@ -288,9 +281,7 @@ static void store_rows(const call *c, tile t, linear_scratch *w) {
     float den = x->den[i], lse = 0.0f;
     if (c->lse || is_signed) lse = lse_of(p, den, x->shift[i], x->top[i]);
     if (c->lse) c->lse[row_index(c, t, i)] = lse;
-    w->weak +=
-        sees && (fabsf(den) < 0x1p-100f || isinf(den) ||
-                 (is_signed && isinf(lse)) || fabsf(den) < 1e-3f * x->size[i]);
+    w->weak += sees && (is_lost(den, x->size[i]) || (is_signed && isinf(lse)));
   }
   store_outputs(c, t, x);
 }

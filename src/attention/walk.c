@@ -48,6 +48,23 @@ span rows_see(const call *c, int b, int row, int rows) {
   return (span){call_sees(c, b, at + first).lo, call_sees(c, b, at + last).hi};
 }
 
+static bool key_is_real(const call *c, int b, int64_t j) {
+  if (c->state) {
+    const page *p = c->state->sequence[b].page[j / PANEL];
+    return !p->padded || p->real[j % PANEL];
+  }
+  const attend_desc *d = &c->plan->desc;
+  return !d->mask.key_mask ||
+         d->mask.key_mask[(size_t)b * (size_t)d->kv_len + (size_t)j];
+}
+
+bool row_sees(const call *c, int b, int row) {
+  span seen = rows_see(c, b, row, 1);
+  for (int64_t j = seen.lo; j < seen.hi; j++)
+    if (key_is_real(c, b, j)) return true;
+  return false;
+}
+
 static int64_t tiles_per_stack(const call *c) {
   int64_t rows = (int64_t)c->n * c->plan->group;
   return (rows + c->plan->tile - 1) / c->plan->tile;
