@@ -106,6 +106,7 @@ typedef struct {
   char *text; /* ends in a zero byte */
   size_t length, capacity;
   int depth;
+  unsigned char is_object[ATTEND_JSON_DEPTH / 8]; /* a bit a level */
   bool indent, first, after_name;
   attend_status status; /* the first failure; later calls do nothing */
 } attend_json_writer;
@@ -132,7 +133,9 @@ ATTEND_API void attend_json_put_boolean(attend_json_writer *w, bool truth);
 ATTEND_API void attend_json_put_null(attend_json_writer *w);
 
 /* Ends the document with a newline, flushes a file, and says whether all of it
- * was written. The text stays until attend_json_writer_free. */
+ * was written. Calls that make no document (a value without a name in an object,
+ * a name elsewhere, a bracket that closes another, a second value behind the
+ * first, something left open) are ATTEND_INVALID here. The text stays until attend_json_writer_free. */
 ATTEND_API attend_status attend_json_finish(attend_json_writer *w);
 ATTEND_API void attend_json_writer_free(attend_json_writer *w);
 
