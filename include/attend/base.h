@@ -111,6 +111,13 @@ static inline attend_view attend_bthd(const void *data, int heads, int length,
   return v;
 }
 
+/* Text of unknown origin for a terminal: control characters (C0, DEL and C1) but
+ * for those in `keep`, and bytes that are not UTF-8, become \xNN. What does not
+ * fit is left out; returns the length of the whole. Sentences of a context are
+ * escaped already. */
+ATTEND_API size_t attend_escape(const char *text, size_t length,
+                                const char *keep, char *out, size_t size);
+
 /* Counter-based random numbers (Philox 4x32-10): the value at (seed, stream,
  * index) is the same on every machine and in any order of asking. */
 typedef struct {

@@ -40,10 +40,13 @@ void attend_context_free(attend_context *ctx) {
 
 attend_status fail(attend_context *ctx, attend_status status,
                    const char *sentence, ...) {
+  char plain[sizeof ctx->message];
   va_list args;
   va_start(args, sentence);
-  vsnprintf(ctx->message, sizeof ctx->message, sentence, args);
+  vsnprintf(plain, sizeof plain, sentence, args);
   va_end(args);
+  /* names and values from files may hold anything */
+  attend_escape(plain, strlen(plain), "", ctx->message, sizeof ctx->message);
   return status;
 }
 

@@ -142,13 +142,20 @@ void attend_json_close(attend_json_writer *w, char bracket) {
   w->first = false;
 }
 
-static void put_escaped(attend_json_writer *w, unsigned char c) {
+static void put_escaped(attend_json_writer *w, unsigned c) {
   static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
-  const char *found = c ? strchr(from, c) : NULL;
+  const char *found = c && c < 0x80 ? strchr(from, (int)c) : NULL;
   char text[8];
   int n = found ? snprintf(text, sizeof text, "\\%c", to[found - from])
                 : snprintf(text, sizeof text, "\\u%04x", c);
   put(w, text, (size_t)n);
+}
+
+/* DEL and C1 steer terminals as C0 does, although JSON does not ask for their
+ * escape. */
+static bool is_plain(const unsigned char *s, int length) {
+  if (length == 1) return *s >= 0x20 && *s != 0x7f && *s != '"' && *s != '\\';
+  return length > 2 || s[0] != 0xc2 || s[1] >= 0xa0;
 }
 
 /* What is not UTF-8 becomes U+FFFD, a byte at a time: JSON has nothing else. */
@@ -158,16 +165,17 @@ static void put_quoted(attend_json_writer *w, const char *text, size_t n) {
   put(w, "\"", 1);
   for (size_t i = 0; i < n;) {
     int length = utf8_length(s + i, s + n);
-    if (length && s[i] >= 0x20 && s[i] != '"' && s[i] != '\\') {
+    if (length && is_plain(s + i, length)) {
       i += (size_t)length;
       continue;
     }
     put(w, text + plain, i - plain);
     if (length)
-      put_escaped(w, s[i]);
+      put_escaped(w, s[i + (size_t)length - 1]);
     else
       put(w, "\xef\xbf\xbd", 3);
-    plain = ++i;
+    i += length ? (size_t)length : 1;
+    plain = i;
   }
   put(w, text + plain, n - plain);
   put(w, "\"", 1);
