@@ -11,14 +11,6 @@ no_controls() {
   ! grep -qF "$csi" "$work/out" "$work/err" || fail "$1: a C1 control was printed"
 }
 
-bytes_of() { # a number as 8 bytes, little-endian
-  local n=$1 i
-  for i in 1 2 3 4 5 6 7 8; do
-    printf '%b' "\\x$(printf %x $((n & 255)))"
-    n=$((n >> 8))
-  done
-}
-
 # A tensor called ESC[31mred, with a C1 control besides.
 mkdir "$work/name"
 cp "$models/gpt2/config.json" "$work/name"
@@ -64,7 +56,7 @@ mkdir "$work/says"
 cp "$models/gpt2/config.json" "$models/gpt2/model.safetensors" "$work/says"
 {
   printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' w
-  seq -f "w$esc[31m%g" 205
+  seq -f "w${esc}[31m%g" 205
 } >"$work/says/vocab.txt"
 run 0 generate "$work/says" -n 4 --prompt w
 grep -q "$esc" "$work/out" || fail "generate changes what a pipe is given"

@@ -79,6 +79,15 @@ with_words() {
   } >"$work/$1/vocab.txt"
 }
 
+# bytes_of NUMBER: as 8 bytes, little-endian.
+bytes_of() {
+  local n=$1
+  for _ in 1 2 3 4 5 6 7 8; do
+    printf '%b' "\\x$(printf %x $((n & 255)))"
+    n=$((n >> 8))
+  done
+}
+
 # without_numbers FOLDER: every weight of its model becomes NaN.
 without_numbers() {
   local file=$1/model.safetensors head size

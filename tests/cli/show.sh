@@ -116,13 +116,6 @@ little() { (
   ulimit -v 786432
   timeout 60 "$ATTEND" show "$@" >"$work/out" 2>"$work/err"
 ); }
-bytes_of() { # a number as 8 bytes, little-endian
-  local n=$1 i
-  for i in 1 2 3 4 5 6 7 8; do
-    printf '%b' "\\x$(printf %x $((n & 255)))"
-    n=$((n >> 8))
-  done
-}
 mkdir "$work/many" "$work/shards"
 cp "$models/gpt2/config.json" "$work/many"
 cp "$models/gpt2/config.json" "$work/shards"
