@@ -12,6 +12,7 @@
 
 #include "cli.h"
 #include "progress.h"
+#include "printable.h"
 
 static const verb verbs[] = {
     {"view", "where a model attends: in the browser, as a picture, here",
@@ -43,14 +44,16 @@ enum { VERBS = sizeof verbs / sizeof *verbs };
 /* ---- what the verbs share -------------------------------------------------- */
 
 void complain(const char *sentence, ...) {
+  char text[4096];
   va_list args;
   progress_end();
   fflush(stdout);
-  fputs("attend: ", stderr);
   va_start(args, sentence);
-  vfprintf(stderr, sentence, args);
+  vsnprintf(text, sizeof text, sentence, args);
   va_end(args);
-  fputc('\n', stderr);
+  char *safe = printable(text, strlen(text), "\n");
+  fprintf(stderr, "attend: %s\n", safe);
+  free(safe);
 }
 
 int complain_status(const attend_context *ctx, attend_status status) {

@@ -13,6 +13,7 @@
 #include "progress.h"
 #include "table.h"
 #include "train.h"
+#include "printable.h"
 
 static uint64_t now_at(const train_run *run) {
   return attend_training_steps(run->training);
@@ -40,7 +41,10 @@ static double bytes_held(const train_run *run) {
 
 static void say(const train_run *run, const char *text) {
   progress_end();
-  if (!run->s->common.json) printf("%s\n", text);
+  if (!run->s->common.json) {
+    put_printable(stdout, text, strlen(text));
+    putchar('\n');
+  }
   fflush(stdout);
 }
 

@@ -6,6 +6,8 @@
 #ifndef ATTENTION_ENGINE_H
 #define ATTENTION_ENGINE_H
 
+#include <math.h>
+
 #include "attend/observe.h"
 #include "attention/desc.h"
 #include "attention/features.h"
@@ -75,6 +77,13 @@ static inline size_t panel_key_at(int pair, int width, int slot, int i) {
 static inline size_t panel_value_at(int pair, int ld, int slot, int i) {
   if (pair == 1) return (size_t)slot * (size_t)ld + (size_t)i;
   return ((size_t)(slot / 2) * (size_t)ld + (size_t)i) * 2 + (size_t)(slot % 2);
+}
+
+/* A denominator that f32 lost, of weights with this sum of sizes: they vanished,
+ * overflowed or cancelled. */
+static inline bool is_lost(float denominator, float size) {
+  return fabsf(denominator) < 0x1p-100f || isinf(denominator) ||
+         fabsf(denominator) < 1e-3f * size;
 }
 
 /* The workspace of one thread, and the part that all share. */

@@ -29,21 +29,22 @@
 /* ---- workspace ------------------------------------------------------------------- */
 
 static size_t shared_cut(const attend_plan *p, arena a, cell_shared *s) {
-  size_t items = (size_t)(stacks(p) * key_blocks(p));
+  size_t items = size_times((size_t)stacks(p), (size_t)key_blocks(p));
   arena_cut(&a, walk_shared_bytes(p));
-  size_t rows =
-      (size_t)p->desc.batch * (size_t)p->desc.heads * (size_t)p->desc.q_len;
-  s->delta = arena_cut(&a, rows * sizeof *s->delta);
+  size_t rows = SIZE_PRODUCT((size_t)p->desc.batch, (size_t)p->desc.heads,
+                             (size_t)p->desc.q_len);
+  s->delta = arena_cut(&a, size_times(rows, sizeof *s->delta));
   s->lse2 = NULL; /* a norm of q is worth keeping, a logarithm is not */
   if (p->desc.form.kind == ATTEND_GAUSSIAN)
-    s->lse2 = arena_cut(&a, rows * sizeof *s->lse2);
+    s->lse2 = arena_cut(&a, size_times(rows, sizeof *s->lse2));
   s->next = arena_cut(&a, sizeof *s->next);
-  s->passed = arena_cut(&a, items * sizeof *s->passed);
-  s->bias = arena_cut(
-      &a, items * (size_t)p->group * bias_entries(p) * sizeof *s->bias);
+  s->passed = arena_cut(&a, size_times(items, sizeof *s->passed));
+  s->bias = arena_cut(&a, SIZE_PRODUCT(items, (size_t)p->group, bias_entries(p),
+                                       sizeof *s->bias));
   s->dq = NULL;
   if (p->desc.dtype != ATTEND_F32)
-    s->dq = arena_cut(&a, rows * (size_t)p->desc.dim * sizeof *s->dq);
+    s->dq =
+        arena_cut(&a, SIZE_PRODUCT(rows, (size_t)p->desc.dim, sizeof *s->dq));
   return a.used;
 }
 

@@ -60,10 +60,12 @@ void sum_columns(const attend_context *ctx, int rows, int n, const float *x,
   }
 }
 
-static int stretches(int rows) { return (rows + STRETCH - 1) / STRETCH; }
+static int stretches(int rows) {
+  return (int)(((int64_t)rows + STRETCH - 1) / STRETCH);
+}
 
 size_t attend_norm_back_bytes(int rows, int n) {
-  return (size_t)stretches(rows) * 2 * (size_t)n * sizeof(float);
+  return SIZE_PRODUCT((size_t)stretches(rows), 2, (size_t)n, sizeof(float));
 }
 
 static void norm_back(attend_context *ctx, bool centre, int rows, int n,

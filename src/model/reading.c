@@ -70,7 +70,7 @@ static attend_status make_sums(attend_reading *x, int rows) {
   d.purpose = ATTEND_FOR_EXTEND;
   d.engine = "linear";
   ATTEND_TRY(attend_plan_create(x->ctx, &d, &r->encoder_plan));
-  ATTEND_TRY(take_zeroed(x->ctx, (size_t)x->layers * sizeof *x->sums,
+  ATTEND_TRY(take_zeroed(x->ctx, size_times((size_t)x->layers, sizeof *x->sums),
                          "a reading", &x->sums));
   for (int i = 0; i < x->layers; i++)
     ATTEND_TRY(attend_state_create(r->encoder_plan, &x->sums[i]));

@@ -66,10 +66,9 @@ attend_status attend_bootstrap(attend_context *ctx, size_t n, size_t columns,
   ATTEND_TRY(check(ctx, n, &o));
   size_t count = (size_t)o.resamples;
   double *means, tail = (1 - o.confidence) / 2;
-  bool overflow = false;
-  size_t bytes = size_times(size_times(count, columns, &overflow),
-                            sizeof *means, &overflow);
-  ATTEND_CHECK(ctx, !overflow, "%zu columns are too many to resample", columns);
+  size_t bytes = SIZE_PRODUCT(count, columns, sizeof *means);
+  ATTEND_CHECK(ctx, bytes <= PTRDIFF_MAX,
+               "%zu columns are too many to resample", columns);
   ATTEND_TRY(take(ctx, bytes, "resamples", &means));
 #pragma omp parallel for num_threads(ctx->threads) schedule(static)
   for (int i = 0; i < o.resamples; i++)

@@ -100,6 +100,25 @@ with_words() {
   } >"$work/$1/vocab.txt"
 }
 
+# bytes_of NUMBER: as 8 bytes, little-endian.
+bytes_of() {
+  local n=$1
+  for _ in 1 2 3 4 5 6 7 8; do
+    printf '%b' "\\x$(printf %x $((n & 255)))"
+    n=$((n >> 8))
+  done
+}
+
+# without_numbers FOLDER: every weight of its model becomes NaN.
+without_numbers() {
+  local file=$1/model.safetensors head size
+  head=$(($(od -An -tu8 -N8 "$file") + 8))
+  size=$(($(stat -Lc %s "$file") - head))
+  { head -c "$head" "$file"; head -c "$size" /dev/zero | tr '\0' '\377'; } \
+    >"$file.part"
+  mv "$file.part" "$file"
+}
+
 # is_json ROWS: an array of flat objects, one a line, and so many of them.
 is_json() {
   local string='"([^"\\]|\\.)*"' number='-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?'
