@@ -163,12 +163,11 @@ void thin_steps(const char *out, uint64_t newest, long long keep) {
 
 /* ---- leftovers ---------------------------------------------------------------------- */
 
+/* Drafts of files and folders, and links on their way: nothing else in a run's
+ * folder is called so. */
 static bool is_leftover(const char *name) {
-  static const char *const known[] = {
-      ".base.part", ".gone.part", ".average.part", ".best.new", ".last.new"};
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (!strcmp(name, known[i])) return true;
-  return !strncmp(name, ".step-", 6) && strstr(name, ".part");
+  return path_ends(name, ".part") || path_ends(name, ".part.old") ||
+         !strcmp(name, ".best.new") || !strcmp(name, ".last.new");
 }
 
 void clear_leftovers(const char *out) {

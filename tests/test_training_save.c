@@ -71,17 +71,25 @@ TEST(an_older_step_of_that_name_is_replaced) {
   close_course(&d);
 }
 
-/* What a killed process left under the draft's name is in nobody's way. */
-TEST(a_draft_that_was_left_is_cleared_away) {
-  char draft[700], inside[800];
+/* Two savers of one folder, the second beginning and ending within the first. */
+static void save_within(attend_json_writer *w, void *user) {
+  course *c = user;
+  (void)w;
+  OK(c->ctx, save_at(c, place(NULL)));
+  put_file(place("inner.txt"), "x", 1);
+}
+
+TEST(two_savers_of_one_step_do_not_mix) {
   course c = saved_course((course_plan){0});
-  snprintf(draft, sizeof draft, "%s/.step.part", models_folder());
-  snprintf(inside, sizeof inside, "%s/half.safetensors", draft);
-  CHECK(!mkdir(draft, 0777));
-  put_file(inside, "half", 4);
-  OK(c.ctx, save_at(&c, place(NULL)));
-  CHECK(!is_there(draft) && !is_there(place("half.safetensors")));
+  attend_keep keep = {
+      .beside = model_path("gpt2", NULL), .write = save_within, .user = &c};
+  OK(c.ctx, attend_training_save(c.training, place(NULL), &keep));
+  CHECK(is_there(place("config.json")) && !is_there(place("inner.txt")));
+  CHECK_EQ(count_names(models_folder(), 1), 0);
+  course d = open_course(&(course_plan){.from = place(NULL)});
+  OK(d.ctx, attend_training_resume(d.training, place(NULL), NULL));
   close_course(&c);
+  close_course(&d);
 }
 
 /* ---- saves that fail ---------------------------------------------------------------- */
@@ -112,7 +120,7 @@ TEST(a_full_disk_leaves_what_was_there) {
     CHECK(!setrlimit(RLIMIT_FSIZE, &all));
     if (!status) break;
     CHECK_EQ(status, ATTEND_IO);
-    CHECK_SAYS(attend_message(c.ctx), "failed");
+    CHECK_SAYS(attend_message(c.ctx), "cannot be written");
     CHECK(bytes < 800000); /* the moments are no longer */
     check_stands(&p, 2);
   }

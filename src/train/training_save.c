@@ -2,9 +2,10 @@
  *
  * Place: train/ - a folder in Hugging Face layout, with the moments beside.
  *
- * The folder is made as .NAME.part; every file in it is brought to the disk, then
- * the folder's own list, then it is renamed. A process that is killed leaves a
- * .part that the next save of that step clears away.
+ * The folder is made as .NAME.12345678.part, which no other save shares; every file
+ * in it is brought to the disk, then the folder's own list, then it is renamed. A
+ * process that is killed leaves its draft; attend train clears such drafts away
+ * while it holds the lock of the run.
  */
 #define _GNU_SOURCE /* renameat2 */
 #include <dirent.h>
@@ -51,9 +52,19 @@ static attend_status name_all(saving *s, const char *folder) {
   size_t up = slash ? (size_t)(slash - s->folder) : 0;
   snprintf(s->above, sizeof s->above, "%.*s", slash ? (int)(up ? up : 1) : 1,
            slash ? s->folder : ".");
-  char name[LONGEST_PATH];
-  snprintf(name, sizeof name, ".%.*s.part", 255, slash ? slash + 1 : s->folder);
-  return inside(s, s->above, name, s->draft);
+  return ATTEND_OK;
+}
+
+static int make_folder(const char *draft) { return mkdir(draft, 0777); }
+
+static attend_status make_draft(saving *s) {
+  char name[LONGEST_PATH], path[LONGEST_PATH];
+  const char *slash = strrchr(s->folder, '/');
+  snprintf(name, sizeof name, ".%.*s", 255, slash ? slash + 1 : s->folder);
+  ATTEND_TRY(inside(s, s->above, name, path));
+  if (!draft_make(path, s->draft, sizeof s->draft, make_folder))
+    return ATTEND_OK;
+  return failed(s, "making a folder beside", s->folder);
 }
 
 /* ---- clearing away --------------------------------------------------------------- */
@@ -158,8 +169,6 @@ static attend_status write_notes(const saving *s) {
 
 static attend_status write_draft(const saving *s) {
   char path[LONGEST_PATH];
-  remove_folder(s, s->draft);
-  if (mkdir(s->draft, 0777)) return failed(s, "making the folder", s->draft);
   ATTEND_TRY(copy_beside(s));
   ATTEND_TRY(inside(s, s->draft, "model.safetensors", path));
   ATTEND_TRY(attend_learner_save(
@@ -185,7 +194,6 @@ static attend_status replace_folder(const saving *s) {
   char old[LONGEST_PATH];
   if (exchange(s)) return ATTEND_OK;
   snprintf(old, sizeof old, "%.*s.old", LONGEST_PATH - 8, s->draft);
-  remove_folder(s, old);
   if (rename(s->folder, old)) return failed(s, "moving away", s->folder);
   if (rename(s->draft, s->folder)) {
     attend_status status = failed(s, "renaming to", s->folder);
@@ -222,6 +230,7 @@ attend_status attend_training_save(attend_training *t, const char *folder,
                !as || as == ATTEND_STORED_F32 || as == ATTEND_STORED_BF16,
                "weights are saved as f32 or bf16");
   ATTEND_TRY(name_all(&s, folder));
+  ATTEND_TRY(make_draft(&s));
   attend_status status = write_draft(&s);
   if (!status) status = put_in_place(&s);
   if (status) remove_folder(&s, s.draft);

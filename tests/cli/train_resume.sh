@@ -124,7 +124,8 @@ rm -r "$work/hurt" && cp -r "$work/whole" "$work/hurt"
 ln -sfn step-00000005 "$work/hurt/last"
 rm "$work/hurt/best"
 mkdir "$work/hurt/.step-00000009.part" "$work/hurt/.gone.part" "$work/hurt/.base.part"
-touch "$work/hurt/.step-00000009.part/model.safetensors.part"
+touch "$work/hurt/.step-00000009.part/model.safetensors.part" \
+  "$work/hurt/run.json.0a1b2c3d.part" "$work/hurt/loss.svg.0a1b2c3e.part"
 printf '{"step": 15, "loss": 1}\n{"step": 14, "lo' >>"$work/hurt/log.jsonl"
 learn hurt --resume
 same_run whole hurt
