@@ -71,7 +71,7 @@ ATTEND_API size_t attend_corpus_tokens(const attend_corpus *corpus);
 /* Bytes of text that was read, and ids that were cut off by a length. */
 ATTEND_API size_t attend_corpus_bytes(const attend_corpus *corpus);
 ATTEND_API size_t attend_corpus_dropped(const attend_corpus *corpus);
-/* The same for the same documents in the same order. */
+/* Digest of the documents in their order. */
 ATTEND_API uint64_t attend_corpus_digest(const attend_corpus *corpus);
 
 /* Moves about a share of a corpus to another: pairs or documents that a seed

@@ -123,6 +123,25 @@ ATTEND_API FILE *attend_draft_file(attend_draft *draft);
 ATTEND_API attend_status attend_draft_keep(attend_draft *draft);
 ATTEND_API void attend_draft_drop(attend_draft *draft);
 
+/* Digests of bytes, 128 bits, that find damage and mixtures but no forgery. One
+ * that is all zero begins; the pieces that bytes come in make no difference. */
+typedef struct {
+  uint64_t h[2], length;
+  unsigned char open[16]; /* of a block that is not whole yet */
+} attend_digest;
+enum { ATTEND_DIGEST_TEXT = 33 };
+ATTEND_API void attend_digest_add(attend_digest *digest, const void *bytes,
+                                  size_t length);
+/* Of all that was added; more may be. As numbers, or 32 hexadecimal digits. */
+ATTEND_API void attend_digest_end(const attend_digest *digest,
+                                  uint64_t word[2]);
+ATTEND_API void attend_digest_text(const attend_digest *digest,
+                                   char text[ATTEND_DIGEST_TEXT]);
+/* Adds all of a file. */
+ATTEND_API attend_status attend_digest_file(attend_context *ctx,
+                                            const char *path,
+                                            attend_digest *digest);
+
 /* ATTEND_IO, with a sentence that says what it is, if the first bytes of a file are
  * surely not those of a text: packed, UTF-16, Parquet. */
 ATTEND_API attend_status attend_text_check(attend_context *ctx,

@@ -105,7 +105,7 @@ static attend_status put_file(attend_draft *draft, void *user) {
 }
 
 attend_status attend_state_save(const attend_state *s, const char *path) {
-  return draft_write(s->ctx, path, put_file, (void *)s);
+  return draft_write(s->ctx, path, put_file, (void *)s, NULL);
 }
 
 /* ---- reading ---------------------------------------------------------------------- */

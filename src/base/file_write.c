@@ -22,6 +22,7 @@ struct attend_draft {
   attend_context *ctx;
   FILE *file;
   char *path, *draft; /* draft "": the path itself takes the bytes */
+  attend_digest digest;
 };
 
 attend_status writing_failed(attend_context *ctx, const char *path) {
@@ -115,13 +116,17 @@ attend_status attend_draft_open(attend_context *ctx, const char *path,
   return status;
 }
 
+const attend_digest *draft_digest(const attend_draft *d) { return &d->digest; }
+
 FILE *attend_draft_file(attend_draft *d) { return d->file; }
 
 attend_status attend_draft_put(attend_draft *d, const void *bytes,
                                size_t length) {
   errno = 0;
-  if (!length || fwrite(bytes, 1, length, d->file) == length) return ATTEND_OK;
-  return writing_failed(d->ctx, d->path);
+  if (length && fwrite(bytes, 1, length, d->file) != length)
+    return writing_failed(d->ctx, d->path);
+  attend_digest_add(&d->digest, bytes, length);
+  return ATTEND_OK;
 }
 
 attend_status draft_settle(attend_draft *d) {
@@ -156,10 +161,11 @@ void attend_draft_drop(attend_draft *d) {
 
 attend_status draft_write(attend_context *ctx, const char *path,
                           attend_status (*put)(attend_draft *draft, void *user),
-                          void *user) {
+                          void *user, attend_digest *digest) {
   attend_draft *d;
   ATTEND_TRY(attend_draft_open(ctx, path, &d));
   attend_status status = put(d, user);
+  if (!status && digest) *digest = d->digest;
   if (!status) return attend_draft_keep(d);
   attend_draft_drop(d);
   return status;
@@ -175,8 +181,14 @@ static attend_status put_whole(attend_draft *draft, void *user) {
   return attend_draft_put(draft, w->bytes, w->length);
 }
 
+attend_status file_write(attend_context *ctx, const char *path,
+                         const void *bytes, size_t length,
+                         attend_digest *digest) {
+  whole w = {bytes, length};
+  return draft_write(ctx, path, put_whole, &w, digest);
+}
+
 attend_status attend_file_write(attend_context *ctx, const char *path,
                                 const void *bytes, size_t length) {
-  whole w = {bytes, length};
-  return draft_write(ctx, path, put_whole, &w);
+  return file_write(ctx, path, bytes, length, NULL);
 }

@@ -18,6 +18,7 @@ typedef struct {
   void *user;
   size_t n_notes;
   const attend_note *notes;
+  attend_digest *digest; /* of the file, to be told; NULL: to nobody */
 } writing;
 
 static int64_t elements(const attend_tensor *t) {
@@ -133,7 +134,7 @@ static attend_status put_all(attend_draft *draft, void *user) {
 
 static attend_status write_file(const writing *w) {
   ATTEND_TRY(check(w));
-  return draft_write(w->ctx, w->path, put_all, (void *)w);
+  return draft_write(w->ctx, w->path, put_all, (void *)w, w->digest);
 }
 
 attend_status attend_tensor_file_write(attend_context *ctx, const char *path,
@@ -143,17 +144,26 @@ attend_status attend_tensor_file_write(attend_context *ctx, const char *path,
   return write_file(&w);
 }
 
-attend_status attend_tensor_file_make(
-    attend_context *ctx, const char *path, size_t count,
-    const attend_tensor *tensors,
-    attend_status (*fill)(size_t i, void *to, void *user), void *user) {
+attend_status tensor_file_make(attend_context *ctx, const char *path,
+                               size_t count, const attend_tensor *tensors,
+                               attend_status (*fill)(size_t i, void *to,
+                                                     void *user),
+                               void *user, attend_digest *digest) {
   writing w = {.ctx = ctx,
                .path = path,
                .count = count,
                .tensors = tensors,
                .fill = fill,
-               .user = user};
+               .user = user,
+               .digest = digest};
   return write_file(&w);
+}
+
+attend_status attend_tensor_file_make(
+    attend_context *ctx, const char *path, size_t count,
+    const attend_tensor *tensors,
+    attend_status (*fill)(size_t i, void *to, void *user), void *user) {
+  return tensor_file_make(ctx, path, count, tensors, fill, user, NULL);
 }
 
 attend_status attend_tensor_file_write_noted(attend_context *ctx,

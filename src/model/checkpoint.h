@@ -41,6 +41,7 @@ void parameter_name(const parameter *p, const char *prefix,
 struct attend_checkpoint {
   attend_context *ctx;
   attend_config config;
+  attend_digest settings; /* of config.json */
   attend_tensor_file **file;
   int files;
   size_t bytes;

@@ -118,9 +118,14 @@ static void forget(attend_reading *x) {
 }
 
 /* What the sums depend on besides the text. */
-static uint64_t digest_model(const attend_model *m) {
-  uint64_t sum = attend_checkpoint_digest(m->files);
+static attend_digest digest_model(const attend_model *m) {
+  const uint64_t weights[] = {attend_checkpoint_digest(m->files),
+                              (uint64_t)m->weights};
+  const char *isa = attend_context_isa(m->ctx);
+  attend_digest sum = {0};
   attend_desc d;
+  attend_digest_add(&sum, weights, sizeof weights);
+  attend_digest_add(&sum, isa, strlen(isa));
   for (int i = 0; i < 2; i++) {
     attend_model_attention(m, i ? ATTEND_CROSS : ATTEND_ENCODER_SELF, &d);
     const attend_form *f = &d.form;
@@ -135,8 +140,7 @@ static uint64_t digest_model(const attend_model *m) {
                             (uint64_t)f->draw,
                             (uint64_t)f->pairs,
                             (uint64_t)f->map};
-    for (size_t j = 0; j < sizeof all / sizeof *all; j++)
-      sum = digest_stir(sum, all[j]);
+    attend_digest_add(&sum, all, sizeof all);
   }
   return sum;
 }
@@ -144,15 +148,15 @@ static uint64_t digest_model(const attend_model *m) {
 attend_status attend_reading_begin(attend_reading *x, int64_t count,
                                    const int32_t *ids) {
   int vocab = x->run->model->config.vocab;
-  uint64_t sum = digest_model(x->run->model);
+  attend_digest sum = digest_model(x->run->model);
   ATTEND_CHECK(x->ctx, count > 0, "a text of no token cannot be read");
   for (int64_t i = 0; i < count; i++) {
     ATTEND_CHECK(x->ctx, ids[i] >= 0 && ids[i] < vocab,
                  "token %lld is %d: the model knows 0 to %d", (long long)i,
                  ids[i], vocab - 1);
-    sum = digest_stir(sum, (uint32_t)ids[i]);
   }
-  x->digest = sum ^ sum >> 29;
+  attend_digest_add(&sum, ids, (size_t)count * sizeof *ids);
+  x->digest = digest_word(&sum);
   x->ids = ids;
   x->count = count;
   forget(x);
