@@ -61,7 +61,7 @@ typedef struct { /* zero means default */
  * with a line between them that is nothing but the end-of-text token, as the
  * tokenizer writes it or <|endoftext|>. Pairs come from .jsonl and .tsv alone. A
  * line that is wrong is refused with its number, and nothing of the file is added.
- * The file is mapped, and must not be shortened meanwhile. */
+ * The file is read whole first; one that is shortened meanwhile is ATTEND_IO. */
 ATTEND_API attend_status
 attend_corpus_read(attend_corpus *corpus, const char *path,
                    const attend_corpus_options *options);
