@@ -38,7 +38,7 @@ static journal identity(const summarizer *s, const summarize_options *o) {
   return j;
 }
 
-static void put_signed(FILE *to, const journal *j, const char *line,
+static bool put_signed(FILE *to, const journal *j, const char *line,
                        size_t length) {
   char digest[ATTEND_DIGEST_TEXT];
   if (length && line[length - 1] == '=') {
@@ -46,16 +46,20 @@ static void put_signed(FILE *to, const journal *j, const char *line,
     digest_line(j, line, length, digest);
     fprintf(to, "%.*s%s%s%s\n", (int)length, line, BEFORE_DIGEST, digest,
             AFTER_DIGEST);
-  } else {
-    fwrite(line, 1, length, to);
-    fputc('\n', to);
+    return true;
   }
+  fwrite(line, 1, length, to);
+  fputc('\n', to);
+  return false;
 }
 
-/* The input's lines after a first line that is right, unless it has its own. */
-static void put_journal(const journal *j, const uint8_t *bytes, size_t length) {
+/* The input's lines after a first line that is right, unless it has its own. How
+ * many of them have the right digest. */
+static size_t put_journal(const journal *j, const uint8_t *bytes,
+                          size_t length) {
   FILE *to = fopen(fuzz_path("parts.jsonl"), "wb");
   char first[200];
+  size_t good = 0;
   MUST(to);
   int n = snprintf(first, sizeof first,
                    "{\"model\": \"%s\", \"options\": \"%s\"=", j->model,
@@ -63,15 +67,17 @@ static void put_journal(const journal *j, const uint8_t *bytes, size_t length) {
   if (!length || bytes[0] != '!') put_signed(to, j, first, (size_t)n);
   const char *at = (const char *)bytes, *last = at + length, *end;
   while (at < last && (end = memchr(at, '\n', (size_t)(last - at)))) {
-    put_signed(to, j, at, (size_t)(end - at));
+    good += put_signed(to, j, at, (size_t)(end - at));
     at = end + 1;
   }
   if (at < last) fwrite(at, 1, (size_t)(last - at), to);
   MUST(!fclose(to));
+  return good;
 }
 
 static void check_again(const summarizer *s, const summarize_options *o) {
-  summary one = {.text = "a summary", .count = 3, .log_probability = -2}, found;
+  char text[] = "a summary";
+  summary one = {.text = text, .count = 3, .log_probability = -2}, found;
   journal *j;
   MUST(!journal_open(s, o, &j));
   journal_add(j, "a part", 6, &one);
@@ -88,14 +94,16 @@ static void check_again(const summarizer *s, const summarize_options *o) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   attend_context *ctx = fuzz_context(length);
-  summarizer s = {.m = {.ctx = ctx, .path = (char *)folder()}, .prefix = ""};
+  char none[] = "";
+  summarizer s = {.m = {.ctx = ctx, .path = (char *)folder()}, .prefix = none};
   summarize_options o = {.longer.work = (char *)folder()};
   journal *j, mine = identity(&s, &o);
   size_t live = fuzz_live;
-  put_journal(&mine, bytes, length);
+  size_t good = put_journal(&mine, bytes, length);
   if (journal_open(&s, &o, &j)) {
     MUST(!j);
   } else {
+    MUST(j->used <= good);
     MUST(!journal_close(j));
     check_again(&s, &o);
   }
