@@ -5,6 +5,7 @@
 #include <argp.h>
 #include <stdarg.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -192,9 +193,33 @@ static void spin_briefly(char **argv) {
   execv(program, argv); /* by its own name, or ps would show "exe" */
 }
 
+/* Weights are mapped, so that models start at once and share memory; whoever
+ * shortens such a file takes pages away that the program looks at. The library
+ * cannot go on from there, and the program ends with a sentence. */
+static void end_shortened(int number, siginfo_t *info, void *place) {
+  static const char sentence[] =
+      "attend: a model's file was shortened while it was in use: put it back "
+      "in place, and run again\n";
+  (void)place;
+  if (info->si_code != BUS_ADRERR) {
+    signal(number, SIG_DFL); /* a fault of the machine: it comes again */
+    return;
+  }
+  ssize_t written = write(STDERR_FILENO, sentence, sizeof sentence - 1);
+  (void)written;
+  _exit(EXIT_FAILED);
+}
+
+static void watch_files(void) {
+  struct sigaction watch = {.sa_sigaction = end_shortened,
+                            .sa_flags = SA_SIGINFO};
+  sigaction(SIGBUS, &watch, NULL);
+}
+
 int main(int argc, char **argv) {
   int place = 0;
   spin_briefly(argv);
+  watch_files();
   argp_err_exit_status = EXIT_USAGE;
   argv[0] = (char *)"attend";
   argp_parse(&top, argc, argv, ARGP_IN_ORDER, NULL, &place);

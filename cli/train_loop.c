@@ -62,6 +62,10 @@ static void write_tally(attend_json_writer *w, void *user) {
   json_number(w, "seconds", seconds_in_all(run));
   json_number(w, "work_bytes", most_work(run));
   json_truth(w, "ended", t->ended);
+  if (!run->held) return;
+  char valid[17];
+  valid_digest(run, valid);
+  json_text(w, "valid", valid);
 }
 
 static bool is_saved(const train_run *run) {

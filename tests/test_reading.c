@@ -308,7 +308,7 @@ TEST(foreign_and_damaged_folders_are_refused) {
   damage(folder, "-sums-1-");
   OK(s.ctx, attend_reading_begin(x, LONG, ids));
   CHECK_EQ(attend_reading_resume(x, folder), ATTEND_IO);
-  CHECK_SAYS(attend_message(s.ctx), "cut off");
+  CHECK_SAYS(attend_message(s.ctx), "is damaged");
   read_on(&s, x); /* from the beginning */
   say_reading(&s, x, got);
   say_read(&s, 0, LONG, ids, want);

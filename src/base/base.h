@@ -112,12 +112,6 @@ uint16_t half_from_float(float f);
 float bf16_to_float(uint16_t h);
 uint16_t bf16_from_float(float f);
 
-/* Digests of what must not have changed: FNV-1a by words. They lie in files. */
-static const uint64_t DIGEST_START = UINT64_C(14695981039346656037);
-static inline uint64_t digest_stir(uint64_t sum, uint64_t word) {
-  return (sum ^ word) * UINT64_C(1099511628211);
-}
-
 /* Of a monotonic clock. */
 double seconds_now(void);
 

@@ -8,6 +8,8 @@
 
 #include <string.h>
 
+#include "base/files.h"
+
 /* ---- names ------------------------------------------------------------------------ */
 
 /* Checkpoints that came from TensorFlow call norms' weights gamma and beta. */
@@ -177,6 +179,13 @@ static attend_status find_all(attend_checkpoint *c) {
 
 /* ---- the public door ------------------------------------------------------------------ */
 
+static attend_status digest_settings(attend_checkpoint *c, const char *path) {
+  char config[LONGEST_PATH];
+  if (!file_beside(path, "config.json", config, sizeof config))
+    return ATTEND_OK;
+  return attend_digest_file(c->ctx, config, &c->settings);
+}
+
 attend_status attend_checkpoint_open(attend_context *ctx, const char *path,
                                      attend_checkpoint **checkpoint) {
   attend_checkpoint *c;
@@ -184,6 +193,7 @@ attend_status attend_checkpoint_open(attend_context *ctx, const char *path,
   ATTEND_TRY(take_zeroed(ctx, sizeof *c, "a checkpoint", &c));
   c->ctx = ctx;
   attend_status status = attend_config_read(ctx, path, &c->config);
+  if (!status) status = digest_settings(c, path);
   if (!status) status = table_make(ctx, &c->config, &c->table);
   if (!status) status = checkpoint_open_files(c, path);
   if (!status) status = checkpoint_index(c);
@@ -283,33 +293,17 @@ int attend_checkpoint_has_head(const attend_checkpoint *c) {
   return checkpoint_has_head(c);
 }
 
-/* In lanes: as fast as memory gives them. */
-static uint64_t digest_bytes(uint64_t sum, const unsigned char *bytes,
-                             size_t length) {
-  enum { LANES = 4 };
-  uint64_t lane[LANES] = {sum, 1, 2, 3}, word[LANES];
-  while (length) {
-    size_t n = length < sizeof word ? length : sizeof word;
-    memset(word, 0, sizeof word);
-    memcpy(word, bytes, n);
-    for (int i = 0; i < LANES; i++) lane[i] = digest_stir(lane[i], word[i]);
-    bytes += n;
-    length -= n;
-  }
-  for (int i = 0; i < LANES; i++)
-    sum = digest_stir(sum, lane[i] ^ lane[i] >> 29);
-  return sum;
-}
-
 uint64_t attend_checkpoint_digest(const attend_checkpoint *c) {
-  uint64_t sum = DIGEST_START;
+  attend_digest sum = c->settings;
   for (size_t i = 0; i < c->table.count; i++) {
     const attend_tensor *t = c->table.entry[i].tensor;
+    const uint64_t place[] = {i, t ? t->bytes + 1 : 0};
+    attend_digest_add(&sum, place, sizeof place);
     if (!t) continue;
-    sum = digest_bytes(sum ^ i, t->data, t->bytes);
+    attend_digest_add(&sum, t->data, t->bytes);
     checkpoint_release(t->data, t->bytes, (void *)c);
   }
-  return sum;
+  return digest_word(&sum);
 }
 
 void checkpoint_release(const void *from, size_t bytes, void *user) {

@@ -46,6 +46,7 @@ typedef struct {
 struct attend_checkpoint {
   attend_context *ctx;
   attend_config config;
+  attend_digest settings; /* of config.json */
   attend_tensor_file **file;
   int files;
   size_t bytes;

@@ -144,3 +144,22 @@ cp "$work/bert/"* "$work/none"
 without_numbers "$work/none"
 complains 1 'not finite' embed "$work/none" "the cat" "a dog"
 complains 1 'not finite' embed "$work/none" --search "a dog" "the cat"
+
+# A model whose file is shortened while it is in use.
+cp -r "$work/bert" "$work/cut"
+mkfifo "$work/pipe"
+"$ATTEND" embed "$work/cut" <"$work/pipe" >"$work/out" 2>"$work/err" &
+child=$!
+exec 9>"$work/pipe"
+seq 4096 | sed 's/.*/the cat/' >&9
+for _ in {1..1500}; do
+  [[ ! -s $work/out ]] || break
+  sleep 0.02
+done
+truncate -s 8 "$work/cut/model.safetensors"
+seq 4096 | sed 's/.*/a dog sat/' >&9
+exec 9>&-
+code=0
+wait $child || code=$?
+((code == 1)) || fail "a model that was cut: exits with $code"
+grep -q '^attend: a model.s file was shortened' "$work/err" || fail "not said: $(cat "$work/err")"
