@@ -3,12 +3,15 @@
  * Place: cli/ - above the library's public headers.
  */
 #include <argp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli.h"
+#include "printable.h"
 #include "progress.h"
 
 static const verb verbs[] = {
@@ -41,14 +44,16 @@ enum { VERBS = sizeof verbs / sizeof *verbs };
 /* ---- what the verbs share -------------------------------------------------- */
 
 void complain(const char *sentence, ...) {
+  char text[4096];
   va_list args;
   progress_end();
   fflush(stdout);
-  fputs("attend: ", stderr);
   va_start(args, sentence);
-  vfprintf(stderr, sentence, args);
+  vsnprintf(text, sizeof text, sentence, args);
   va_end(args);
-  fputc('\n', stderr);
+  char *safe = printable(text, strlen(text), "\n");
+  fprintf(stderr, "attend: %s\n", safe);
+  free(safe);
 }
 
 int complain_status(const attend_context *ctx, attend_status status) {
@@ -172,8 +177,32 @@ static int run_verb(const verb *v, int argc, char **argv) {
   return v->run(argc, argv);
 }
 
+/* Weights are mapped, so that models start at once and share memory; whoever
+ * shortens such a file takes pages away that the program looks at. The library
+ * cannot go on from there, and the program ends with a sentence. */
+static void end_shortened(int number, siginfo_t *info, void *place) {
+  static const char sentence[] =
+      "attend: a model's file was shortened while it was in use: put it back "
+      "in place, and run again\n";
+  (void)place;
+  if (info->si_code != BUS_ADRERR) {
+    signal(number, SIG_DFL); /* a fault of the machine: it comes again */
+    return;
+  }
+  ssize_t written = write(STDERR_FILENO, sentence, sizeof sentence - 1);
+  (void)written;
+  _exit(EXIT_FAILED);
+}
+
+static void watch_files(void) {
+  struct sigaction watch = {.sa_sigaction = end_shortened,
+                            .sa_flags = SA_SIGINFO};
+  sigaction(SIGBUS, &watch, NULL);
+}
+
 int main(int argc, char **argv) {
   int place = 0;
+  watch_files();
   argp_err_exit_status = EXIT_USAGE;
   argv[0] = (char *)"attend";
   argp_parse(&top, argc, argv, ARGP_IN_ORDER, NULL, &place);

@@ -1,14 +1,16 @@
-/* Somebody else's matrix product, to compare with.
+/* OpenBLAS's matrix product, to compare with.
  *
- * Place: cli/ - bench and explain; only if built with OpenBLAS.
+ * Place: cli/ - bench and explain.
  */
 #ifndef CLI_BLAS_H
 #define CLI_BLAS_H
 
 #include "cli.h"
 
-/* "openblas-Haswell", or NULL if the program was built without. */
+/* "openblas-Haswell", or NULL if there is none to call. */
 const char *blas_name(void);
+/* Why there is none, and what to do. */
+const char *blas_missing(void);
 /* Whether it runs on AVX-512. */
 bool blas_is_wide(void);
 /* c[m,n] = a[m,k] b[k,n], row-major. */

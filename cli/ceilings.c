@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "attend/file.h"
 #include "attend/json.h"
 
 enum { LONGEST = 1024, MOST_BYTES = 1 << 20 };
@@ -147,19 +147,18 @@ static void make_folders(const char *path) {
 }
 
 static bool keep(attend_context *ctx, const attend_machine *machine) {
-  char path[LONGEST], fresh[LONGEST + 32];
+  char path[LONGEST];
+  attend_draft *draft;
   ceilings_path(path, sizeof path);
   if (!*path) return false;
   make_folders(path);
-  snprintf(fresh, sizeof fresh, "%s.%ld", path, (long)getpid());
-  FILE *f = fopen(fresh, "w");
-  if (!f) return false;
+  if (attend_draft_open(ctx, path, &draft)) return false;
   attend_json *old = read_cache(ctx, path);
-  bool ok = !write_cache(ctx, old, machine, f);
+  bool ok = !write_cache(ctx, old, machine, attend_draft_file(draft));
   attend_json_free(old);
-  ok = !fclose(f) && ok && !rename(fresh, path);
-  if (!ok) remove(fresh);
-  return ok;
+  if (ok) return !attend_draft_keep(draft);
+  attend_draft_drop(draft);
+  return false;
 }
 
 /* ---- the questions ------------------------------------------------------------- */

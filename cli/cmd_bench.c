@@ -335,11 +335,10 @@ static void put_csv(FILE *f, const cell *row) {
 
 static int write_csv(attend_context *ctx, const contestant *all, int count,
                      const char *path) {
-  FILE *f = fopen(path, "w");
-  if (!f) {
-    complain("could not write %s: %s", path, strerror(errno));
-    return EXIT_FAILED;
-  }
+  attend_draft *draft;
+  attend_status status = attend_draft_open(ctx, path, &draft);
+  if (status) return complain_status(ctx, status);
+  FILE *f = attend_draft_file(draft);
   table t = table_start(columns);
   for (int c = 0; c < ALONE; c++)
     fprintf(f, "%s%s", c ? "," : "", columns[c].name);
@@ -349,12 +348,8 @@ static int write_csv(attend_context *ctx, const contestant *all, int count,
     put_csv(f, t.cells + n * COLUMNS);
   }
   table_free(&t);
-  int code = check_written(f, path);
-  if (fclose(f) && !code) {
-    complain("could not write %s: %s", path, strerror(errno));
-    code = EXIT_FAILED;
-  }
-  return code;
+  status = attend_draft_keep(draft);
+  return status ? complain_status(ctx, status) : EXIT_OK;
 }
 
 /* ---- running ------------------------------------------------------------------- */
@@ -385,10 +380,8 @@ static int prepare(attend_context *ctx, const bench_options *o, contestant *c) {
   c->problem.desc.engine = o->common.engine;
   if (c->problem.op == ATTEND_OP_SGEMM) {
     if (blas_name()) return EXIT_OK;
-    complain(
-        "%s needs a BLAS and the program was built without one: build "
-        "with OpenBLAS, or leave it out",
-        c->text);
+    complain("%s needs OpenBLAS; %s, or leave the problem out", c->text,
+             blas_missing());
     return EXIT_FAILED;
   }
   if (c->problem.op == ATTEND_OP_DECODE &&

@@ -205,7 +205,8 @@ static int start(embed_run *run) {
   run->in = (line_source){.words = o->model.words, .count = o->model.count};
   run->window = o->model.count ? o->model.count : WINDOW;
   run->texts = need((size_t)run->window, sizeof *run->texts);
-  if (o->out) return vector_file_start(&run->file, o->out, e->width);
+  if (o->out)
+    return vector_file_start(&run->file, run->m.ctx, o->out, e->width);
   if (!o->query) return EXIT_OK;
   attend_status status = embed_take(e, o->query, strlen(o->query), &run->query);
   if (!status) status = embed_all(e, &run->query, 1, NULL, NULL);
@@ -236,7 +237,7 @@ static int finish_file(embed_run *run) {
                          "pool",   pooling_name(e->pool),
                          "length", e->raw ? "any" : "1",
                          NULL};
-  int code = vector_file_finish(&run->file, run->m.ctx, notes);
+  int code = vector_file_finish(&run->file, notes);
   if (code || run->o->common.json || run->o->vectors) return code;
   printf("%zu texts of %zu tokens: [%zu, %d] in %s, %.1f texts/s\n", e->texts,
          e->tokens, run->file.rows, e->width, run->o->out,

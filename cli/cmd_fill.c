@@ -8,6 +8,7 @@
 
 #include "embed_lines.h"
 #include "fill_ways.h"
+#include "printable.h"
 
 typedef struct {
   options common;
@@ -126,7 +127,10 @@ static int print_masks(fill_run *run, const table *all, int masks) {
     for (; r < all->rows && *number_at(all, r, 1) == mask; r++)
       table_add(&one, &all->cells[r * (size_t)all->width]);
     if (run->spoke) putchar('\n');
-    if (many && mask == 1) printf("%s\n", run->f.text.text);
+    if (many && mask == 1) {
+      put_printable(stdout, run->f.text.text, strlen(run->f.text.text));
+      putchar('\n');
+    }
     if (masks > 1) printf("mask %.0f of %d\n", mask, masks);
     code = table_print(&one, stdout);
     table_free(&one);

@@ -14,6 +14,7 @@
 #include "options.h"
 #include "table.h"
 #include "tokenize_train.h"
+#include "printable.h"
 
 typedef struct {
   options common;
@@ -233,33 +234,18 @@ static const column columns[] = {
     {"end", "end", CELL_COUNT},     {"type", "type", CELL_COUNT},
     {"part", NULL, CELL_TEXT},      {NULL, NULL, CELL_TEXT}};
 
-/* A line end would break the table. */
-static void printable(const char *piece, char *text, size_t size) {
-  size_t n = 0;
-  for (; *piece && n + 5 < size; piece++) {
-    unsigned char c = (unsigned char)*piece;
-    if (c < 32 || c == 127)
-      n += (size_t)snprintf(text + n, size - n, "\\x%02x", c);
-    else
-      text[n++] = (char)c;
-  }
-  text[n] = 0;
-}
-
 static void add_row(const tokenize_run *run, table *t, size_t i) {
   static const char *const parts[] = {"special", "text", "pair"};
   const attend_encoding *e = run->encoding;
-  char text[256];
   const char *piece = attend_tokenizer_piece(run->tokenizer, e->id[i], NULL);
   cell none = cell_none();
   bool real = e->part[i] >= 0;
-  printable(piece, text, sizeof text);
   table_add(
-      t, (cell[]){cell_number((double)i), cell_number(e->id[i]),
-                  cell_text(run->o->common.json ? piece : text),
-                  real ? cell_number((double)e->start[i]) : none,
-                  real ? cell_number((double)e->end[i]) : none,
-                  cell_number(e->type[i]), cell_text(parts[e->part[i] + 1])});
+      t,
+      (cell[]){cell_number((double)i), cell_number(e->id[i]), cell_text(piece),
+               real ? cell_number((double)e->start[i]) : none,
+               real ? cell_number((double)e->end[i]) : none,
+               cell_number(e->type[i]), cell_text(parts[e->part[i] + 1])});
 }
 
 static int encode_text(tokenize_run *run) {
@@ -385,7 +371,7 @@ static int decode_text(tokenize_run *run) {
   attend_status status =
       attend_decode(run->decoder, run->ids, run->count, &text, &length);
   if (status) return complain_status(run->ctx, status);
-  fwrite(text, 1, length, stdout);
+  put_printable(stdout, text, length);
   putchar('\n');
   return check_written(stdout, "the text");
 }

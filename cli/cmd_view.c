@@ -35,6 +35,7 @@ enum {
   KEY_PORT,
   KEY_BIND,
   KEY_REMOTE,
+  KEY_NO_TOKEN,
   KEY_OPEN,
   KEY_GALLERY,
   KEY_MEMORY
@@ -97,6 +98,9 @@ static const struct argp_option list[] = {
      "Serve on this address (default: 127.0.0.1)", 3},
     {"allow-remote", KEY_REMOTE, 0, 0,
      "Let --bind be an address that others can reach", 3},
+    {"no-token", KEY_NO_TOKEN, 0, 0,
+     "Answer whoever asks on this machine, without the token of the address",
+     3},
     {"open", KEY_OPEN, 0, 0, "Open the page in the browser", 3},
     {"memory", KEY_MEMORY, "MB", 0, "Of recorded runs at most (default: 2048)",
      3},
@@ -174,6 +178,9 @@ static error_t parse_where(int key, char *arg, struct argp_state *state) {
       return 0;
     case KEY_REMOTE:
       o->allow_remote = true;
+      return 0;
+    case KEY_NO_TOKEN:
+      o->no_token = true;
       return 0;
     case KEY_OPEN:
       o->open = true;
@@ -287,6 +294,10 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
                    "npm:PACKAGE");
       if ((o->step || o->other_step) && !o->run)
         argp_error(state, "a step is one of a --run DIR");
+      if (o->no_token && o->allow_remote)
+        argp_error(state,
+                   "--no-token and --allow-remote together would answer "
+                   "everybody: leave out one of them");
       if (o->file && o->n_texts == 2)
         argp_error(state, "--file and two texts are one text too many");
       return 0;

@@ -25,7 +25,8 @@ int design_draw_terminal(const designed *g, const design_options *o,
 /* ---- pictures ------------------------------------------------------------------------- */
 
 #ifdef ATTEND_HAVE_PICTURES
-static int put_picture(const drawing *d, const char *path, bool svg) {
+static int put_picture(attend_context *ctx, const drawing *d, const char *path,
+                       bool svg) {
   void *bytes = NULL;
   size_t length = 0;
   if (svg) {
@@ -36,7 +37,7 @@ static int put_picture(const drawing *d, const char *path, bool svg) {
         "width, or .svg");
     return EXIT_FAILED;
   }
-  int code = view_write_bytes(path, bytes, length);
+  int code = view_write_bytes(ctx, path, bytes, length);
   free(bytes);
   return code;
 }
@@ -51,7 +52,7 @@ static int write_picture(const designed *g, const design_options *o, bool svg) {
     complain("%s", why);
     code = EXIT_FAILED;
   }
-  if (!code) code = put_picture(&d, o->out, svg);
+  if (!code) code = put_picture(g->ctx, &d, o->out, svg);
   drawing_free(&d);
   design_maps_free(&m);
   return code;
@@ -72,8 +73,8 @@ static int write_json(const designed *all, int n, const char *path, bool page) {
   attend_json_writer w = attend_json_writer_text(all[0].ctx);
   int code = design_put_json(&w, all, n);
   if (!code)
-    code = page ? view_write_page(path, "design", w.text, w.length)
-                : view_write_bytes(path, w.text, w.length);
+    code = page ? view_write_page(all[0].ctx, path, "design", w.text, w.length)
+                : view_write_bytes(all[0].ctx, path, w.text, w.length);
   attend_json_writer_free(&w);
   return code;
 }

@@ -7,50 +7,41 @@
  */
 #include "embed_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "attend/json.h"
 
 enum { HEADER = 1024 - 8 }; /* rows then begin at a whole cache line */
 
-static int refuse(const vector_file *f) {
-  complain("%s cannot be written: %s", f->path,
-           errno ? strerror(errno) : "the disk may be full");
-  return EXIT_FAILED;
+static int refuse(attend_context *ctx, attend_status status) {
+  return status ? complain_status(ctx, status) : EXIT_OK;
 }
 
-/* Renaming would put a plain file in the place of a device or a pipe. */
+/* A header is put in front in the end, which a device or a pipe cannot take. */
 static bool is_special(const char *path) {
   struct stat about;
   return !stat(path, &about) && !S_ISREG(about.st_mode);
 }
 
-int vector_file_start(vector_file *f, const char *path, int width) {
+int vector_file_start(vector_file *f, attend_context *ctx, const char *path,
+                      int width) {
   static const char room[8 + HEADER];
-  size_t size = strlen(path) + 32;
-  *f = (vector_file){.path = path, .width = width, .fresh = need(size, 1)};
-  snprintf(f->fresh, size, "%s.%ld.part", path, (long)getpid());
+  *f = (vector_file){.ctx = ctx, .path = path, .width = width};
   if (is_special(path)) {
     complain("%s is not a plain file: name one to write the vectors to", path);
     return EXIT_FAILED;
   }
-  errno = 0;
-  f->file = fopen(f->fresh, "wx");
-  if (!f->file || fwrite(room, sizeof room, 1, f->file) != 1) return refuse(f);
-  return EXIT_OK;
+  attend_status status = attend_draft_open(ctx, path, &f->draft);
+  if (!status) status = attend_draft_put(f->draft, room, sizeof room);
+  return refuse(ctx, status);
 }
 
 int vector_file_add(vector_file *f, const float *vector) {
-  size_t width = (size_t)f->width;
-  errno = 0;
-  if (fwrite(vector, sizeof *vector, width, f->file) != width) return refuse(f);
+  size_t bytes = (size_t)f->width * sizeof *vector;
   f->rows++;
-  return EXIT_OK;
+  return refuse(f->ctx, attend_draft_put(f->draft, vector, bytes));
 }
 
 /* ---- the header ------------------------------------------------------------------------ */
@@ -90,10 +81,9 @@ static attend_status put_header(const vector_file *f, attend_json_writer *w,
   return attend_json_finish(w);
 }
 
-static int write_header(const vector_file *f, attend_context *ctx,
-                        const char *const *notes) {
+static int write_header(const vector_file *f, const char *const *notes) {
   unsigned char header[8 + HEADER];
-  attend_json_writer w = attend_json_writer_text(ctx);
+  attend_json_writer w = attend_json_writer_text(f->ctx);
   attend_status status = put_header(f, &w, notes);
   if (status || w.length > HEADER) {
     attend_json_writer_free(&w);
@@ -105,51 +95,19 @@ static int write_header(const vector_file *f, attend_context *ctx,
     header[i] = (unsigned char)((uint64_t)HEADER >> 8 * i);
   memcpy(header + 8, w.text, w.length);
   attend_json_writer_free(&w);
-  errno = 0;
-  if (fseek(f->file, 0, SEEK_SET) ||
-      fwrite(header, sizeof header, 1, f->file) != 1)
-    return refuse(f);
-  return EXIT_OK;
+  rewind(attend_draft_file(f->draft));
+  return refuse(f->ctx, attend_draft_put(f->draft, header, sizeof header));
 }
 
-/* ---- the end ---------------------------------------------------------------------------- */
-
-/* The name, too, must survive a power cut; where a folder cannot be synced
- * nothing more can be done. */
-static void sync_folder(const char *path) {
-  char *folder = need_copy(path), *slash = strrchr(folder, '/');
-  if (slash) slash[slash == folder] = 0;
-  int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY);
-  if (fd >= 0) {
-    fsync(fd);
-    close(fd);
-  }
-  free(folder);
-}
-
-int vector_file_finish(vector_file *f, attend_context *ctx,
-                       const char *const *notes) {
-  int code = write_header(f, ctx, notes);
+int vector_file_finish(vector_file *f, const char *const *notes) {
+  int code = write_header(f, notes);
   if (code) return code;
-  errno = 0;
-  bool ok = !fflush(f->file) && !fsync(fileno(f->file));
-  if (!ok) return refuse(f);
-  ok = !fclose(f->file);
-  f->file = NULL;
-  if (!ok || rename(f->fresh, f->path)) {
-    code = refuse(f);
-    remove(f->fresh);
-    return code;
-  }
-  sync_folder(f->path);
-  return EXIT_OK;
+  attend_status status = attend_draft_keep(f->draft);
+  f->draft = NULL;
+  return refuse(f->ctx, status);
 }
 
 void vector_file_drop(vector_file *f) {
-  if (f->file) {
-    fclose(f->file);
-    remove(f->fresh);
-  }
-  free(f->fresh);
+  attend_draft_drop(f->draft);
   *f = (vector_file){0};
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "table.h"
+#include "printable.h"
 
 /* ---- where texts come from --------------------------------------------------------- */
 
@@ -63,7 +64,9 @@ char *text_on_a_line(const char *text, size_t length) {
   char *copy = text_copy(text, length);
   for (size_t i = 0; i < length; i++)
     if ((unsigned char)copy[i] < 32 || copy[i] == 127) copy[i] = ' ';
-  return copy;
+  char *safe = printable(copy, length, "");
+  free(copy);
+  return safe;
 }
 
 void text_print_cut(FILE *out, const char *text, int width) {

@@ -52,34 +52,40 @@ static const struct {
              {"pooling_mode_weightedmean_tokens", POOL_NONE}};
 
 /* How many modes are switched on; those of several would be joined. */
-static int count_modes(const attend_json *json, const char **said,
-                       pooling *pool) {
-  int on = 0;
+static attend_status count_modes(attend_context *ctx, const char *what,
+                                 const attend_json *json, const char **said,
+                                 pooling *pool, int *on) {
+  *on = 0;
   for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
-    if (!attend_json_boolean(attend_json_get(json, modes[i].name), false))
-      continue;
+    bool is = false;
+    attend_status status =
+        attend_json_read_boolean(ctx, what, json, modes[i].name, &is);
+    if (status) return status;
+    if (!is) continue;
     *said = modes[i].name;
     *pool = modes[i].pool;
-    on++;
+    (*on)++;
   }
-  return on;
+  return ATTEND_OK;
 }
 
-static int read_modes(const attend_json *json, const char *where,
-                      pooling *pool) {
-  const char *said =
-      attend_json_string(attend_json_get(json, "pooling_mode"), NULL);
-  if (said) {
-    *pool = pooling_called(said);
-  } else {
-    int on = count_modes(json, &said, pool);
-    if (on == 0) return EXIT_OK;
-    if (on > 1) *pool = POOL_NONE;
-  }
+static int read_modes(attend_context *ctx, const attend_json *json,
+                      const char *where, pooling *pool) {
+  const char *said = NULL;
+  int on = 1;
+  attend_status status =
+      attend_json_read_tree(ctx, where, json, NULL, ATTEND_JSON_OBJECT, &json);
+  if (!status)
+    status = attend_json_read_string(ctx, where, json, "pooling_mode", &said);
+  if (!status && said) *pool = pooling_called(said);
+  if (!status && !said)
+    status = count_modes(ctx, where, json, &said, pool, &on);
+  if (status) return complain_status(ctx, status);
+  if (on == 0) return EXIT_OK;
+  if (on > 1) *pool = POOL_NONE;
   if (*pool) return EXIT_OK;
   complain(
-      "%s/config.json asks for %s, or for several modes at once: choose one "
-      "with --pool",
+      "%s asks for %s, or for several modes at once: choose one with --pool",
       where, said);
   return EXIT_FAILED;
 }
@@ -90,7 +96,7 @@ static int read_pooling(attend_context *ctx, const char *folder,
   attend_json *json;
   snprintf(name, sizeof name, "%s/config.json", where);
   int code = read_json(ctx, folder, name, &json);
-  if (!code) code = read_modes(json, where, pool);
+  if (!code) code = read_modes(ctx, json, name, pool);
   attend_json_free(json);
   return code;
 }
@@ -104,8 +110,12 @@ static bool ends_with(const char *text, const char *end) {
 
 static int read_step(attend_context *ctx, const char *folder,
                      const attend_json *step, pooling *pool) {
-  const char *type = attend_json_string(attend_json_get(step, "type"), NULL);
-  const char *path = attend_json_string(attend_json_get(step, "path"), NULL);
+  static const char what[] = "modules.json";
+  const char *type = NULL, *path = NULL;
+  attend_status status =
+      attend_json_read_string(ctx, what, step, "type", &type);
+  if (!status) status = attend_json_read_string(ctx, what, step, "path", &path);
+  if (status) return complain_status(ctx, status);
   if (!type || !path || strstr(path, "..")) {
     complain("%s/modules.json has a step without a type and a path", folder);
     return EXIT_FAILED;
@@ -121,27 +131,33 @@ static int read_step(attend_context *ctx, const char *folder,
 }
 
 static int read_steps(attend_context *ctx, const char *folder, pooling *pool) {
-  attend_json *steps;
-  int code = read_json(ctx, folder, "modules.json", &steps);
-  if (!code && !steps) code = read_pooling(ctx, folder, "1_Pooling", pool);
-  for (size_t i = 0; i < attend_json_count(steps) && !code; i++)
+  attend_json *root;
+  const attend_json *steps;
+  int code = read_json(ctx, folder, "modules.json", &root);
+  if (!code && attend_json_read_tree(ctx, "modules.json", root, NULL,
+                                     ATTEND_JSON_ARRAY, &steps))
+    code = complain_status(ctx, ATTEND_IO);
+  if (!code && !root) code = read_pooling(ctx, folder, "1_Pooling", pool);
+  for (size_t i = 0; !code && i < attend_json_count(steps); i++)
     code = read_step(ctx, folder, attend_json_at(steps, i), pool);
-  attend_json_free(steps);
+  attend_json_free(root);
   return code;
 }
 
 int embed_settings_read(attend_context *ctx, const char *folder,
                         embed_settings *settings) {
+  static const char name[] = "sentence_bert_config.json";
   attend_json *json;
-  int64_t longest;
+  int64_t longest = settings->max_length;
   int code = EXIT_OK;
   /* who chose already need not hear what the folder cannot have */
   if (!settings->pool) code = read_steps(ctx, folder, &settings->pool);
   if (code) return code;
-  code = read_json(ctx, folder, "sentence_bert_config.json", &json);
-  if (attend_json_integer(attend_json_get(json, "max_seq_length"), &longest) &&
-      longest > 0 && longest <= INT32_MAX)
-    settings->max_length = (int)longest;
+  code = read_json(ctx, folder, name, &json);
+  if (!code && attend_json_read_integer(ctx, name, json, "max_seq_length", 1,
+                                        INT32_MAX, &longest))
+    code = complain_status(ctx, ATTEND_IO);
+  settings->max_length = (int)longest;
   attend_json_free(json);
   return code;
 }

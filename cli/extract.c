@@ -189,8 +189,8 @@ static int show(const extract_run *run) {
       extractions_print(o, run->o->common.json, run->ctx, run->x, run->count);
   say_interrupted(run);
   if (!code && run->o->out)
-    code =
-        extractions_page(run->o->out, o->tau, run->model, run->x, run->count);
+    code = extractions_page(run->ctx, run->o->out, o->tau, run->model, run->x,
+                            run->count);
   return code;
 }
 

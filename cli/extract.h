@@ -68,7 +68,7 @@ char *extraction_line(const extraction *x, int sentence);
 /* Exit codes. */
 int extractions_print(const extract_options *o, bool json, attend_context *ctx,
                       const extraction *x, int count);
-int extractions_page(const char *path, double tau, const char *model,
-                     const extraction *x, int count);
+int extractions_page(attend_context *ctx, const char *path, double tau,
+                     const char *model, const extraction *x, int count);
 
 #endif

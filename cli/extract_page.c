@@ -96,8 +96,8 @@ static void put_document(FILE *to, const extraction *x, int d) {
   }
 }
 
-int extractions_page(const char *path, double tau, const char *model,
-                     const extraction *x, int count) {
+int extractions_page(attend_context *ctx, const char *path, double tau,
+                     const char *model, const extraction *x, int count) {
   char *bytes = NULL;
   size_t length = 0;
   FILE *to = open_memstream(&bytes, &length);
@@ -117,7 +117,7 @@ int extractions_page(const char *path, double tau, const char *model,
   bool whole = !ferror(to);
   int code = fclose(to) || !whole ? EXIT_FAILED : EXIT_OK;
   if (code) complain("there is no memory for the page");
-  if (!code) code = view_write_bytes(path, bytes, length);
+  if (!code) code = view_write_bytes(ctx, path, bytes, length);
   free(bytes);
   if (!code) fprintf(stderr, "attend: wrote %s\n", path);
   return code;

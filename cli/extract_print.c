@@ -12,6 +12,7 @@
 #include "extract.h"
 #include "json_members.h"
 #include "table.h"
+#include "printable.h"
 
 enum {
   BAR = 8,         /* columns */
@@ -42,7 +43,8 @@ static void print_wrapped(const char *text, int indent, int room) {
       at = indent;
       first = true;
     }
-    printf("%s%s", first ? "" : " ", word);
+    if (!first) putchar(' ');
+    put_printable(stdout, word, n);
     at += width + !first;
     free(word);
     text += n + (text[n] == ' ');

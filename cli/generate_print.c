@@ -13,6 +13,7 @@
 #include "attend/json.h"
 #include "generate.h"
 #include "interrupt.h"
+#include "printable.h"
 #include "progress.h"
 #include "table.h"
 
@@ -20,7 +21,7 @@
 
 static void say(generate_run *run, const char *text, size_t length) {
   if (!length) return;
-  fwrite(text, 1, length, stdout);
+  put_printable(stdout, text, length);
   run->last = text[length - 1];
 }
 

@@ -135,22 +135,14 @@ char *hub_cache_commit(const hub_cache *cache, const char *revision) {
   return length && is_hex(commit, COMMIT_DIGITS) ? need_copy(commit) : NULL;
 }
 
-/* By renaming, so that nobody reads half of one. */
-bool hub_cache_keep_commit(const hub_cache *cache, const char *revision,
-                           const char *commit) {
+bool hub_cache_keep_commit(attend_context *ctx, const hub_cache *cache,
+                           const char *revision, const char *commit) {
   if (!strcmp(revision, commit)) return true;
   char *path = path_of("%s/refs/%s", cache->folder, revision);
-  char *fresh = path_of("%s.%ld", path, (long)getpid());
-  FILE *f = make_room(path) ? fopen(fresh, "w") : NULL;
-  bool kept = f && fputs(commit, f) >= 0;
-  if (f && fclose(f)) kept = false;
-  kept = kept && !rename(fresh, path);
-  if (!kept) {
-    complain("%s cannot be written: %s", path, strerror(errno));
-    unlink(fresh);
-  }
+  bool room = make_room(path);
+  bool kept = room && !attend_file_write(ctx, path, commit, strlen(commit));
+  if (room && !kept) complain("%s", attend_message(ctx));
   free(path);
-  free(fresh);
   return kept;
 }
 

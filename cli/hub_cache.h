@@ -39,7 +39,8 @@ void hub_cache_close(hub_cache *cache);
 
 /* The commit that the revision stood for when it was pulled; NULL: never. */
 char *hub_cache_commit(const hub_cache *cache, const char *revision);
-bool hub_cache_keep_commit(const hub_cache *cache, const char *revision,
+bool hub_cache_keep_commit(attend_context *ctx, const hub_cache *cache,
+                           const char *revision,
                            const char *commit); /* complains */
 char *hub_cache_snapshot(const hub_cache *cache, const char *commit);
 /* Makes snapshots/COMMIT/NAME lead to the blob. Complains. */

@@ -348,7 +348,7 @@ int tree_write(const summarize_options *o, summarizer *s,
   if (c.way.how.max_new > half) c.way.how.max_new = half > 2 ? half : 2;
   if (c.way.how.min_new > c.way.how.max_new)
     c.way.how.min_new = c.way.how.max_new;
-  if (!code) code = journal_open(&c.way, &o->how, o->longer.work, &c.kept);
+  if (!code) code = journal_open(&c.way, o, &c.kept);
   if (!code) say_what_comes(&c);
   if (!code) code = climb(&c);
   if (!code && is_interrupted()) code = say_interrupted(o, &c);

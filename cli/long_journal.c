@@ -4,10 +4,13 @@
  *
  * A summary is found again by the text that it is of, so that a document that
  * was changed in one place is summarized anew there alone. The first line says
- * which model and which options: others give other summaries. A last line that
- * a killed process left half written is cut off.
+ * which model and which options: others give other summaries. Every line ends
+ * with a digest of that and of itself, so that a line that was changed, or is of
+ * another journal, is found. A last line that a killed process left half written
+ * is cut off.
  */
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +19,7 @@
 #include "folders.h"
 #include "json_members.h"
 #include "long_summary.h"
+#include "model_path.h"
 
 typedef struct {
   uint64_t key; /* 0: free */
@@ -27,7 +31,7 @@ struct journal {
   char *path;
   FILE *file;
   int lock;
-  char model[17], options[17];
+  char model[ATTEND_DIGEST_TEXT], options[ATTEND_DIGEST_TEXT];
   entry *entry; /* [slots], by key */
   size_t slots, used;
   bool failed;
@@ -35,48 +39,105 @@ struct journal {
 
 /* ---- keys ----------------------------------------------------------------------- */
 
-static uint64_t stir(uint64_t sum, const void *bytes, size_t length) {
-  const unsigned char *b = bytes;
-  for (size_t i = 0; i < length; i++)
-    sum = (sum ^ b[i]) * UINT64_C(0x100000001b3); /* FNV-1a */
-  return sum;
-}
-
-static const uint64_t START = UINT64_C(0xcbf29ce484222325);
-
 static uint64_t key_of(const char *text, size_t length) {
-  uint64_t key = stir(START, text, length);
-  return key ? key : 1;
+  uint64_t word[2];
+  attend_digest digest = {0};
+  attend_digest_add(&digest, text, length);
+  attend_digest_end(&digest, word);
+  return word[0] ? word[0] : 1;
 }
 
-static void put_hex(uint64_t x, char text[17]) {
-  snprintf(text, 17, "%016llx", (unsigned long long)x);
-}
-
-/* What else the words of a summary depend on. */
-static uint64_t options_digest(const summarizer *s, const summary_options *a) {
-  const attend_generate_options *o = &s->how;
+static void add_text(attend_digest *sum, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static void add_text(attend_digest *sum, const char *format, ...) {
   char text[512];
-  snprintf(text, sizeof text, "%d %d %d %d %a %d %a %d %d %d %d %s", o->max_new,
-           o->min_new, o->beams, o->early_stop, (double)o->length_penalty,
-           o->no_repeat, (double)o->repetition, o->ignore_end, s->reads,
-           a->least, a->most, s->prefix);
-  return stir(START, text, strlen(text));
+  va_list args;
+  va_start(args, format);
+  int n = vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  attend_digest_add(sum, text,
+                    n < 0                     ? 0
+                    : (size_t)n < sizeof text ? (size_t)n
+                                              : sizeof text - 1);
 }
 
-static uint64_t model_digest(const summarizer *s) {
-  uint64_t weights = attend_checkpoint_digest(s->m.files);
-  uint64_t sum = stir(START, &weights, sizeof weights);
+/* How the words of a part are chosen: they are searched for, never drawn. */
+static void digest_options(const summarizer *s, const summary_options *a,
+                           char text[ATTEND_DIGEST_TEXT]) {
+  const attend_generate_options *o = &s->how;
+  attend_digest sum = {0};
+  add_text(&sum, "%d %d %d %d %a %d %a %d %d %d %d ", o->max_new, o->min_new,
+           o->beams, o->early_stop, (double)o->length_penalty, o->no_repeat,
+           (double)o->repetition, o->ignore_end, s->reads, a->least, a->most);
+  add_text(&sum, "%d %d ", o->context, (int)o->window);
+  attend_digest_add(&sum, s->prefix, strlen(s->prefix));
+  attend_digest_text(&sum, text);
+}
+
+static void digest_forms(const attend_model *model, attend_digest *sum) {
   for (int role = 0; role < ATTEND_ROLES; role++) {
-    const attend_form *f = attend_model_role_form(s->m.model, role);
-    char text[256];
-    snprintf(text, sizeof text, "%d %d %d %d %a %a %a %llu %d %d %d %a",
-             (int)f->kind, f->degree, f->features, f->pairs, (double)f->a,
-             (double)f->c, (double)f->sigma, (unsigned long long)f->seed,
-             (int)f->draw, (int)f->map, (int)f->ties, (double)f->temperature);
-    sum = stir(sum, text, strlen(text));
+    const attend_form *f = attend_model_role_form(model, role);
+    add_text(sum, "%d %d %d %d %a %a %a %llu %llu %d %d %d %a ", (int)f->kind,
+             f->degree, f->features, f->pairs, (double)f->a, (double)f->c,
+             (double)f->sigma, (unsigned long long)f->seed,
+             (unsigned long long)f->redraw, (int)f->draw, (int)f->map,
+             (int)f->ties, (double)f->temperature);
   }
-  return sum;
+}
+
+static attend_status digest_files(attend_context *ctx, const char *folder,
+                                  const char *const *files,
+                                  attend_digest *sum) {
+  attend_status status = ATTEND_OK;
+  for (; *files && !status; files++) {
+    char *path = path_of("%s/%s", folder, *files);
+    int64_t bytes = file_bytes(path);
+    add_text(sum, "%s %lld ", *files, (long long)bytes);
+    if (bytes >= 0) status = attend_digest_file(ctx, path, sum);
+    free(path);
+  }
+  return status;
+}
+
+/* What computes them: weights, settings and tokenizer; how the weights are kept,
+ * and the instruction set, since both change bits; the forms of attention. */
+static attend_status digest_model(const summarizer *s, const model_options *o,
+                                  char text[ATTEND_DIGEST_TEXT]) {
+  const model_opened *m = &s->m;
+  attend_digest sum = {0};
+  add_text(&sum, "%016llx %d %s ",
+           (unsigned long long)attend_checkpoint_digest(m->files),
+           (int)o->weights, attend_context_isa(m->ctx));
+  digest_forms(m->model, &sum);
+  attend_status status = digest_files(m->ctx, m->path, settings_files, &sum);
+  if (!status) status = digest_files(m->ctx, m->path, tokenizer_files, &sum);
+  attend_digest_text(&sum, text);
+  return status;
+}
+
+/* ---- lines ---------------------------------------------------------------------- */
+
+/* Every line ends with it, and the digest between. */
+static const char BEFORE_DIGEST[] = ", \"digest\": \"", AFTER_DIGEST[] = "\"}";
+enum {
+  TAIL = sizeof BEFORE_DIGEST + ATTEND_DIGEST_TEXT + sizeof AFTER_DIGEST - 3
+};
+
+static void digest_line(const journal *j, const char *line, size_t length,
+                        char text[ATTEND_DIGEST_TEXT]) {
+  attend_digest sum = {0};
+  attend_digest_add(&sum, j->model, sizeof j->model);
+  attend_digest_add(&sum, j->options, sizeof j->options);
+  attend_digest_add(&sum, line, length);
+  attend_digest_text(&sum, text);
+}
+
+static bool is_whole(const journal *j, const char *line, size_t length) {
+  char tail[TAIL + 1], digest[ATTEND_DIGEST_TEXT];
+  if (length < TAIL) return false;
+  digest_line(j, line, length - TAIL, digest);
+  snprintf(tail, sizeof tail, "%s%s%s", BEFORE_DIGEST, digest, AFTER_DIGEST);
+  return !memcmp(line + length - TAIL, tail, TAIL);
 }
 
 /* ---- what was kept -------------------------------------------------------------- */
@@ -152,8 +213,10 @@ static int check_first(const journal *j, const attend_json *line) {
       "%s is work with %s: give the same ones, or another folder for "
       "--work",
       j->path,
-      strcmp(model, j->model) ? "another model or form of attention"
-                              : "other options");
+      strcmp(model, j->model)
+          ? "another model, tokenizer, --weights, instruction set or form of "
+            "attention"
+          : "other options");
   return EXIT_USAGE;
 }
 
@@ -162,10 +225,9 @@ static int read_line(journal *j, size_t number, const char *line,
   attend_json *root = NULL;
   int code = EXIT_OK;
   bool bad = attend_json_parse(j->ctx, j->path, line, length, &root) != 0;
-  if (!bad && number == 1)
-    code = check_first(j, root);
-  else
-    bad = bad || !take_line(j, root);
+  if (!bad && number == 1) code = check_first(j, root);
+  bad = bad || (!code && !is_whole(j, line, length));
+  if (!bad && number > 1) bad = !take_line(j, root);
   attend_json_free(root);
   if (!bad) return code;
   complain(
@@ -209,7 +271,11 @@ static int read_all(journal *j, size_t *whole) {
 
 /* ---- writing -------------------------------------------------------------------- */
 
-static void put_text(journal *j, attend_json_writer *w) {
+static void put_line(journal *j, attend_json_writer *w) {
+  char digest[ATTEND_DIGEST_TEXT];
+  digest_line(j, w->text, w->length, digest);
+  json_text(w, "digest", digest);
+  attend_json_close(w, '}');
   if (!j->failed && !attend_json_finish(w))
     j->failed =
         fwrite(w->text, 1, w->length, j->file) != w->length || fflush(j->file);
@@ -220,15 +286,15 @@ void journal_add(journal *j, const char *text, size_t length,
                  const summary *one) {
   char key[17];
   if (!j) return;
-  put_hex(key_of(text, length), key);
+  snprintf(key, sizeof key, "%016llx",
+           (unsigned long long)key_of(text, length));
   attend_json_writer w = attend_json_writer_text(j->ctx);
   attend_json_open(&w, '{');
   json_text(&w, "part", key);
   json_text(&w, "summary", one->text);
   json_number(&w, "tokens", one->count);
   json_number(&w, "log_probability", one->log_probability);
-  attend_json_close(&w, '}');
-  put_text(j, &w);
+  put_line(j, &w);
 }
 
 static void put_first(journal *j) {
@@ -236,8 +302,7 @@ static void put_first(journal *j) {
   attend_json_open(&w, '{');
   json_text(&w, "model", j->model);
   json_text(&w, "options", j->options);
-  attend_json_close(&w, '}');
-  put_text(j, &w);
+  put_line(j, &w);
 }
 
 static int open_file(journal *j) {
@@ -253,8 +318,9 @@ static int open_file(journal *j) {
   return EXIT_OK;
 }
 
-int journal_open(const summarizer *s, const summary_options *asked,
-                 const char *folder, journal **journal_) {
+int journal_open(const summarizer *s, const summarize_options *o,
+                 journal **journal_) {
+  const char *folder = o->longer.work;
   *journal_ = NULL;
   if (!folder) return EXIT_OK;
   if (!make_folder(folder)) return EXIT_FAILED;
@@ -262,11 +328,13 @@ int journal_open(const summarizer *s, const summary_options *asked,
   char *lock = path_of("%s/.lock", folder);
   j->ctx = s->m.ctx;
   j->path = path_of("%s/parts.jsonl", folder);
-  put_hex(model_digest(s), j->model);
-  put_hex(options_digest(s, asked), j->options);
-  j->lock = lock_take(lock);
+  digest_options(s, &o->how, j->options);
+  attend_status status = digest_model(s, &o->model, j->model);
+  j->lock = status ? -1 : lock_take(lock);
   free(lock);
-  int code = j->lock < 0 ? EXIT_FAILED : open_file(j);
+  int code = status        ? complain_status(j->ctx, status)
+             : j->lock < 0 ? EXIT_FAILED
+                           : open_file(j);
   if (code)
     journal_close(j);
   else

@@ -86,10 +86,9 @@ int tree_page(const summary_tree *trees, int count, attend_context *ctx,
 /* Summaries of parts, a line each, found again by what they are made of. */
 typedef struct journal journal;
 
-/* NULL path: keeps nothing. An exit code; complains of a folder that has
+/* In the folder of --work; none: keeps nothing. An exit code; complains of a folder that has
  * another's work or is damaged. */
-int journal_open(const summarizer *s, const summary_options *asked,
-                 const char *folder, journal **j);
+int journal_open(const summarizer *s, const summarize_options *o, journal **j);
 int journal_close(journal *j); /* says whether all was kept */
 bool journal_find(const journal *j, const char *text, size_t length,
                   summary *one);

@@ -12,6 +12,22 @@
 #include "npm_cache.h"
 #include "shipped.h"
 
+const char *const settings_files[] = {"config.json", "generation_config.json",
+                                      NULL};
+const char *const tokenizer_files[] = {"tokenizer.json",
+                                       "vocab.json",
+                                       "tokenizer_config.json",
+                                       "special_tokens_map.json",
+                                       "added_tokens.json",
+                                       "merges.txt",
+                                       "vocab.txt",
+                                       "tokenizer.model",
+                                       "spiece.model",
+                                       "sentencepiece.bpe.model",
+                                       "tokenizer.bin",
+                                       "tok512.bin",
+                                       NULL};
+
 /* The snapshot's folder if it is there. */
 static char *snapshot_of(const hub_cache *cache, const char *revision) {
   char *commit = hub_cache_commit(cache, revision);

@@ -16,4 +16,9 @@ char *model_path(const char *given, int *code);
 /* The same without a word if it was not pulled: NULL. */
 char *model_path_if_pulled(const char *given);
 
+/* Names that the files of a tokenizer, and those of a model's settings, have; both
+ * end with NULL. */
+extern const char *const tokenizer_files[];
+extern const char *const settings_files[];
+
 #endif

@@ -101,7 +101,8 @@ void options_share(struct argp_state *state, int count) {
 
 attend_context *options_context(const options *o, const char *isa, int *code) {
   attend_context *ctx;
-  attend_context_options wanted = {.isa = isa ? isa : o->isa, .threads = o->threads};
+  attend_context_options wanted = {.isa = isa ? isa : o->isa,
+                                   .threads = o->threads};
   attend_status status = attend_context_create(&wanted, &ctx);
   *code = EXIT_OK;
   if (!status) return ctx;

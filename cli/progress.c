@@ -5,11 +5,13 @@
 #include "progress.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "table.h"
+#include "printable.h"
 
 enum { LINE = 78 }; /* characters, so that it never wraps */
 
@@ -35,7 +37,9 @@ void progress_start(const char *what, size_t total) {
 }
 
 static void show(const char *text) {
-  fprintf(stderr, "\r\033[K%.*s", LINE, text);
+  char *safe = printable(text, strlen(text), "");
+  fprintf(stderr, "\r\033[K%.*s", LINE, safe);
+  free(safe);
   fflush(stderr);
   line.shown = seconds_now();
   line.visible = true;

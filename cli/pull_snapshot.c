@@ -88,7 +88,8 @@ static int pull_all(snapshot *s, pulled *got) {
   if (!code) code = choose_rest(s);
   if (!code) code = pull_chosen(s, got);
   if (!code && !s->wish->offline &&
-      !hub_cache_keep_commit(&s->cache, s->spec.revision, s->hub.commit))
+      !hub_cache_keep_commit(s->wish->ctx, &s->cache, s->spec.revision,
+                             s->hub.commit))
     code = EXIT_FAILED;
   return code;
 }

@@ -136,7 +136,7 @@ static void put_tensors(attend_json_writer *w, const shown *s) {
   shown_tensor one;
   attend_json_member(w, "tensors");
   attend_json_open(w, '[');
-  for (size_t i = 0; show_tensor(s->facts->files, &i, &one);) {
+  for (tensor_place at = {0}; show_tensor(s->facts->files, &at, &one);) {
     open_line(w, NULL);
     json_text(w, "name", one.tensor->name);
     put_shape(w, one.tensor);

@@ -12,13 +12,12 @@
 
 /* ---- tensors ----------------------------------------------------------------------------- */
 
-bool show_tensor(const attend_checkpoint *files, size_t *place,
+bool show_tensor(const attend_checkpoint *files, tensor_place *place,
                  shown_tensor *t) {
   attend_parameter p;
-  size_t i = *place, entries = 0;
-  while (attend_checkpoint_get(files, entries, &p)) {
-    if (entries++ < i || !p.tensor) continue;
-    *place = entries;
+  while (attend_checkpoint_get(files, place->entry, &p)) {
+    place->entry++;
+    if (!p.tensor) continue;
     *t = (shown_tensor){.tensor = p.tensor, .layer = p.layer};
     snprintf(t->what, sizeof t->what, "%s%s%s",
              p.encoder && attend_checkpoint_config(files)->parts == ATTEND_BOTH
@@ -27,11 +26,9 @@ bool show_tensor(const attend_checkpoint *files, size_t *place,
              p.what, p.bias ? ", bias" : "");
     return true;
   }
-  size_t unused = i > entries ? i - entries : 0;
-  *t = (shown_tensor){.layer = -1,
-                      .tensor = attend_checkpoint_unused(files, unused)};
+  *t = (shown_tensor){
+      .layer = -1, .tensor = attend_checkpoint_unused(files, place->unused++)};
   snprintf(t->what, sizeof t->what, "not used");
-  *place = entries + unused + 1;
   return t->tensor;
 }
 
@@ -53,7 +50,7 @@ static int print_tensors(const shown *s) {
   table t = table_start(tensor_columns);
   shown_tensor one;
   char shape[128];
-  for (size_t i = 0; show_tensor(s->facts->files, &i, &one);) {
+  for (tensor_place at = {0}; show_tensor(s->facts->files, &at, &one);) {
     shape_text(one.tensor, shape, sizeof shape);
     table_add(&t, (cell[]){cell_text(one.tensor->name), cell_text(shape),
                            cell_text(one.tensor->dtype),

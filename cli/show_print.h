@@ -20,14 +20,18 @@ typedef struct {
 int show_lines(const shown *s);
 int show_json(const shown *s);
 
-/* Tensor i of the files as the model sees it: entries of the table that are
- * there, then what it has no use for. False past the last. */
+/* The tensors of the files as the model sees them, from a place of zeros on:
+ * entries of the table that are there, then what it has no use for. False past
+ * the last. */
+typedef struct {
+  size_t entry, unused;
+} tensor_place;
 typedef struct {
   const attend_tensor *tensor;
   char what[64];
   int layer; /* -1: of no layer */
 } shown_tensor;
-bool show_tensor(const attend_checkpoint *files, size_t *place,
+bool show_tensor(const attend_checkpoint *files, tensor_place *place,
                  shown_tensor *t);
 
 #endif

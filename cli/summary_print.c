@@ -14,6 +14,7 @@
 #include "json_members.h"
 #include "summarize.h"
 #include "table.h"
+#include "printable.h"
 
 static int words_of(const char *text) {
   static const char between[] = " \t\r\n";
@@ -58,8 +59,10 @@ static int print_line(const summary_document *d) {
 
 static void print_header(const summary_document *d) {
   bool colour = is_colourful(stdout);
+  char *name = printable(d->name, strlen(d->name), "");
   printf("%s%s==> %s <==%s\n", d->number ? "\n" : "", colour ? "\033[2m" : "",
-         d->name, colour ? "\033[0m" : "");
+         name, colour ? "\033[0m" : "");
+  free(name);
 }
 
 static int print_document(const summary_printer *p, const summary_document *d) {

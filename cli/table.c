@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "attend/json.h"
+#include "printable.h"
 
 enum { MOST_COLUMNS = 24, NARROWEST = 80, CELL_SIZE = 32 };
 
@@ -136,6 +137,16 @@ static int terminal_width(FILE *out) {
 
 /* ---- the table ------------------------------------------------------------- */
 
+/* Names come from files. */
+static void make_printable(const table *t) {
+  for (size_t i = 0; i < t->rows * (size_t)t->width; i++) {
+    const char *text = t->cells[i].text;
+    if (!text) continue;
+    t->cells[i].text = printable(text, strlen(text), "");
+    free((char *)text);
+  }
+}
+
 static const char *cell_string(const table *t, size_t row, int c,
                                char buffer[CELL_SIZE]) {
   const cell *at = &t->cells[row * (size_t)t->width + (size_t)c];
@@ -223,6 +234,7 @@ int check_written(FILE *out, const char *name) {
 int table_print(const table *t, FILE *out) {
   int widths[MOST_COLUMNS] = {0}, last = last_shown(t);
   bool colourful = is_colourful(out);
+  make_printable(t);
   for (int c = 0; c < t->width; c++)
     if (t->columns[c].title) widths[c] = column_width(t, c);
   fit(t, widths, terminal_width(out));

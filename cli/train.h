@@ -8,7 +8,8 @@
  * A run's folder:
  *   run.json         how it was asked for
  *   base/            config.json and the tokenizer, which go with every step
- *   step-00000500/   saved steps: whole models, the last with what goes on from it
+ *   step-00000500/   saved steps: whole models, the last two with what goes on from
+ *                    them, and digests of all their files
  *   best, last       links to two of them
  *   average/         the mean of the last, a model too, if it was asked for
  *   log.jsonl        a line of numbers now and then
@@ -33,6 +34,9 @@ typedef struct {
   options common;
   int round;
   bool resume;
+  bool resume_from; /* from_step, or the last that is not damaged */
+  bool from_good;
+  long long from_step;
   const char *out, *model, *tokenizer;
   word_list data, valid;
   double valid_share;
@@ -89,9 +93,16 @@ bool linked_step(const char *out, const char *name, uint64_t *step);
 bool mend_links(const char *out, uint64_t last, bool has_best, uint64_t best);
 /* An exit code: whether a run may begin there, or go on. */
 int check_out(const char *out, bool resume, bool goes_on);
-/* What is not needed any more once `newest` is saved: the moments of older steps,
- * and whole steps beyond `keep` (0: none) but the first, the best and the last. */
+/* The step that a run goes on from, whose files are what was saved; *goes_on false:
+ * there is none. An exit code. */
+int choose_step(attend_context *ctx, const train_settings *s, uint64_t *step,
+                bool *goes_on);
+/* What is not needed any more once `newest` is saved: the moments of steps before
+ * the last two, and whole steps beyond `keep` (0: none) but the first, the best and
+ * the last. */
 void thin_steps(const char *out, uint64_t newest, long long keep);
+/* The steps after `last`, and a link to one of them. */
+void drop_later(const char *out, uint64_t last);
 /* What a run that was killed has left half done. */
 void clear_leftovers(const char *out);
 
@@ -168,6 +179,8 @@ typedef struct {
   int lock;
 } train_run;
 
+/* Of the texts that were held back. */
+void valid_digest(const train_run *run, char text[17]);
 int train_open(const train_settings *s, int argc, char **argv, train_run *run);
 void train_close(train_run *run);
 

@@ -112,8 +112,12 @@ static int average(averaging *a) {
         run->s->out, a->n, a->n == 1 ? "" : "s");
     return EXIT_FAILED;
   }
-  attend_status status = attend_learner_average(
-      run->learner, a->n, (const char *const *)a->folders.name);
+  attend_status status = ATTEND_OK;
+  for (int i = 0; i < a->n && !status; i++)
+    status = attend_training_verify(run->ctx, a->folders.name[i]);
+  if (!status)
+    status = attend_learner_average(run->learner, a->n,
+                                    (const char *const *)a->folders.name);
   if (status) return complain_status(run->ctx, status);
   int code = run->measured ? train_measure(run, &run->average_valid) : EXIT_OK;
   if (!code) code = keep_average(a);

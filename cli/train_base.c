@@ -16,22 +16,6 @@
 #include "model_path.h"
 #include "train.h"
 
-static const char *const of_model[] = {"config.json", "generation_config.json",
-                                       NULL};
-static const char *const of_tokenizer[] = {"tokenizer.json",
-                                           "vocab.json",
-                                           "tokenizer_config.json",
-                                           "special_tokens_map.json",
-                                           "added_tokens.json",
-                                           "merges.txt",
-                                           "vocab.txt",
-                                           "tokenizer.model",
-                                           "spiece.model",
-                                           "sentencepiece.bpe.model",
-                                           "tokenizer.bin",
-                                           "tok512.bin",
-                                           NULL};
-
 /* ---- copying ---------------------------------------------------------------------- */
 
 static char *read_one(const char *path, size_t *length, int *code) {
@@ -77,8 +61,8 @@ int train_copy_base(train_run *run, const char *folder) {
 /* The folder that a tokenizer lies in: it, or that of one of its files. */
 static char *folder_of(const char *path) {
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-  for (int i = 0; file_bytes(path) >= 0 && of_tokenizer[i]; i++)
-    if (!strcmp(name, of_tokenizer[i]))
+  for (int i = 0; file_bytes(path) >= 0 && tokenizer_files[i]; i++)
+    if (!strcmp(name, tokenizer_files[i]))
       return slash ? path_of("%.*s", (int)(slash - path), path)
                    : need_copy(".");
   return need_copy(path);
@@ -105,7 +89,7 @@ static int take_tokenizer(train_run *run, const char *folder) {
     code = EXIT_USAGE;
   }
   if (!code) code = check_tokenizer(run, from, "");
-  if (!code) code = copy_all(run, from, folder, of_tokenizer);
+  if (!code) code = copy_all(run, from, folder, tokenizer_files);
   free(from);
   free(path);
   return code;
@@ -206,8 +190,9 @@ static int from_model(train_run *run, const char *path, const char *folder) {
   if (code) return code;
   code = s->tokenizer ? take_tokenizer(run, folder)
                       : check_tokenizer(run, path, ": say --tokenizer PATH");
-  if (!code && !s->tokenizer) code = copy_all(run, path, folder, of_tokenizer);
-  if (!code) code = copy_all(run, path, folder, of_model);
+  if (!code && !s->tokenizer)
+    code = copy_all(run, path, folder, tokenizer_files);
+  if (!code) code = copy_all(run, path, folder, settings_files);
   if (!code && s->made.attention) code = set_attention(run, folder);
   return code;
 }

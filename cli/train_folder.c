@@ -66,6 +66,80 @@ size_t steps_saved(const char *out, bool resumable, uint64_t **steps) {
   return count;
 }
 
+/* ---- the step to go on from ----------------------------------------------------------- */
+
+/* What is wrong with a step that is to be gone on from, to be freed; NULL: it is as
+ * it was saved. */
+static char *fault_of(attend_context *ctx, const char *out, uint64_t step) {
+  char *path = step_path(out, step, NULL), *why = NULL;
+  if (!has_state(out, step))
+    why = path_of("%s/training.json is missing", path);
+  else if (attend_training_verify(ctx, path))
+    why = need_copy(attend_message(ctx));
+  free(path);
+  return why;
+}
+
+/* How many of them to take so that the last has no fault; 0: all have. */
+static size_t count_good(attend_context *ctx, const char *out,
+                         const uint64_t *steps, size_t n) {
+  for (; n; n--) {
+    char *why = fault_of(ctx, out, steps[n - 1]);
+    if (!why) break;
+    free(why);
+  }
+  return n;
+}
+
+static int offer_good(attend_context *ctx, const char *out, const char *why,
+                      const uint64_t *steps, size_t n) {
+  size_t good = count_good(ctx, out, steps, n);
+  if (good)
+    complain(
+        "%s; step %llu is as it was saved: --resume-from last-good goes on "
+        "from it and removes later ones",
+        why, (unsigned long long)steps[good - 1]);
+  else
+    complain("%s, and no earlier step can be gone on from", why);
+  return EXIT_FAILED;
+}
+
+/* How many of them to take so that the last is the one that was asked for. */
+static size_t count_asked(attend_context *ctx, const train_settings *s,
+                          const uint64_t *steps, size_t n) {
+  if (s->from_good) return count_good(ctx, s->out, steps, n);
+  while (s->resume_from && n && steps[n - 1] != (uint64_t)s->from_step) n--;
+  return n;
+}
+
+static int choose_among(attend_context *ctx, const train_settings *s,
+                        const uint64_t *steps, size_t n, uint64_t *step) {
+  size_t at = count_asked(ctx, s, steps, n);
+  if (!at) {
+    complain("%s holds no step that --resume-from could take: the last is %llu",
+             s->out, (unsigned long long)steps[n - 1]);
+    return EXIT_USAGE;
+  }
+  *step = steps[at - 1];
+  char *why = fault_of(ctx, s->out, *step);
+  int code = why ? offer_good(ctx, s->out, why, steps, at - 1) : EXIT_OK;
+  free(why);
+  return code;
+}
+
+int choose_step(attend_context *ctx, const train_settings *s, uint64_t *step,
+                bool *goes_on) {
+  uint64_t *steps;
+  size_t n = steps_saved(s->out, true, &steps);
+  free(steps);
+  *goes_on = s->resume && n;
+  if (!*goes_on) return EXIT_OK;
+  n = steps_saved(s->out, false, &steps);
+  int code = choose_among(ctx, s, steps, n, step);
+  free(steps);
+  return code;
+}
+
 /* ---- links ---------------------------------------------------------------------- */
 
 bool link_step(const char *out, const char *name, uint64_t step) {
@@ -148,12 +222,26 @@ static void drop_step(const char *out, uint64_t step) {
   free(away);
 }
 
+void drop_later(const char *out, uint64_t last) {
+  uint64_t *steps, best;
+  size_t count = steps_saved(out, false, &steps);
+  if (linked_step(out, "best", &best) && best > last) {
+    char *link = path_of("%s/best", out);
+    unlink(link);
+    free(link);
+  }
+  for (size_t i = 0; i < count; i++)
+    if (steps[i] > last) drop_step(out, steps[i]);
+  free(steps);
+}
+
+/* Two can be gone on from, so that damage to the last does not end the run. */
 void thin_steps(const char *out, uint64_t newest, long long keep) {
   uint64_t *steps, best = newest;
   size_t count = steps_saved(out, false, &steps), others = 0;
   linked_step(out, "best", &best);
-  for (size_t i = 0; i < count; i++)
-    if (steps[i] < newest) drop_state(out, steps[i]);
+  for (size_t i = 0; i + 1 < count && steps[i + 1] < newest; i++)
+    drop_state(out, steps[i]);
   for (size_t i = count; keep > 0 && i-- > 1;) {
     if (steps[i] == best || steps[i] == newest) continue;
     if (++others > (size_t)keep) drop_step(out, steps[i]);
@@ -163,12 +251,11 @@ void thin_steps(const char *out, uint64_t newest, long long keep) {
 
 /* ---- leftovers ---------------------------------------------------------------------- */
 
+/* Drafts of files and folders, and links on their way: nothing else in a run's
+ * folder is called so. */
 static bool is_leftover(const char *name) {
-  static const char *const known[] = {
-      ".base.part", ".gone.part", ".average.part", ".best.new", ".last.new"};
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-    if (!strcmp(name, known[i])) return true;
-  return !strncmp(name, ".step-", 6) && strstr(name, ".part");
+  return path_ends(name, ".part") || path_ends(name, ".part.old") ||
+         !strcmp(name, ".best.new") || !strcmp(name, ".last.new");
 }
 
 void clear_leftovers(const char *out) {

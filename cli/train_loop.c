@@ -13,6 +13,7 @@
 #include "progress.h"
 #include "table.h"
 #include "train.h"
+#include "printable.h"
 
 static uint64_t now_at(const train_run *run) {
   return attend_training_steps(run->training);
@@ -40,7 +41,10 @@ static double bytes_held(const train_run *run) {
 
 static void say(const train_run *run, const char *text) {
   progress_end();
-  if (!run->s->common.json) printf("%s\n", text);
+  if (!run->s->common.json) {
+    put_printable(stdout, text, strlen(text));
+    putchar('\n');
+  }
   fflush(stdout);
 }
 
@@ -58,6 +62,10 @@ static void write_tally(attend_json_writer *w, void *user) {
   json_number(w, "seconds", seconds_in_all(run));
   json_number(w, "work_bytes", most_work(run));
   json_truth(w, "ended", t->ended);
+  if (!run->held) return;
+  char valid[17];
+  valid_digest(run, valid);
+  json_text(w, "valid", valid);
 }
 
 static bool is_saved(const train_run *run) {

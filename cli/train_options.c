@@ -15,6 +15,7 @@ enum {
   KEY_ANSWER,
   KEY_OUT,
   KEY_RESUME,
+  KEY_RESUME_FROM,
   KEY_TASK,
   KEY_FAMILY,
   KEY_LAYERS,
@@ -165,6 +166,10 @@ static const struct argp_option list[] = {
     {"resume", KEY_RESUME, 0, 0,
      "Go on from the last saved step in --out, with the options it was begun "
      "with and those given now; begin if there is none",
+     4},
+    {"resume-from", KEY_RESUME_FROM, "STEP", 0,
+     "Go on from this saved step, or last-good: the last that is not damaged; "
+     "later ones are removed",
      4},
     {"save-every", KEY_SAVE, "N", 0, "Steps (default: a tenth of all)", 4},
     {"valid-every", KEY_VALIDATE, "N", 0, "Steps (default: as --save-every)",
@@ -402,6 +407,13 @@ static bool parse_keeping(int key, char *arg, struct argp_state *state,
       return true;
     case KEY_RESUME:
       s->resume = true;
+      return true;
+    case KEY_RESUME_FROM:
+      s->resume = s->resume_from = true;
+      s->from_good = !strcmp(arg, "last-good");
+      if (!s->from_good)
+        s->from_step =
+            options_number(state, "--resume-from", arg, 0, INT64_MAX / 2);
       return true;
     case KEY_SAVE:
       s->save_every = SIZE("--save-every", INT32_MAX);

@@ -53,15 +53,6 @@ static int lock_folder(train_run *run) {
 
 /* ---- the weights ------------------------------------------------------------------------- */
 
-/* The step to go on from; false: the run is new. */
-static bool find_step(const train_run *run, uint64_t *step) {
-  uint64_t *steps;
-  size_t n = steps_saved(run->s->out, true, &steps);
-  if (n) *step = steps[n - 1];
-  free(steps);
-  return n > 0;
-}
-
 static int open_weights(train_run *run, bool on, uint64_t step) {
   const train_settings *s = run->s;
   char name[STEP_NAME];
@@ -271,9 +262,22 @@ static int make_training(train_run *run) {
   return EXIT_OK;
 }
 
+void valid_digest(const train_run *run, char text[17]) {
+  snprintf(text, 17, "%016llx",
+           (unsigned long long)attend_corpus_digest(run->held));
+}
+
 static double noted(const attend_json *notes, const char *name,
                     double otherwise) {
   return attend_json_number(attend_json_get(notes, name), otherwise);
+}
+
+/* A run that was measured with nothing may be from now on. */
+static bool is_same_valid(const train_run *run, const attend_json *notes) {
+  const char *saved = attend_json_string(attend_json_get(notes, "valid"), NULL);
+  char now[17] = "";
+  if (run->held) valid_digest(run, now);
+  return !saved || !strcmp(saved, now);
 }
 
 static int go_on(train_run *run, uint64_t step) {
@@ -284,6 +288,15 @@ static int go_on(train_run *run, uint64_t step) {
   attend_status status = attend_training_resume(run->training, path, &notes);
   free(path);
   TRY(run, status);
+  if (!is_same_valid(run, notes)) {
+    attend_json_free(notes);
+    complain(
+        "what %s was measured with has changed, so that its losses cannot be "
+        "compared: give the same --valid files, or train %s/best on into "
+        "another folder",
+        run->s->out, run->s->out);
+    return EXIT_USAGE;
+  }
   run->tally = (train_tally){
       .best = noted(notes, "best", INFINITY),
       .best_step = (uint64_t)noted(notes, "best_step", 0),
@@ -296,6 +309,7 @@ static int go_on(train_run *run, uint64_t step) {
   };
   run->tally.ended = run->s->patience && run->tally.worse >= run->s->patience;
   attend_json_free(notes);
+  if (run->s->resume_from) drop_later(run->s->out, step);
   return mend_links(run->s->out, step, isfinite(run->tally.best),
                     run->tally.best_step)
              ? EXIT_OK
@@ -325,13 +339,26 @@ static int check_same(const train_run *run) {
 
 /* ---- all of it ---------------------------------------------------------------------------------------- */
 
+/* What the next steps are saved with is what the last was. */
+static int check_base(const train_run *run, uint64_t step) {
+  char name[STEP_NAME];
+  step_name(step, name);
+  char *folder = path_of("%s/%s", run->s->out, name);
+  char *base = path_of("%s/base", run->s->out);
+  attend_status status = attend_training_verify_beside(run->ctx, folder, base);
+  free(folder);
+  free(base);
+  return status ? complain_status(run->ctx, status) : EXIT_OK;
+}
+
 static int open_all(train_run *run, int argc, char **argv) {
   uint64_t step = 0;
-  run->goes_on = run->s->resume && find_step(run, &step);
+  GO(choose_step(run->ctx, run->s, &step, &run->goes_on));
   GO(check_out(run->s->out, run->s->resume, run->goes_on));
   GO(check_same(run));
   GO(read_roles(run));
   TRY(run, train_keep_words(run->ctx, run->s, argc, argv));
+  if (run->goes_on) GO(check_base(run, step));
   GO(train_base(run));
   GO(open_weights(run, run->goes_on, step));
   GO(make_learner(run));

@@ -177,7 +177,8 @@ static names given_words(int argc, char **argv) {
   const char *value;
   for (int i = 1; i < argc; i++) {
     if (is_passing(argv[i])) continue;
-    if (is_option(argv[i], "--out", &value)) {
+    if (is_option(argv[i], "--out", &value) ||
+        is_option(argv[i], "--resume-from", &value)) {
       if (!value) i++;
       continue;
     }

@@ -84,12 +84,12 @@ static bool compose(const char *id, const char *answers, size_t length,
   return ok;
 }
 
-int view_write_page(const char *path, const char *id, const char *answers,
-                    size_t length) {
+int view_write_page(attend_context *ctx, const char *path, const char *id,
+                    const char *answers, size_t length) {
   text_buffer t = {0};
   int code = EXIT_FAILED;
   if (compose(id, answers, length, &t))
-    code = view_write_bytes(path, t.bytes, t.length);
+    code = view_write_bytes(ctx, path, t.bytes, t.length);
   else
     complain(
         "the page in this program has no place for its parts: build it again");
@@ -97,8 +97,9 @@ int view_write_page(const char *path, const char *id, const char *answers,
   return code;
 }
 #else
-int view_write_page(const char *path, const char *id, const char *answers,
-                    size_t length) {
+int view_write_page(attend_context *ctx, const char *path, const char *id,
+                    const char *answers, size_t length) {
+  (void)ctx;
   (void)path;
   (void)id;
   (void)answers;

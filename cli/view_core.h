@@ -106,6 +106,7 @@ typedef struct view_run {
   view_step *steps;
   int n_steps, generated;
   double seconds;
+  bool lost; /* a hidden state is not finite */
   char notice[256];
   struct asking *reader; /* while it is read: who asked, */
   double done, total;    /* and how far it is, in layers */
@@ -253,6 +254,10 @@ void steps_write(attend_json_writer *w, const viewer *v);
 void put_token_text(attend_json_writer *w, const view_model *m, int32_t id);
 
 int candidates_of(const float *logits, int n, int most, view_candidate *to);
+
+/* view_finite.c: notes hidden states that are not finite; fails if there were. */
+void run_check(view_run *run, const attend_sight *sight);
+bool run_is_finite(struct asking *a, const view_run *run);
 
 /* ---- the list of requests ------------------------------------------------------------ */
 

@@ -91,7 +91,7 @@ static bool is_own_page(const guard_request *q, const place *host) {
 
 static const char *why_refused(const guard_rules *r, const guard_request *q) {
   place host;
-  if (q->twice) return "a header that may come once came twice";
+  if (q->twice) return "a header or a token that may come once came twice";
   if (!q->host || !read_place(q->host, &host) || !is_ours(r, &host))
     return "the request names another host: open the address that attend "
            "view printed";
@@ -99,6 +99,25 @@ static const char *why_refused(const guard_rules *r, const guard_request *q) {
     return "a page of another site asks, and only this program's own may: "
            "type the address that attend view printed";
   return NULL;
+}
+
+/* Takes as long wherever they differ. The length is no secret. */
+static bool same_token(const char *given, const char *token) {
+  volatile unsigned char different = 0;
+  if (!given || strlen(given) != strlen(token)) return false;
+  for (size_t i = 0; token[i]; i++)
+    different |= (unsigned char)(given[i] ^ token[i]);
+  return !different;
+}
+
+static bool has_token(const guard_rules *r, const guard_request *q,
+                      guard_wish wish) {
+  static const char scheme[] = "Bearer ";
+  if (!r->token || wish == ASKS_SCRIPT || wish == ASKS_STYLE) return true;
+  if (wish == ASKS_PAGE) return same_token(q->token, r->token);
+  return q->authorization &&
+         !strncasecmp(q->authorization, scheme, sizeof scheme - 1) &&
+         same_token(q->authorization + sizeof scheme - 1, r->token);
 }
 
 /* ---- for what -------------------------------------------------------------- */
@@ -155,6 +174,10 @@ guard_verdict guard_judge(const guard_rules *r, const guard_request *q) {
   if (why) return refuse(v, 405, why);
   if (v.wish == ASKS_QUESTION && !is_json(q->type))
     return refuse(v, 415, "ask with Content-Type: application/json");
+  if (!has_token(r, q, v.wish))
+    return refuse(v, 403,
+                  "the request lacks the token of this server: open the whole "
+                  "address that attend view printed");
   return v;
 }
 

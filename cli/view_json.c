@@ -226,7 +226,7 @@ int view_print_json(viewer *v, const view_options *o, const char *path) {
   } else if (attend_json_finish(&p.w)) {
     code = complain_status(v->ctx, p.w.status);
   } else {
-    code = view_write_bytes(path ? path : "-", p.w.text, p.w.length);
+    code = view_write_bytes(v->ctx, path ? path : "-", p.w.text, p.w.length);
   }
   fetched_free(&p.run);
   fetched_free(&p.other);

@@ -105,8 +105,8 @@ int view_listen(const char *text, bool remote, int *port, int *listening) {
   }
   if (!remote && !is_loopback(&a)) {
     complain(
-        "%s would let other machines in, and they are not asked for a "
-        "password: bind to 127.0.0.1, or allow it with --allow-remote",
+        "%s would let other machines in, over connections that are not "
+        "encrypted: bind to 127.0.0.1, or allow it with --allow-remote",
         text);
     return EXIT_USAGE;
   }

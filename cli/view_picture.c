@@ -82,7 +82,7 @@ int view_write_picture(viewer *v, const view_options *o, const char *as) {
     complain("%s", p.error);
     return EXIT_FAILED;
   }
-  int code = view_write_bytes(o->out, bytes, length);
+  int code = view_write_bytes(v->ctx, o->out, bytes, length);
   free(bytes);
   return code;
 }

@@ -164,6 +164,7 @@ static bool run_tokens(asking *a, view_run *run) {
 
 static void see(const attend_sight *sight, void *user) {
   view_run *run = user;
+  run_check(run, sight);
   attend_trace_see(sight, run->trace);
 }
 
@@ -230,7 +231,8 @@ static bool run_begin(asking *a, view_run *run, int new_tokens,
   bool ok = read_encoder(a, run, *r) && read_decoder(a, run, *r);
   run->reader = NULL;
   run->seconds = seconds_now() - start;
-  return ok && ask_status(a, attend_trace_status(run->trace));
+  return ok && run_is_finite(a, run) &&
+         ask_status(a, attend_trace_status(run->trace));
 }
 
 /* The decoder's next tokens, chosen and read one by one. */
@@ -355,7 +357,8 @@ static bool run_write_on(asking *a, view_run *run, attend_run *r,
       ok = ask_fail(a, 499, "stopped");
   }
   free(logits);
-  return ok && ask_status(a, attend_trace_status(run->trace));
+  return ok && run_is_finite(a, run) &&
+         ask_status(a, attend_trace_status(run->trace));
 }
 
 /* ---- a whole run -------------------------------------------------------------------------- */

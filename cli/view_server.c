@@ -63,13 +63,24 @@ static enum MHD_Result note_header(void *user, enum MHD_ValueKind kind,
   } known[] = {{"Host", &q->host},
                {"Origin", &q->origin},
                {"Sec-Fetch-Site", &q->site},
-               {"Content-Type", &q->type}};
+               {"Content-Type", &q->type},
+               {"Authorization", &q->authorization}};
   (void)kind;
   for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
     if (strcasecmp(name, known[i].name)) continue;
     if (*known[i].value) q->twice = true;
     *known[i].value = value ? value : "";
   }
+  return MHD_YES;
+}
+
+static enum MHD_Result note_argument(void *user, enum MHD_ValueKind kind,
+                                     const char *name, const char *value) {
+  guard_request *q = user;
+  (void)kind;
+  if (strcmp(name, "token")) return MHD_YES;
+  if (q->token) q->twice = true;
+  q->token = value ? value : "";
   return MHD_YES;
 }
 
@@ -83,6 +94,7 @@ static visit *begin_visit(view_server *s, struct MHD_Connection *c,
   v->socket =
       MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
   MHD_get_connection_values(c, MHD_HEADER_KIND, note_header, &q);
+  MHD_get_connection_values(c, MHD_GET_ARGUMENT_KIND, note_argument, &q);
   v->verdict = guard_judge(&s->rules, &q);
   if (v->verdict.status == 200 && v->verdict.wish == ASKS_QUESTION &&
       !view_knows(v->verdict.name)) {
@@ -274,6 +286,7 @@ static void set_limits(view_server *s, const view_server_options *o) {
   s->rules.port = o->port;
   s->rules.remote = o->allow_remote;
   s->rules.machine = s->machine;
+  s->rules.token = o->token;
   if (gethostname(s->machine, sizeof s->machine - 1)) *s->machine = 0;
 }
 

@@ -19,6 +19,7 @@ typedef struct {
   const char *bind;     /* NULL: 127.0.0.1 */
   int port;             /* 0: a free one */
   bool allow_remote;    /* addresses other than loopback may be bound */
+  const char *token;    /* that requests must have; NULL: none. Not copied */
   int most_connections; /* 128; more wait */
   int most_streams;     /* 8 long answers at once; more are refused */
   int arrive_seconds;   /* 10, for a request to arrive in full */

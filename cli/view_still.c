@@ -424,8 +424,9 @@ int view_write_still(viewer *v, const view_options *o) {
   } else {
     record(&r);
     attend_status status = attend_json_finish(&r.w);
-    code = status ? complain_status(v->ctx, status)
-                  : view_write_page(o->out, "still", r.w.text, r.w.length);
+    code = status
+               ? complain_status(v->ctx, status)
+               : view_write_page(v->ctx, o->out, "still", r.w.text, r.w.length);
   }
   for (int i = 0; i < r.n_runs; i++) fetched_free(&r.runs[i]);
   v->n_kept = 0;

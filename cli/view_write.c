@@ -2,42 +2,23 @@
  *
  * Place: cli/ - between the verb and the writers.
  */
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "attend/file.h"
 #include "folders.h"
+#include "table.h"
 #include "view.h"
 #include "view_fetch.h"
 
-static int cannot_write(const char *path) {
-  complain("\"%s\" cannot be written: %s", path,
-           errno ? strerror(errno) : "is the disk full?");
-  return EXIT_FAILED;
-}
-
-static bool put_bytes(FILE *to, const void *bytes, size_t length) {
-  return fwrite(bytes, 1, length, to) == length && !fflush(to);
-}
-
-int view_write_bytes(const char *path, const void *bytes, size_t length) {
-  errno = 0;
-  if (!strcmp(path, "-"))
-    return put_bytes(stdout, bytes, length) ? EXIT_OK
-                                            : cannot_write("the output");
-  size_t n = strlen(path) + sizeof ".part";
-  char *draft = need(n, 1);
-  snprintf(draft, n, "%s.part", path);
-  FILE *to = fopen(draft, "wb");
-  bool ok = to && put_bytes(to, bytes, length);
-  if (to && fclose(to)) ok = false;
-  if (ok && rename(draft, path)) ok = false;
-  int code = ok ? EXIT_OK : cannot_write(path);
-  if (!ok && to) unlink(draft);
-  free(draft);
-  return code;
+int view_write_bytes(attend_context *ctx, const char *path, const void *bytes,
+                     size_t length) {
+  if (!strcmp(path, "-")) {
+    fwrite(bytes, 1, length, stdout);
+    return check_written(stdout, "the output");
+  }
+  attend_status status = attend_file_write(ctx, path, bytes, length);
+  return status ? complain_status(ctx, status) : EXIT_OK;
 }
 
 /* Everything that was recorded, for NumPy and PyTorch. */

@@ -43,5 +43,8 @@ function(attend_program target)
   target_link_libraries(${target} PRIVATE attend_flags)
   if(ATTEND_STATIC)
     target_link_options(${target} PRIVATE -static)
+    # Else CMake goes back to shared libraries after the first static one.
+    set_target_properties(${target} PROPERTIES LINK_SEARCH_START_STATIC ON
+                                               LINK_SEARCH_END_STATIC ON)
   endif()
 endfunction()

@@ -1,8 +1,8 @@
 # LAPACKE, for the singular values of `attend study`. The library asks for it by
-# a weak name (src/studies/svd.c), so that only the program and the tests link
-# it, and what is installed needs nothing more. Without it a loop of our own
-# serves: it may be missing. Static programs leave it out: it needs Fortran's
-# library.
+# a weak name (src/studies/svd.c), so that what is installed needs nothing more.
+# The program opens it at first use (cli/blas.c), the tests link it. Without it a
+# loop of our own serves: it may be missing. Static programs leave it out: it
+# needs Fortran's library.
 set(ATTEND_LAPACK_LIBRARIES)
 if(NOT ATTEND_BLAS)
   return()

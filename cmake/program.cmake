@@ -18,7 +18,6 @@ set_source_files_properties(cli/design_specs.c PROPERTIES
 add_executable(attend_cli ${cli_sources})
 set_target_properties(attend_cli PROPERTIES OUTPUT_NAME attend)
 target_link_libraries(attend_cli PRIVATE attend_static ${ATTEND_PULL_LIBRARIES})
-target_link_libraries(attend_cli PRIVATE ${ATTEND_LAPACK_LIBRARIES})
 target_compile_definitions(attend_cli PRIVATE ${ATTEND_PULL_DEFINITIONS})
 attend_program(attend_cli)
 if(TARGET attend_pictures)
@@ -34,23 +33,22 @@ if(TARGET attend_server)
   target_compile_definitions(attend_cli PRIVATE ATTEND_HAVE_SERVER=1)
 endif()
 
-if(ATTEND_BLAS)
+# OpenBLAS and LAPACKE are opened at first use (cli/blas.c): their headers will do.
+# Static programs cannot open them.
+if(ATTEND_BLAS AND NOT ATTEND_STATIC)
   find_package(PkgConfig REQUIRED)
   pkg_check_modules(OPENBLAS openblas)
   if(NOT OPENBLAS_FOUND)
     message(FATAL_ERROR "OpenBLAS was not found: run tools/setup demo, or "
                         "configure with -DATTEND_BLAS=OFF")
   endif()
-  set(openblas_name openblas)
-  if(ATTEND_STATIC)
-    set(openblas_name libopenblas.a)
-  endif()
-  find_library(OPENBLAS_FILE ${openblas_name} HINTS ${OPENBLAS_LIBRARY_DIRS})
-  if(NOT OPENBLAS_FILE)
-    message(FATAL_ERROR "${openblas_name} was not found: install the static "
-                        "library, or configure with -DATTEND_BLAS=OFF")
-  endif()
   target_include_directories(attend_cli SYSTEM PRIVATE ${OPENBLAS_INCLUDE_DIRS})
   target_compile_definitions(attend_cli PRIVATE ATTEND_HAVE_OPENBLAS=1)
-  target_link_libraries(attend_cli PRIVATE ${OPENBLAS_FILE})
+  target_link_libraries(attend_cli PRIVATE ${CMAKE_DL_LIBS})
+  if(ATTEND_LAPACKE_FILE)
+    set_property(SOURCE cli/blas.c APPEND PROPERTY COMPILE_DEFINITIONS
+                 ATTEND_HAVE_LAPACKE=1)
+    set_property(SOURCE cli/blas.c APPEND PROPERTY INCLUDE_DIRECTORIES
+                 ${ATTEND_LAPACKE_INCLUDE})
+  endif()
 endif()

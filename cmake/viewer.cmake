@@ -46,7 +46,8 @@ else()
     OUTPUT ${page}/packages
     COMMAND ${CMAKE_COMMAND} -E copy ${packages} ${page}
     COMMAND ${CMAKE_COMMAND} -E chdir ${page} ${ATTEND_NPM} ci
-            --ignore-scripts=false --no-audit --no-fund --loglevel=error
+            --ignore-scripts=false --engine-strict --no-audit --no-fund
+            --loglevel=error
     COMMAND ${CMAKE_COMMAND} -E touch ${page}/packages
     DEPENDS ${packages} VERBATIM COMMENT "Fetching what the page is built with")
   # The sources are copied, so that they find the packages beside them.

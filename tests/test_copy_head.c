@@ -72,7 +72,7 @@ TEST(the_width_is_read_back_and_refused) {
     CHECK_EQ(status, i < 2 ? ATTEND_OK : ATTEND_IO);
     if (i < 2) CHECK_EQ(c.copy, i * 3);
   }
-  CHECK_SAYS(attend_message(context()), "attend_copy_width must be");
+  CHECK_SAYS(attend_message(context()), "attend_copy_width is -2: expected");
 }
 
 TEST(a_head_that_is_missing_or_of_another_width_is_refused) {

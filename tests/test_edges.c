@@ -154,6 +154,142 @@ TEST(what_no_float_or_int_holds_is_refused) {
   attend_context_free(ctx);
 }
 
+/* No more than 512 MiB at once; the most that was asked for. */
+static void *take_little(size_t bytes, void *user) {
+  size_t *most = user;
+  if (bytes > *most) *most = bytes;
+  return bytes <= (size_t)512 << 20 ? aligned_alloc(64, bytes) : NULL;
+}
+static void give_back(void *block, void *user) {
+  (void)user;
+  free(block);
+}
+static attend_context *open_small(size_t *most) {
+  attend_context_options o = {.threads = 2,
+                              .allocator = {take_little, give_back, most}};
+  attend_context *ctx;
+  OK(ctx, attend_context_create(&o, &ctx));
+  return ctx;
+}
+
+/* Keys are counted in blocks, and bytes in sizes: near 2^31 keys neither may
+ * wrap around. */
+static void check_longest(attend_context *ctx, attend_desc d) {
+  attend_plan *plan = NULL;
+  attend_status status = attend_plan_create(ctx, &d, &plan);
+  /* argmax in bf16 sums dV in f32: more than this context may take */
+  bool large = d.form.kind == ATTEND_ARGMAX && d.dtype == ATTEND_BF16;
+  CHECK_EQ(status, large ? ATTEND_NO_MEMORY : ATTEND_OK);
+  if (!status) CHECK(attend_plan_workspace(plan) >= (size_t)d.kv_len / 64);
+  attend_plan_free(plan);
+}
+
+TEST(plans_for_the_longest_keys_do_not_wrap) {
+  attend_form_kind forms[] = {ATTEND_SOFTMAX, ATTEND_ARGMAX,   ATTEND_POLY,
+                              ATTEND_ELU,     ATTEND_GAUSSIAN, ATTEND_FAVOR};
+  attend_dtype dtypes[] = {ATTEND_F32, ATTEND_BF16};
+  size_t most = 0;
+  attend_context *ctx = open_small(&most);
+  for (int f = 0; f < 6; f++)
+    for (int t = 0; t < 2; t++)
+      for (int less = 0; less < 300; less += 50) {
+        if (forms[f] == ATTEND_ARGMAX && !t) continue; /* needs no workspace */
+        check_longest(ctx, (attend_desc){.form.kind = forms[f],
+                                         .q_len = 1,
+                                         .kv_len = INT32_MAX - less,
+                                         .dim = 8,
+                                         .dtype = dtypes[t],
+                                         .purpose = ATTEND_FOR_BACKWARD});
+      }
+  attend_context_free(ctx);
+}
+
+/* o, dq, dk and dv fit, and their sum does not. */
+TEST(workspaces_that_no_size_holds_are_refused) {
+  size_t most = 0;
+  attend_context *ctx = open_small(&most);
+  attend_desc d = {.batch = 1 << 13,
+                   .heads = 1 << 9,
+                   .q_len = 1 << 21,
+                   .kv_len = 1 << 21,
+                   .dim = 1 << 16,
+                   .dim_v = 1 << 16,
+                   .purpose = ATTEND_FOR_BACKWARD,
+                   .engine = "definition"};
+  attend_plan *plan = NULL;
+  CHECK_EQ(attend_plan_create(ctx, &d, &plan), ATTEND_NO_MEMORY);
+  CHECK_SAYS(attend_message(ctx), "would exceed the address space");
+  CHECK(plan == NULL && most <= 1 << 20);
+  attend_plan_free(plan);
+  attend_context_free(ctx);
+}
+
+/* ---- outputs ------------------------------------------------------------------ */
+
+static void check_stride(attend_context *ctx, attend_status status,
+                         const char *name) {
+  char wanted[32];
+  snprintf(wanted, sizeof wanted, "%s has stride 0", name);
+  CHECK_EQ(status, ATTEND_INVALID);
+  CHECK_SAYS(attend_message(ctx), wanted);
+}
+
+TEST(outputs_that_share_addresses_are_refused) {
+  attend_context *ctx = open_context(NULL, 2, NULL);
+  attend_tensors t = make_tensors(ctx, "softmax:b2h2n4d8:bwd", 3);
+  attend_plan *plan = make_plan(ctx, &t.desc);
+  for (int axis = 0; axis < 4; axis++) {
+    attend_view bad = t.q;
+    ptrdiff_t whole[4] = {64, 32, 8, 1};
+    memcpy(bad.stride, whole, sizeof whole);
+    bad.stride[axis] = 0; /* as an input: broadcast */
+    OK(ctx, attend_forward(plan, bad, t.k, t.v, t.o, t.lse));
+    attend_view into = bad;
+    into.data = t.dq.data;
+    check_stride(ctx, attend_forward(plan, t.q, t.k, t.v, into, t.lse), "o");
+    check_stride(ctx, attend_merge(plan, into, t.lse, t.o, t.lse), "o");
+    for (int g = 0; g < 3; g++)
+      check_stride(ctx,
+                   attend_backward(plan, t.q, t.k, t.v, t.o, t.lse, t.d_o,
+                                   g == 0 ? into : t.dq, g == 1 ? into : t.dk,
+                                   g == 2 ? into : t.dv, NULL),
+                   g == 0   ? "dq"
+                   : g == 1 ? "dk"
+                            : "dv");
+  }
+  attend_plan_free(plan);
+  attend_tensors_free(ctx, &t);
+  attend_context_free(ctx);
+}
+
+TEST(a_state_refuses_such_an_output_before_it_grows) {
+  enum { D = 8, N = 2 };
+  float x[N * D] = {0}, o[N * D];
+  attend_context *ctx = open_context(NULL, 1, NULL);
+  attend_form_kind forms[] = {ATTEND_SOFTMAX, ATTEND_ELU};
+  for (int f = 0; f < 2; f++) {
+    attend_desc d = {.form.kind = forms[f],
+                     .q_len = 16,
+                     .dim = D,
+                     .mask.causal = ATTEND_CAUSAL_BOTTOM,
+                     .purpose = ATTEND_FOR_EXTEND};
+    attend_plan *plan = make_plan(ctx, &d);
+    attend_state *state;
+    attend_view bad = {o, {0, 0, 0, 1}}, one = {o, {0, 0, 0, 1}};
+    OK(ctx, attend_state_create(plan, &state));
+    check_stride(ctx,
+                 attend_extend(plan, state, N, attend_bhtd(x), attend_bhtd(x),
+                               attend_bhtd(x), bad, NULL),
+                 "o");
+    CHECK_EQ(attend_state_length(state, 0), 0);
+    OK(ctx, attend_extend(plan, state, 1, attend_bhtd(x), attend_bhtd(x),
+                          attend_bhtd(x), one, NULL));
+    attend_state_free(state);
+    attend_plan_free(plan);
+  }
+  attend_context_free(ctx);
+}
+
 TEST(a_state_stays_in_its_context) {
   attend_context *a = open_context(NULL, 1, NULL);
   attend_context *b = open_context(NULL, 1, NULL);

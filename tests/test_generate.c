@@ -33,6 +33,52 @@ static subject open_changed(const char *family, const char *name,
   return open_path(open_context(NULL, 2, NULL), models_folder(), NULL);
 }
 
+/* ---- calls that make no sense -------------------------------------------------------- */
+
+static void check_refused(const subject *s, int n, const attend_prompt *prompts,
+                          const attend_generate_options *o, const char *part) {
+  attend_generation *g = (attend_generation *)1;
+  CHECK_EQ(attend_generate(s->model, n, prompts, o, &g), ATTEND_INVALID);
+  CHECK(g == NULL);
+  CHECK_SAYS(attend_message(s->ctx), part);
+}
+
+TEST(calls_that_make_no_sense_are_refused) {
+  for (int f = 0; decoders[f]; f++) {
+    subject s = open_model(decoders[f], NULL, 1, NULL);
+    int32_t ids[2] = {1, 2};
+    attend_prompt good = {ids, 2}, none = {NULL, 2}, less = {ids, -1};
+    const attend_generate_options usual = attend_generate_defaults();
+    check_refused(&s, -1, &good, &usual, "-1 prompts");
+    check_refused(&s, 1, NULL, &usual, "prompts is NULL");
+    check_refused(&s, 1, &none, &usual, "its ids are NULL");
+    check_refused(&s, 1, &less, &usual, "has no token");
+    check_refused(&s, 1, &good, NULL, "options is NULL");
+    check_refused(&s, INT32_MAX, &good,
+                  &(attend_generate_options){
+                      .max_new = 1, .samples = 2, .beams = 1, .repetition = 1},
+                  "too many for one call");
+    CHECK_EQ(attend_generate(NULL, 1, &good, &usual, NULL), ATTEND_INVALID);
+    attend_generate_options o[8];
+    static const char *const names[] = {"min_new",   "n_ends", "top_k",
+                                        "no_repeat", "groups", "n_stops",
+                                        "context",   "batch"};
+    for (int i = 0; i < 8; i++) o[i] = usual;
+    o[0].min_new = o[1].n_ends = o[2].top_k = o[3].no_repeat = -1;
+    o[4].groups = o[5].n_stops = o[6].context = o[7].batch = -1;
+    for (int i = 0; i < 8; i++) check_refused(&s, 1, &good, &o[i], names[i]);
+    o[1].n_ends = 3;
+    check_refused(&s, 1, &good, &o[1], "ends is NULL");
+    o[5].n_stops = 3;
+    check_refused(&s, 1, &good, &o[5], "stop strings need a tokenizer");
+    attend_run *run = open_run(&s, 1, 0);
+    CHECK_EQ(attend_run_extend(run, 1, 2, NULL, NULL), ATTEND_INVALID);
+    attend_run_free(run);
+    close_model(&s);
+  }
+  CHECK(attend_generation_get(NULL, 0) == NULL);
+}
+
 /* ---- by hand ---------------------------------------------------------------------------- */
 
 /* The best id after what the run holds, but for those that are forbidden. */

@@ -7,7 +7,8 @@
 
 static attend_context *context(void) {
   static attend_context *ctx;
-  if (!ctx) attend_context_create(&(attend_context_options){.isa = "scalar"}, &ctx);
+  if (!ctx)
+    attend_context_create(&(attend_context_options){.isa = "scalar"}, &ctx);
   return ctx;
 }
 
@@ -217,6 +218,55 @@ TEST(layout_of_what_is_written) {
   attend_json_writer_free(&w);
 }
 
+/* n name, v value, null or number, others as they are: what finish says of it. */
+static attend_status write_calls(const char *calls) {
+  attend_json_writer w = attend_json_writer_text(context());
+  for (const char *c = calls; *c; c++)
+    if (*c == 'n')
+      attend_json_member(&w, "name");
+    else if (*c == 'v')
+      attend_json_put_integer(&w, 1);
+    else if (*c == 's')
+      attend_json_put_string(&w, "s");
+    else if (strchr("}])", *c))
+      attend_json_close(&w, *c);
+    else
+      attend_json_open(&w, *c);
+  attend_status status = attend_json_finish(&w);
+  attend_json *root = NULL;
+  if (!status)
+    CHECK_EQ(attend_json_parse(context(), calls, w.text, w.length, &root),
+             ATTEND_OK);
+  if (status) CHECK_EQ(attend_json_finish(&w), status); /* it stays */
+  attend_json_free(root);
+  attend_json_writer_free(&w);
+  return status;
+}
+
+TEST(calls_that_make_no_document_fail) {
+  static const char *const good[] = {"v",        "s",           "[]",    "{}",
+                                     "[v[v]{}]", "{n[v{n{}}]}", "[[[]]]"};
+  static const char *const bad[] = {
+      "",     "[",    "{",    "[v",   "{nv",   "]",     "}",   "[}",
+      "{]",   "[v}",  "{nv]", "{v}",  "{s}",   "{nvs}", "n",   "nv",
+      "[n]",  "[nv]", "{n}",  "{nn}", "{nnv}", "vv",    "[]v", "v[]",
+      "{}{}", "[]]",  "{}}",  "(",    "[)",    "[v]n",  "[{]}"};
+  for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+    CHECK_EQ(write_calls(good[i]), ATTEND_OK);
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    if (write_calls(bad[i]) != ATTEND_INVALID)
+      CHECK_FAIL("\"%s\" is written", bad[i]);
+    else
+      CHECK_SAYS(attend_message(context()), "would not be well-formed");
+  }
+  char deep[ATTEND_JSON_DEPTH * 2 + 3] = "";
+  for (int i = 0; i < ATTEND_JSON_DEPTH; i++)
+    deep[i] = '[', deep[2 * ATTEND_JSON_DEPTH - 1 - i] = ']';
+  CHECK_EQ(write_calls(deep), ATTEND_OK);
+  memset(deep, '[', ATTEND_JSON_DEPTH + 1);
+  CHECK_EQ(write_calls(deep), ATTEND_INVALID);
+}
+
 TEST(a_full_disk_is_noticed) {
   FILE *full = fopen("/dev/full", "w");
   if (!full) return; /* not every system has one */
@@ -242,7 +292,7 @@ TEST(memory_runs_out) {
   attend_context *ctx;
   attend_json *r;
   attend_context_options o = {.isa = "scalar",
-                      .allocator = {take_some, give_back, NULL}};
+                              .allocator = {take_some, give_back, NULL}};
   allowed = 1;
   attend_context_create(&o, &ctx);
   for (size_t n = 0; n < 2; n++) {

@@ -47,8 +47,8 @@ static const attend_place at = {ATTEND_DECODER_SELF, 0, 0};
 
 static world *open_world(int n) {
   world *w = room_for(1, sizeof *w);
-  attend_context_options o = {.threads = 2,
-                      .allocator = {meter_take, meter_give, &w->memory}};
+  attend_context_options o = {
+      .threads = 2, .allocator = {meter_take, meter_give, &w->memory}};
   attend_trace_options what = {.what = FOR_A_LENS};
   attend_form elu = {.kind = ATTEND_ELU};
   attend_desc d;

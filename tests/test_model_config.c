@@ -162,6 +162,93 @@ TEST(names_that_are_not_known) {
   refuse_setting("gpt2", "layer_norm_epsilon", "1e999", "a double");
 }
 
+/* ---- types ------------------------------------------------------------------------------------ */
+
+/* family, key, a value of another type or without sense, what the sentence has
+ * to say of it: what was found and what is expected. */
+static const char *const nonsense[][4] = {
+    {"llama-gqa", "hidden_act", "5", "hidden_act is 5: expected a string"},
+    {"llama-gqa", "hidden_act", "[]", "hidden_act is an array of 0"},
+    {"llama-gqa", "rope_theta", "\"500000\"",
+     "rope_theta is \"500000\": expected a number"},
+    {"llama-gqa", "rope_theta", "-1", "rope_theta is -1: expected a number"},
+    {"llama-gqa", "rope_theta", "0", "rope_theta is 0: expected a number"},
+    {"llama-gqa", "rope_parameters", "5", "rope_parameters is 5"},
+    {"llama-gqa", "rope_parameters", "{\"rope_type\": 5}",
+     "rope_type is 5: expected a string"},
+    {"llama-gqa", "rope_parameters", "{\"type\": [5]}", "type is an array"},
+    {"llama-gqa", "rope_parameters", "{\"rope_theta\": true}",
+     "rope_theta is true: expected a number"},
+    {"llama-gqa", "rope_parameters", "{\"factor\": \"4\"}", "factor is \"4\""},
+    {"llama-gqa", "rope_parameters", "{\"factor\": -4}", "factor is -4"},
+    {"llama-gqa", "rope_parameters",
+     "{\"original_max_position_embeddings\": {}}",
+     "original_max_position_embeddings is an object"},
+    {"llama-gqa", "rope_parameters",
+     "{\"rope_type\": \"llama3\", \"low_freq_factor\": \"1\"}",
+     "low_freq_factor is \"1\""},
+    {"llama-gqa", "rope_parameters",
+     "{\"rope_type\": \"yarn\", \"beta_fast\": false}", "beta_fast is false"},
+    {"llama-gqa", "rope_parameters",
+     "{\"rope_type\": \"yarn\", \"attention_factor\": -1}",
+     "attention_factor is -1"},
+    {"llama-gqa", "rms_norm_eps", "1e39",
+     "rms_norm_eps is 1e+39: expected a number from 1e-30 to 1"},
+    {"llama-gqa", "rms_norm_eps", "-1", "rms_norm_eps is -1"},
+    {"llama-gqa", "rms_norm_eps", "0", "rms_norm_eps is 0"},
+    {"llama-gqa", "rms_norm_eps", "1e-60", "rms_norm_eps is 1e-60"},
+    {"llama-gqa", "attention_bias", "\"no\"", "attention_bias is \"no\""},
+    {"llama-gqa", "sliding_window", "\"4096\"", "sliding_window is"},
+    {"llama-gqa", "attend_attention", "5", "attend_attention is 5"},
+    {"llama-gqa", "attend_attention_roles", "5", "attend_attention_roles is 5"},
+    {"gpt2", "layer_norm_epsilon", "-1e-5", "layer_norm_epsilon is -1e-05"},
+    {"gpt2", "activation_function", "true", "activation_function is true"},
+    {"gpt2", "scale_attn_weights", "0", "scale_attn_weights is 0"},
+    {"gpt2", "model_type", "7", "model_type is 7: expected a string"},
+    {"bert", "layer_norm_eps", "\"1e-12\"", "layer_norm_eps is \"1e-12\""},
+    {"bert", "position_embedding_type", "5", "position_embedding_type is 5"},
+    {"bert", "hidden_act", "{\"a\": 1}", "hidden_act is an object"},
+    {"distilbert", "activation", "1.5", "activation is 1.5"},
+    {"roberta", "pad_token_id", "\"1\"", "pad_token_id is \"1\""},
+    {"bart", "scale_embedding", "1", "scale_embedding is 1"},
+    {"bart", "attend_copy_width", "\"8\"", "attend_copy_width is \"8\""},
+    {"t5", "layer_norm_epsilon", "2", "layer_norm_epsilon is 2"},
+    {"t5", "feed_forward_proj", "5", "feed_forward_proj is 5"},
+    {"t5", "scale_decoder_outputs", "\"yes\"", "scale_decoder_outputs is"}};
+
+TEST(values_of_the_wrong_type_or_without_sense) {
+  static const char *const ids[] = {
+      "bos_token_id",           "eos_token_id",        "pad_token_id",
+      "decoder_start_token_id", "forced_bos_token_id", "forced_eos_token_id"};
+  static const char *const bad[] = {"\"2\"", "2.5", "true", "{}"};
+  for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++)
+    refuse_setting(nonsense[i][0], nonsense[i][1], nonsense[i][2],
+                   nonsense[i][3]);
+  for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+    for (size_t v = 0; v < sizeof bad / sizeof *bad; v++)
+      refuse_setting("gpt2", ids[i], bad[v], ids[i]);
+  refuse_setting("gpt2", "eos_token_id", "[1, \"2\"]", "eos_token_id");
+}
+
+static void refuse_generation(const char *text, const char *why) {
+  attend_config config;
+  write_in_folder("generation_config.json", text, strlen(text));
+  CHECK_EQ(attend_config_read(context(), models_folder(), &config), ATTEND_IO);
+  CHECK_SAYS(attend_message(context()), "generation_config.json");
+  CHECK_SAYS(attend_message(context()), why);
+}
+
+TEST(a_generation_config_of_the_wrong_types) {
+  forgery *f = forge("gpt2");
+  forge_write(f);
+  refuse_generation("{\"eos_token_id\": \"2\"}", "eos_token_id is \"2\"");
+  refuse_generation("{\"pad_token_id\": 1.5}", "pad_token_id is 1.5");
+  refuse_generation("{\"eos_token_id\": [null]}", "eos_token_id");
+  refuse_generation("[]", "expected an object");
+  forge_free(f);
+  empty_folder();
+}
+
 /* ---- files ---------------------------------------------------------------------------------- */
 
 static void refuse_text(const char *text) {
@@ -228,7 +315,8 @@ TEST(what_is_left_out_has_its_usual_value) {
   CHECK_EQ(changed("t5", "num_decoder_layers", NULL).decoder.layers, 2);
   CHECK_EQ(changed("t5", "relative_attention_num_buckets", NULL).buckets, 32);
   CHECK_EQ(changed("bert", "pad_token_id", "99999").pad, -1);
-  CHECK_EQ(changed("gpt2", "eos_token_id", "\"2\"").n_eos, 0);
+  CHECK_EQ(changed("gpt2", "eos_token_id", "null").n_eos, 0);
+  CHECK_EQ(changed("gpt2", "pad_token_id", "-1").pad, -1);
   CHECK_EQ(changed("gpt2", "eos_token_id", "[1,2,3,4,5,6,7,8,9]").n_eos,
            ATTEND_MOST_EOS);
   attend_config c = changed("llama-gqa", "rope_parameters",

@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/files.h"
 #include "base/parallel.h"
 #include "world.h"
 
@@ -32,8 +33,8 @@ static void count(const void *args, int64_t i, int worker) {
   int seen = __atomic_fetch_add(&c->cell[i], 1, __ATOMIC_RELAXED);
   /* The phase before must be over, all of it: its neighbours show that. */
   int next = __atomic_load_n(&c->cell[(i + 997) % ITEMS], __ATOMIC_RELAXED);
-  if (seen != c->phase || next < c->phase || next > c->phase + 1 || worker < 0 ||
-      worker >= c->threads)
+  if (seen != c->phase || next < c->phase || next > c->phase + 1 ||
+      worker < 0 || worker >= c->threads)
     __atomic_fetch_add(c->wrong, 1, __ATOMIC_RELAXED);
 }
 
@@ -93,16 +94,15 @@ static const char *const problem = "softmax:b2h4g2n70d32:causal:bwd";
 static uint64_t run_problem(attend_context *ctx) {
   attend_tensors t = make_tensors(ctx, problem, 7);
   attend_plan *plan;
-  uint64_t sum = DIGEST_START;
+  attend_digest sum = {0};
   if (attend_plan_create(ctx, &t.desc, &plan)) return 0;
   if (attend_forward(plan, t.q, t.k, t.v, t.o, t.lse)) return 0;
   const attend_desc *d = attend_plan_desc(plan);
-  const float *o = t.o.data;
   size_t n = (size_t)(d->batch * d->heads * d->q_len * d->dim_v);
-  for (size_t i = 0; i < n; i++) sum = digest_stir(sum, float_bits(o[i]));
+  attend_digest_add(&sum, t.o.data, n * sizeof(float));
   attend_plan_free(plan);
   attend_tensors_free(ctx, &t);
-  return sum;
+  return digest_word(&sum);
 }
 
 TEST(a_child_of_fork_computes) {
@@ -132,7 +132,8 @@ typedef struct {
 } loops;
 
 /* One by one, in either order: no lane may wait for another. */
-static void loop(int n, void (*body)(void *args, int i), void *args, void *user) {
+static void loop(int n, void (*body)(void *args, int i), void *args,
+                 void *user) {
   loops *l = user;
   l->calls++;
   if (n > l->most) l->most = n;

@@ -162,7 +162,8 @@ static void count_give(void *block, void *user) {
 
 static size_t peak_of(int64_t n, size_t *said) {
   counter c = {0, 0};
-  attend_context_options o = {.threads = 2, .allocator = {count_take, count_give, &c}};
+  attend_context_options o = {.threads = 2,
+                              .allocator = {count_take, count_give, &c}};
   attend_context *ctx;
   attend_context_create(&o, &ctx);
   subject s = open_bart(ctx, &forms[1]);
@@ -308,7 +309,7 @@ TEST(foreign_and_damaged_folders_are_refused) {
   damage(folder, "-sums-1-");
   OK(s.ctx, attend_reading_begin(x, LONG, ids));
   CHECK_EQ(attend_reading_resume(x, folder), ATTEND_IO);
-  CHECK_SAYS(attend_message(s.ctx), "cut off");
+  CHECK_SAYS(attend_message(s.ctx), "is damaged");
   read_on(&s, x); /* from the beginning */
   say_reading(&s, x, got);
   say_read(&s, 0, LONG, ids, want);

@@ -318,6 +318,57 @@ TEST(truncated_sequences_go_on) {
 
 /* ---- memory ------------------------------------------------------------------------ */
 
+/* What a reserve would take is known before, and a limit refuses it before
+ * anything is taken; keys that come one by one end at the limit too. */
+static void check_limit(attend_context *ctx, attend_state *s, size_t limit) {
+  char bytes[32], most[32];
+  snprintf(bytes, sizeof bytes, "%zu bytes",
+           attend_state_reserve_bytes(s, 1 << 20));
+  snprintf(most, sizeof most, "cache_limit is %zu", limit);
+  CHECK_EQ(attend_state_reserve(s, 1 << 20), ATTEND_NO_MEMORY);
+  CHECK_SAYS(attend_message(ctx), bytes);
+  CHECK_SAYS(attend_message(ctx), most);
+}
+
+TEST(a_reserve_honours_the_limit) {
+  enum { LIMIT = 2 << 20, D = 64 };
+  ledger memory = {0};
+  attend_context_options o = {.allocator = {ledger_take, ledger_give, &memory},
+                              .cache_limit = LIMIT};
+  attend_context *ctx;
+  attend_state *s;
+  OK(ctx, attend_context_create(&o, &ctx));
+  attend_plan *plan =
+      make_plan(ctx, &(attend_desc){.batch = 2,
+                                    .q_len = 64,
+                                    .dim = D,
+                                    .mask.causal = ATTEND_CAUSAL_BOTTOM,
+                                    .purpose = ATTEND_FOR_EXTEND});
+  OK(ctx, attend_state_create(plan, &s));
+  long taken = memory.taken;
+  check_limit(ctx, s, LIMIT);
+  CHECK(attend_state_reserve_bytes(s, INT32_MAX) > (size_t)1 << 40);
+  CHECK_EQ(memory.taken, taken);
+  CHECK_EQ(attend_state_bytes(s), 0);
+  size_t bytes = attend_state_reserve_bytes(s, 1000);
+  OK(ctx, attend_state_reserve(s, 1000));
+  CHECK_EQ(attend_state_bytes(s), bytes);
+  CHECK_EQ(attend_state_reserve_bytes(s, 1000), 0);
+  float x[2 * 64 * D] = {0};
+  attend_status status = ATTEND_OK;
+  for (int at = 0; at < 4096 && !status; at += 64)
+    status = attend_state_append(plan, s, 64, attend_bhtd(x), attend_bhtd(x));
+  CHECK_EQ(status, ATTEND_NO_MEMORY);
+  CHECK_SAYS(attend_message(ctx), "cache_limit");
+  CHECK(attend_state_bytes(s) <= LIMIT);
+  attend_state_free(s);
+  OK(ctx, attend_state_create(plan, &s));
+  OK(ctx, attend_state_reserve(s, 1000)); /* what was freed can be taken */
+  attend_state_free(s);
+  attend_plan_free(plan);
+  attend_context_free(ctx);
+}
+
 TEST(reserved_pages_need_no_memory) {
   story s;
   story_begin(&s, beams);

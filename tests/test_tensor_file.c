@@ -1,4 +1,5 @@
 /* Tensor files: a good one, and every way in which one can lie. */
+#include <dirent.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -9,7 +10,8 @@
 
 static attend_context *context(void) {
   static attend_context *ctx;
-  if (!ctx) attend_context_create(&(attend_context_options){.isa = "scalar"}, &ctx);
+  if (!ctx)
+    attend_context_create(&(attend_context_options){.isa = "scalar"}, &ctx);
   return ctx;
 }
 
@@ -226,4 +228,78 @@ TEST(a_pipe_is_written_to_and_stays) { /* as /dev/null and /dev/stdout do */
   CHECK(!strcmp(got, "words"));
   CHECK(!stat(path, &s) && S_ISFIFO(s.st_mode));
   if (out >= 0) close(out);
+}
+
+/* ---- two writers of one path ------------------------------------------------------ */
+
+enum { LONG = 100000 };
+
+static int files_in(const char *name) {
+  DIR *dir = opendir(name);
+  int n = 0;
+  for (struct dirent *e; dir && (e = readdir(dir));) n += e->d_name[0] != '.';
+  if (dir) closedir(dir);
+  return n;
+}
+
+static attend_status fill_while_another_writes(size_t i, void *to, void *user) {
+  static float one[3] = {7, 8, 9};
+  attend_tensor t = {.name = "inner",
+                     .stored = ATTEND_STORED_F32,
+                     .rank = 1,
+                     .shape = {3},
+                     .data = one};
+  memset(to, (int)i + 1, LONG);
+  if (i == 1) CHECK(!attend_tensor_file_write(context(), path, 1, &t));
+  return user ? ATTEND_IO : ATTEND_OK;
+}
+
+static attend_status write_around(void *give_up) {
+  attend_tensor outer[3];
+  static const char *const names[] = {"a", "b", "c"};
+  for (int i = 0; i < 3; i++)
+    outer[i] = (attend_tensor){.name = names[i],
+                               .stored = ATTEND_STORED_U8,
+                               .rank = 1,
+                               .shape = {LONG}};
+  return attend_tensor_file_make(context(), path, 3, outer,
+                                 fill_while_another_writes, give_up);
+}
+
+/* One writes the path while another is at it: each file is whole, the last to
+ * finish stays, and no draft is left. */
+TEST(two_writers_of_one_path_do_not_mix) {
+  attend_tensor_file *file;
+  make_folder();
+  unlink(path);
+  CHECK_EQ(write_around(NULL), ATTEND_OK);
+  CHECK_EQ(attend_tensor_file_open(context(), path, &file), ATTEND_OK);
+  if (!file) return;
+  CHECK_EQ(attend_tensor_file_count(file), 3);
+  for (size_t i = 0; i < attend_tensor_file_count(file); i++) {
+    const attend_tensor *t = attend_tensor_file_get(file, i);
+    const unsigned char *bytes = t->data;
+    CHECK(bytes[0] == i + 1 && bytes[LONG - 1] == i + 1);
+  }
+  attend_tensor_file_close(file);
+  CHECK_EQ(files_in(folder), 1);
+}
+
+TEST(a_writer_that_gives_up_leaves_the_other_file) {
+  attend_tensor_file *file;
+  int give_up = 1;
+  attend_draft *draft, *other;
+  make_folder();
+  unlink(path);
+  CHECK_EQ(write_around(&give_up), ATTEND_IO); /* at the first tensor */
+  CHECK_EQ(files_in(folder), 0);
+  CHECK_EQ(attend_draft_open(context(), path, &draft), ATTEND_OK);
+  CHECK_EQ(attend_draft_put(draft, "half", 4), ATTEND_OK);
+  CHECK_EQ(attend_draft_open(context(), path, &other), ATTEND_OK);
+  CHECK_EQ(attend_draft_put(other, "whole", 5), ATTEND_OK);
+  CHECK_EQ(attend_draft_keep(other), ATTEND_OK);
+  attend_draft_drop(draft);
+  CHECK_EQ(attend_tensor_file_open(context(), path, &file), ATTEND_IO);
+  CHECK_SAYS(attend_message(context()), "5 bytes");
+  CHECK_EQ(files_in(folder), 1);
 }

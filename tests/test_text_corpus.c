@@ -357,6 +357,32 @@ TEST(what_is_no_text_is_refused) {
   attend_corpus_free(c);
 }
 
+/* ---- files that become shorter ----------------------------------------------------------- */
+
+static int cut_file(size_t done, size_t total, void *user) {
+  (void)done;
+  (void)total;
+  CHECK(!truncate(user, 10));
+  return 0;
+}
+
+TEST(a_file_that_is_cut_while_it_is_read) {
+  enum { LENGTH = 3 << 20 };
+  attend_corpus_options o = plain("gpt2-vocab.json");
+  attend_corpus *c = empty_corpus(), *cut = empty_corpus();
+  char *text = malloc(LENGTH), path[256];
+  for (size_t i = 0; i < LENGTH; i++) text[i] = i % 5 == 4 ? ' ' : 'a';
+  OK(context(), read_text(c, "a.txt", text, LENGTH, &o));
+  snprintf(path, sizeof path, "%s", write_file("a.txt", text, LENGTH));
+  o.progress = cut_file;
+  o.user = path;
+  OK(context(), attend_corpus_read(cut, path, &o));
+  CHECK_EQ(attend_corpus_digest(cut), attend_corpus_digest(c));
+  free(text);
+  attend_corpus_free(c);
+  attend_corpus_free(cut);
+}
+
 /* ---- memory --------------------------------------------------------------------------- */
 
 static attend_status read_two(attend_context *ctx, attend_tokenizer *t) {

@@ -71,17 +71,25 @@ TEST(an_older_step_of_that_name_is_replaced) {
   close_course(&d);
 }
 
-/* What a killed process left under the draft's name is in nobody's way. */
-TEST(a_draft_that_was_left_is_cleared_away) {
-  char draft[700], inside[800];
+/* Two savers of one folder, the second beginning and ending within the first. */
+static void save_within(attend_json_writer *w, void *user) {
+  course *c = user;
+  (void)w;
+  OK(c->ctx, save_at(c, place(NULL)));
+  put_file(place("inner.txt"), "x", 1);
+}
+
+TEST(two_savers_of_one_step_do_not_mix) {
   course c = saved_course((course_plan){0});
-  snprintf(draft, sizeof draft, "%s/.step.part", models_folder());
-  snprintf(inside, sizeof inside, "%s/half.safetensors", draft);
-  CHECK(!mkdir(draft, 0777));
-  put_file(inside, "half", 4);
-  OK(c.ctx, save_at(&c, place(NULL)));
-  CHECK(!is_there(draft) && !is_there(place("half.safetensors")));
+  attend_keep keep = {
+      .beside = model_path("gpt2", NULL), .write = save_within, .user = &c};
+  OK(c.ctx, attend_training_save(c.training, place(NULL), &keep));
+  CHECK(is_there(place("config.json")) && !is_there(place("inner.txt")));
+  CHECK_EQ(count_names(models_folder(), 1), 0);
+  course d = open_course(&(course_plan){.from = place(NULL)});
+  OK(d.ctx, attend_training_resume(d.training, place(NULL), NULL));
   close_course(&c);
+  close_course(&d);
 }
 
 /* ---- saves that fail ---------------------------------------------------------------- */
@@ -112,7 +120,7 @@ TEST(a_full_disk_leaves_what_was_there) {
     CHECK(!setrlimit(RLIMIT_FSIZE, &all));
     if (!status) break;
     CHECK_EQ(status, ATTEND_IO);
-    CHECK_SAYS(attend_message(c.ctx), "failed");
+    CHECK_SAYS(attend_message(c.ctx), "cannot be written");
     CHECK(bytes < 800000); /* the moments are no longer */
     check_stands(&p, 2);
   }
@@ -150,7 +158,106 @@ TEST(a_place_that_cannot_be_is_told) {
   CHECK(!is_there(place(NULL)));
   CHECK_EQ(count_names(models_folder(), 1), 0);
   OK(c.ctx, attend_training_save(c.training, place(NULL), NULL));
-  CHECK_EQ(count_names(place(NULL), 0), 3); /* nothing was put beside */
+  CHECK_EQ(count_names(place(NULL), 0), 4); /* nothing was put beside */
+  close_course(&c);
+}
+
+/* ---- digests ---------------------------------------------------------------------------- */
+
+/* digests.json as if the files had been saved as they are. */
+static void sign(attend_context *ctx) {
+  char list[4096], text[ATTEND_DIGEST_TEXT];
+  size_t n = 0;
+  DIR *dir = opendir(place(NULL));
+  for (struct dirent *e; dir && (e = readdir(dir));) {
+    attend_digest digest = {0};
+    if (e->d_name[0] == '.' || !strcmp(e->d_name, "digests.json")) continue;
+    OK(ctx, attend_digest_file(ctx, place(e->d_name), &digest));
+    attend_digest_text(&digest, text);
+    n += (size_t)snprintf(list + n, sizeof list - n, "%c\"%s\": \"%s\"",
+                          n ? ',' : '{', e->d_name, text);
+  }
+  if (dir) closedir(dir);
+  n += (size_t)snprintf(list + n, sizeof list - n, "}");
+  put_file(place("digests.json"), list, n);
+}
+
+TEST(digests_are_those_of_others) { /* of MurmurHash3 x64 128 */
+  static const char *const known[][2] = {
+      {"", "00000000000000000000000000000000"},
+      {"hello", "cbd8a7b341bd9b025b1e906a48ae1d19"},
+      {"The quick brown fox jumps over the lazy dog.",
+       "cd99481f9ee902c9695da1a38987b6e7"}};
+  for (int i = 0; i < 3; i++) {
+    size_t length = strlen(known[i][0]);
+    for (size_t piece = 1; piece <= length + 1; piece++) {
+      char text[ATTEND_DIGEST_TEXT];
+      attend_digest d = {0};
+      for (size_t at = 0; at < length; at += piece)
+        attend_digest_add(&d, known[i][0] + at,
+                          piece < length - at ? piece : length - at);
+      attend_digest_text(&d, text);
+      CHECK(!strcmp(text, known[i][1]));
+    }
+  }
+}
+
+/* Any bit of any file; and files of another step. */
+TEST(a_step_that_was_changed_is_refused_by_name) {
+  static const char *const files[] = {"config.json", "model.safetensors",
+                                      "training.json", "training.safetensors"};
+  course c = saved_course((course_plan){0});
+  OK(c.ctx, attend_training_verify(c.ctx, place(NULL)));
+  for (int i = 0; i < 4; i++) {
+    size_t length;
+    char *bytes = read_all_of(place(files[i]), &length);
+    for (size_t bit = 0; bit < 8 * length; bit += 8 * length / 23 + 1) {
+      bytes[bit / 8] ^= (char)(1 << bit % 8);
+      put_file(place(files[i]), bytes, length);
+      CHECK_EQ(attend_training_resume(c.training, place(NULL), NULL),
+               ATTEND_IO);
+      CHECK_SAYS(attend_message(c.ctx), files[i]);
+      bytes[bit / 8] ^= (char)(1 << bit % 8);
+    }
+    put_file(place(files[i]), bytes, length);
+    free(bytes);
+  }
+  size_t length;
+  char *older = read_all_of(place("model.safetensors"), &length);
+  take_steps(&c, 1);
+  OK(c.ctx, save_at(&c, place(NULL)));
+  put_file(place("model.safetensors"), older, length);
+  free(older);
+  CHECK_EQ(attend_training_verify(c.ctx, place(NULL)), ATTEND_IO);
+  CHECK_SAYS(attend_message(c.ctx), "model.safetensors is damaged, or of");
+  sign(c.ctx);
+  OK(c.ctx, attend_training_verify(c.ctx, place(NULL)));
+  unlink(place("training.json")); /* the model alone is kept */
+  unlink(place("training.safetensors"));
+  OK(c.ctx, attend_training_verify(c.ctx, place(NULL)));
+  unlink(place("config.json"));
+  CHECK_EQ(attend_training_verify(c.ctx, place(NULL)), ATTEND_IO);
+  CHECK_SAYS(attend_message(c.ctx), "config.json is missing");
+  unlink(place("digests.json"));
+  CHECK_EQ(attend_training_verify(c.ctx, place(NULL)), ATTEND_IO);
+  CHECK_SAYS(attend_message(c.ctx), "no digests.json");
+  close_course(&c);
+}
+
+TEST(what_goes_beside_must_be_what_went) {
+  course c = saved_course((course_plan){0});
+  const char *beside = model_path("gpt2", NULL);
+  OK(c.ctx, attend_training_verify_beside(c.ctx, place(NULL), beside));
+  CHECK_EQ(attend_training_verify_beside(c.ctx, place(NULL), models_folder()),
+           ATTEND_IO);
+  CHECK_SAYS(attend_message(c.ctx), "is missing, or not what");
+  static const char *const lies[] = {"", "[5]", "{\"config.json\": 5}",
+                                     "{\"../step/config.json\": \"00\"}"};
+  for (int i = 0; i < 4; i++) {
+    put_file(place("digests.json"), lies[i], strlen(lies[i]));
+    CHECK_EQ(attend_training_verify(c.ctx, place(NULL)), ATTEND_IO);
+    CHECK_SAYS(attend_message(c.ctx), i < 3 ? "" : "no list of digests");
+  }
   close_course(&c);
 }
 
@@ -208,16 +315,20 @@ TEST(files_that_were_cut_short_are_refused) {
   take_steps(&c, 1);
   for (size_t n = 0; n < length; n = n ? 3 * n : 1) {
     put_file(place("training.safetensors"), bytes, n);
+    sign(c.ctx);
     refuse(&c, "training.safetensors");
   }
   put_file(place("training.safetensors"), bytes, length - 1);
+  sign(c.ctx);
   refuse(&c, "training.safetensors");
   unlink(place("training.safetensors"));
+  sign(c.ctx);
   refuse(&c, "training.safetensors");
   free(bytes);
   bytes = read_all_of(place("training.json"), &length);
   for (size_t n = 0; n + 2 < length; n += 7) {
     put_file(place("training.json"), bytes, n);
+    sign(c.ctx);
     refuse(&c, "training.json");
   }
   free(bytes);
@@ -257,6 +368,7 @@ TEST(notes_that_lie_are_refused) {
   char *text = read_all_of(place("training.json"), &length);
   for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
     put_instead(text, lies[i][0], lies[i][1]);
+    sign(c.ctx);
     refuse(&c, "training.");
   }
   free(text);
@@ -273,18 +385,23 @@ TEST(moments_of_another_model_are_refused) {
   attend_tensor t[2] = {
       {"moments.0", ATTEND_STORED_F32, NULL, 1, {n}, n, zeros, 0},
       {"moments.1", ATTEND_STORED_F32, NULL, 1, {n}, n, zeros, 0}};
-  const char *path = place("training.safetensors");
+  char path[600];
+  snprintf(path, sizeof path, "%s", place("training.safetensors"));
   OK(c.ctx, attend_tensor_file_write(c.ctx, path, 2, t));
+  sign(c.ctx);
   OK(c.ctx, attend_training_resume(c.training, place(NULL), NULL));
   take_steps(&c, 1);
   t[1].shape[0] = n + 1;
   OK(c.ctx, attend_tensor_file_write(c.ctx, path, 2, t));
+  sign(c.ctx);
   refuse(&c, "no moments.1 of");
   t[1].shape[0] = n;
   t[1].stored = ATTEND_STORED_I32;
   OK(c.ctx, attend_tensor_file_write(c.ctx, path, 2, t));
+  sign(c.ctx);
   refuse(&c, "no moments.1 of");
   OK(c.ctx, attend_tensor_file_write(c.ctx, path, 1, t + 1));
+  sign(c.ctx);
   refuse(&c, "no moments.0 of");
   free(zeros);
   close_course(&c);

@@ -216,8 +216,9 @@ ATTEND_API attend_status attend_merge(attend_plan *plan, attend_view o,
 
 /* Rows of the last forward or extend whose denominator was lost: for signed
  * similarities less than a thousandth of what it was summed from, so that the
- * output is mostly rounding or nothing but noise; for all linear forms exactly
- * 0 although keys were seen (the output is zeros then). A denominator that no
+ * output is mostly rounding or nothing but noise; for all linear forms, and for
+ * poly and gaussian pair by pair, underflowed to 0 or nearly so although keys
+ * were seen (the output is zeros then). A denominator that no
  * f32 holds counts too: fourier's grows as exp(scale |q|^2 / 2), and since
  * backward starts from it, such a row has no gradient. */
 ATTEND_API int64_t attend_plan_weak_rows(const attend_plan *plan);

@@ -68,14 +68,17 @@ typedef struct {
                       environment's ATTEND_ISA, else the best this CPU has */
   int threads;     /* 0: ATTEND_NUM_THREADS, else OMP_NUM_THREADS, else cores */
   attend_allocator allocator;
+  size_t
+      cache_limit; /* bytes that all states of the context may hold, KV caches
+                         and linear ones; 0: the machine's memory */
   attend_parallel_for parallel_for; /* NULL: threads of the context's own */
   void *parallel_user;
 } attend_context_options;
 
 /* On failure *ctx still holds the sentence (attend_message) and must be freed;
  * it is NULL only when there was no memory for it. options may be NULL. */
-ATTEND_API attend_status attend_context_create(const attend_context_options *options,
-                                               attend_context **ctx);
+ATTEND_API attend_status attend_context_create(
+    const attend_context_options *options, attend_context **ctx);
 ATTEND_API void attend_context_free(attend_context *ctx);
 
 /* The sentence that belongs to the last status that was not ATTEND_OK. */
@@ -117,6 +120,13 @@ static inline attend_view attend_bthd(const void *data, int heads, int length,
       {(ptrdiff_t)heads * length * width, width, (ptrdiff_t)heads * width, 1}};
   return v;
 }
+
+/* Text of unknown origin for a terminal: control characters (C0, DEL and C1) but
+ * for those in `keep`, and bytes that are not UTF-8, become \xNN. What does not
+ * fit is left out; returns the length of the whole. Sentences of a context are
+ * escaped already. */
+ATTEND_API size_t attend_escape(const char *text, size_t length,
+                                const char *keep, char *out, size_t size);
 
 /* Counter-based random numbers (Philox 4x32-10): the value at (seed, stream,
  * index) is the same on every machine and in any order of asking. */

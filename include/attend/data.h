@@ -61,7 +61,7 @@ typedef struct { /* zero means default */
  * with a line between them that is nothing but the end-of-text token, as the
  * tokenizer writes it or <|endoftext|>. Pairs come from .jsonl and .tsv alone. A
  * line that is wrong is refused with its number, and nothing of the file is added.
- * The file is mapped, and must not be shortened meanwhile. */
+ * The file is read whole first; one that is shortened meanwhile is ATTEND_IO. */
 ATTEND_API attend_status
 attend_corpus_read(attend_corpus *corpus, const char *path,
                    const attend_corpus_options *options);
@@ -71,7 +71,7 @@ ATTEND_API size_t attend_corpus_tokens(const attend_corpus *corpus);
 /* Bytes of text that was read, and ids that were cut off by a length. */
 ATTEND_API size_t attend_corpus_bytes(const attend_corpus *corpus);
 ATTEND_API size_t attend_corpus_dropped(const attend_corpus *corpus);
-/* The same for the same documents in the same order. */
+/* Digest of the documents in their order. */
 ATTEND_API uint64_t attend_corpus_digest(const attend_corpus *corpus);
 
 /* Moves about a share of a corpus to another: pairs or documents that a seed

@@ -14,6 +14,8 @@
 #ifndef ATTEND_FILE_H
 #define ATTEND_FILE_H
 
+#include <stdio.h>
+
 #include "attend/base.h"
 
 #ifdef __cplusplus
@@ -100,11 +102,45 @@ ATTEND_API attend_status attend_tensor_file_write_noted(
     attend_context *ctx, const char *path, size_t count,
     const attend_tensor *tensors, size_t n_notes, const attend_note *notes);
 
-/* Any file, as safely: beside the place first, then to the disk, then renamed. What
- * is no file (a device, a pipe) is written to as it is. */
+/* Any file, as safely. What is no file (a device, a pipe) is written to as it is. */
 ATTEND_API attend_status attend_file_write(attend_context *ctx,
                                            const char *path, const void *bytes,
                                            size_t length);
+
+/* The same, piece by piece. The draft lies beside the place as PATH.12345678.part,
+ * a name that no other writer has, until it is kept: brought to the disk and
+ * renamed. Of two writers of one path the last to finish wins, whole. A process
+ * that is killed leaves its draft behind; it may be removed. */
+typedef struct attend_draft attend_draft;
+ATTEND_API attend_status attend_draft_open(attend_context *ctx,
+                                           const char *path,
+                                           attend_draft **draft);
+ATTEND_API attend_status attend_draft_put(attend_draft *draft,
+                                          const void *bytes, size_t length);
+/* To write to otherwise; stays the draft's. */
+ATTEND_API FILE *attend_draft_file(attend_draft *draft);
+/* Both end the draft; keeping one that cannot be written whole removes it. */
+ATTEND_API attend_status attend_draft_keep(attend_draft *draft);
+ATTEND_API void attend_draft_drop(attend_draft *draft);
+
+/* Digests of bytes, 128 bits, that find damage and mixtures but no forgery. One
+ * that is all zero begins; the pieces that bytes come in make no difference. */
+typedef struct {
+  uint64_t h[2], length;
+  unsigned char open[16]; /* of a block that is not whole yet */
+} attend_digest;
+enum { ATTEND_DIGEST_TEXT = 33 };
+ATTEND_API void attend_digest_add(attend_digest *digest, const void *bytes,
+                                  size_t length);
+/* Of all that was added; more may be. As numbers, or 32 hexadecimal digits. */
+ATTEND_API void attend_digest_end(const attend_digest *digest,
+                                  uint64_t word[2]);
+ATTEND_API void attend_digest_text(const attend_digest *digest,
+                                   char text[ATTEND_DIGEST_TEXT]);
+/* Adds all of a file. */
+ATTEND_API attend_status attend_digest_file(attend_context *ctx,
+                                            const char *path,
+                                            attend_digest *digest);
 
 /* ATTEND_IO, with a sentence that says what it is, if the first bytes of a file are
  * surely not those of a text: packed, UTF-16, Parquet. */

@@ -69,6 +69,34 @@ ATTEND_API bool attend_json_boolean(const attend_json *value, bool otherwise);
  * fits, or one whose value is integral and exact in a double. */
 ATTEND_API bool attend_json_integer(const attend_json *value, int64_t *integer);
 
+/* Settings: a member of an object by type. One that is absent or null leaves the
+ * result as it is; one of another type, or a number outside of [low, high], is
+ * refused with a sentence that names `what` (a file), the member, what was found
+ * and what is expected. */
+ATTEND_API attend_status attend_json_read_integer(
+    attend_context *ctx, const char *what, const attend_json *object,
+    const char *name, int64_t low, int64_t high, int64_t *integer);
+ATTEND_API attend_status attend_json_read_number(attend_context *ctx,
+                                                 const char *what,
+                                                 const attend_json *object,
+                                                 const char *name, double low,
+                                                 double high, double *number);
+ATTEND_API attend_status attend_json_read_boolean(attend_context *ctx,
+                                                  const char *what,
+                                                  const attend_json *object,
+                                                  const char *name,
+                                                  bool *truth);
+ATTEND_API attend_status attend_json_read_string(attend_context *ctx,
+                                                 const char *what,
+                                                 const attend_json *object,
+                                                 const char *name,
+                                                 const char **text);
+/* An object or an array; *tree is NULL where there is none. Without a name: the
+ * value itself, which must be of that kind. */
+ATTEND_API attend_status attend_json_read_tree(
+    attend_context *ctx, const char *what, const attend_json *object,
+    const char *name, attend_json_kind kind, const attend_json **tree);
+
 /* ---- writing -------------------------------------------------------------- */
 
 /* Start from attend_json_writer_file or _text; treat the fields as private. */
@@ -78,6 +106,7 @@ typedef struct {
   char *text; /* ends in a zero byte */
   size_t length, capacity;
   int depth;
+  unsigned char is_object[ATTEND_JSON_DEPTH / 8]; /* a bit a level */
   bool indent, first, after_name;
   attend_status status; /* the first failure; later calls do nothing */
 } attend_json_writer;
@@ -104,7 +133,9 @@ ATTEND_API void attend_json_put_boolean(attend_json_writer *w, bool truth);
 ATTEND_API void attend_json_put_null(attend_json_writer *w);
 
 /* Ends the document with a newline, flushes a file, and says whether all of it
- * was written. The text stays until attend_json_writer_free. */
+ * was written. Calls that make no document (a value without a name in an object,
+ * a name elsewhere, a bracket that closes another, a second value behind the
+ * first, something left open) are ATTEND_INVALID here. The text stays until attend_json_writer_free. */
 ATTEND_API attend_status attend_json_finish(attend_json_writer *w);
 ATTEND_API void attend_json_writer_free(attend_json_writer *w);
 

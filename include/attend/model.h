@@ -195,7 +195,7 @@ ATTEND_API const attend_tensor *attend_checkpoint_unused(
     const attend_checkpoint *checkpoint, size_t i);
 /* Bytes of the files. */
 ATTEND_API size_t attend_checkpoint_bytes(const attend_checkpoint *checkpoint);
-/* The same for the same weights, and hardly for others. */
+/* Digest of config.json and the weights. */
 ATTEND_API uint64_t
 attend_checkpoint_digest(const attend_checkpoint *checkpoint);
 /* Whether there is a head that turns hidden states into logits. */

@@ -39,8 +39,12 @@ ATTEND_API attend_status attend_state_create(attend_plan *plan,
 ATTEND_API void attend_state_free(attend_state *state);
 
 /* Pages for this many keys a sequence, so that no call up to there takes
- * memory. */
+ * memory; and the bytes of the pages that it would take, SIZE_MAX if no size
+ * holds them. Nothing is taken if they exceed what the context's cache_limit
+ * leaves. */
 ATTEND_API attend_status attend_state_reserve(attend_state *state, int keys);
+ATTEND_API size_t attend_state_reserve_bytes(const attend_state *state,
+                                             int keys);
 
 /* Appends n keys and values to each sequence, and lets n queries look: query i
  * of the call stands at position length + i. With a causal mask it sees the

@@ -44,7 +44,11 @@ typedef struct attend_tokenizer attend_tokenizer;
  * merges.txt lie side by side). In a folder, tokenizer_config.json,
  * special_tokens_map.json and config.json are read for what the main file
  * leaves open: lower case, special tokens, what goes around a text. What a
- * tokenizer.json asks for and is not known here is refused by name. */
+ * tokenizer.json asks for and is not known here is refused by name. No file
+ * makes loading, encoding or decoding take time or memory out of proportion:
+ * pieces, steps and what they make of a text are bounded, far beyond what
+ * tokenizers have, and what goes beyond fails with ATTEND_IO or
+ * ATTEND_UNSUPPORTED. */
 ATTEND_API attend_status attend_tokenizer_load(attend_context *ctx,
                                                const char *path,
                                                attend_tokenizer **tokenizer);
@@ -85,7 +89,8 @@ typedef struct {    /* zero means default */
   bool no_special;  /* nothing around the text: no bos, [CLS], .. */
   const char *pair; /* a second text, or NULL */
   size_t pair_length;
-  size_t max_length; /* ids at most, special ones included; 0: no limit. The
+  size_t max_length; /* ids at most, special ones included, and the text as
+                        often as a template names it; 0: no limit. The
                         longer text loses from its end first; `dropped` says
                         how many were lost */
 } attend_encode_options;

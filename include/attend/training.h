@@ -74,13 +74,24 @@ typedef struct {        /* zero means default */
 } attend_keep;
 
 /* Makes the folder: model.safetensors, training.safetensors (moments),
- * training.json, and the files beside. All is written under another name, brought
+ * training.json, the files beside, and digests.json, which has the digests of all
+ * of them. All is written under another name, brought
  * to the disk, and renamed: whenever this ends, the folder is whole or not there,
  * and one that was there before is there until then. */
 ATTEND_API attend_status attend_training_save(attend_training *training,
                                               const char *folder,
                                               const attend_keep *keep);
-/* Goes on from a saved step; the learner was made from its checkpoint. The lessons
+/* ATTEND_IO, and the name of the file, unless every file of a saved step is what was
+ * saved there. training.json and training.safetensors may both have been removed:
+ * the model is verified then. */
+ATTEND_API attend_status attend_training_verify(attend_context *ctx,
+                                                const char *folder);
+/* The same of the files in `beside` that a course will save with its next step:
+ * they must be those that went with this one. */
+ATTEND_API attend_status attend_training_verify_beside(attend_context *ctx,
+                                                       const char *folder,
+                                                       const char *beside);
+/* Goes on from a saved step, which is verified; the learner was made from its checkpoint. The lessons
  * must be those of that course. *notes is training.json, to be freed; may be NULL.
  * A folder that does not fit is refused, and changes nothing. */
 ATTEND_API attend_status attend_training_resume(attend_training *training,

@@ -27,15 +27,15 @@ static const char *applicable(const attend_desc *d) {
 static size_t dv_bytes(const attend_plan *p) {
   const attend_desc *d = &p->desc;
   if (!(d->purpose & ATTEND_FOR_BACKWARD) || d->dtype == ATTEND_F32) return 0;
-  return (size_t)d->batch * (size_t)d->kv_heads * (size_t)d->kv_len *
-         (size_t)d->dim_v * sizeof(float);
+  return SIZE_PRODUCT((size_t)d->batch, (size_t)d->kv_heads, (size_t)d->kv_len,
+                      (size_t)d->dim_v, sizeof(float));
 }
 
 static void size(attend_plan *p) {
   scratch w;
   p->tile = tile_rows(p);
   p->thread_bytes = scratch_cut(p, (arena){NULL, 0}, &w);
-  p->shared_bytes = round_up(walk_shared_bytes(p), 64) + dv_bytes(p);
+  p->shared_bytes = size_add(round_up(walk_shared_bytes(p), 64), dv_bytes(p));
 }
 
 /* ---- forward ------------------------------------------------------------------ */

@@ -20,7 +20,8 @@ static const char *applicable(const attend_desc *d) {
 
 static size_t count(const attend_desc *d, int heads, int64_t length,
                     int width) {
-  return (size_t)d->batch * (size_t)heads * (size_t)length * (size_t)width;
+  return SIZE_PRODUCT((size_t)d->batch, (size_t)heads, (size_t)length,
+                      (size_t)width);
 }
 
 typedef struct {
@@ -35,18 +36,22 @@ static size_t row_bytes(const attend_desc *d) {
   size_t beside = (size_t)d->kv_len + 2 * (size_t)d->dim + 2 * (size_t)d->dim_v;
   int dirs = form_directions(&d->form);
   size_t drawing = dirs ? projection_scratch(&d->form, dirs, d->dim) : 0;
-  return definition_row_bytes(d) + beside * sizeof(double) + drawing + 1024;
+  size_t bytes = size_add(definition_row_bytes(d), drawing);
+  return size_add(bytes, size_add(size_times(beside, sizeof(double)), 1024));
 }
 
 static size_t room_cut(const attend_desc *d, arena a, room *r) {
   size_t f = sizeof(double);
   bool back = d->purpose & ATTEND_FOR_BACKWARD;
-  r->o = arena_cut(&a, count(d, d->heads, d->q_len, d->dim_v) * f);
-  r->lse = arena_cut(&a, count(d, d->heads, d->q_len, 1) * f);
-  r->dq = arena_cut(&a, back * count(d, d->heads, d->q_len, d->dim) * f);
-  r->dk = arena_cut(&a, back * count(d, d->kv_heads, d->kv_len, d->dim) * f);
-  r->dv = arena_cut(&a, back * count(d, d->kv_heads, d->kv_len, d->dim_v) * f);
-  r->dbias = arena_cut(&a, back * desc_bias_count(d) * f);
+  r->o = arena_cut(&a, size_times(count(d, d->heads, d->q_len, d->dim_v), f));
+  r->lse = arena_cut(&a, size_times(count(d, d->heads, d->q_len, 1), f));
+  r->dq = arena_cut(
+      &a, SIZE_PRODUCT(back, count(d, d->heads, d->q_len, d->dim), f));
+  r->dk = arena_cut(
+      &a, SIZE_PRODUCT(back, count(d, d->kv_heads, d->kv_len, d->dim), f));
+  r->dv = arena_cut(
+      &a, SIZE_PRODUCT(back, count(d, d->kv_heads, d->kv_len, d->dim_v), f));
+  r->dbias = arena_cut(&a, SIZE_PRODUCT(back, desc_bias_count(d), f));
   r->row_bytes = row_bytes(d);
   r->rows = arena_cut(&a, r->row_bytes);
   return a.used;
@@ -67,7 +72,7 @@ typedef struct {
 
 static void *pool_take(size_t bytes, void *user) {
   pool *p = user;
-  if (p->a.used + round_up(bytes, 64) > p->size) return NULL;
+  if (size_add(p->a.used, round_up(bytes, 64)) > p->size) return NULL;
   return arena_cut(&p->a, bytes);
 }
 static void pool_give(void *block, void *user) { (void)block, (void)user; }

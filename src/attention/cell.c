@@ -10,16 +10,16 @@ size_t cell_scratch_cut(const attend_plan *p, arena a, cell_scratch *w) {
   size_t ldk = (size_t)p->ldk, ldv = (size_t)p->ldv, f = sizeof(float);
   size_t wide = ldk > ldv ? ldk : ldv;
   block_cut(p, &a, true, &w->keys);
-  w->q = arena_cut(&a, ROWS * ldk * f);
-  w->d_o = arena_cut(&a, ROWS * ldv * f);
-  w->p = arena_cut(&a, ROWS * BLOCK * f);
-  w->ds = arena_cut(&a, ROWS * BLOCK * f);
-  w->lse2 = arena_cut(&a, ROWS * f);
-  w->delta = arena_cut(&a, ROWS * f);
-  w->o = arena_cut(&a, ROWS * wide * f);
-  w->dk = arena_cut(&a, KEYS * ldk * f);
-  w->dv = arena_cut(&a, KEYS * ldv * f);
-  w->sums = arena_cut(&a, KEYS * f);
+  w->q = arena_cut(&a, SIZE_PRODUCT(ROWS, ldk, f));
+  w->d_o = arena_cut(&a, SIZE_PRODUCT(ROWS, ldv, f));
+  w->p = arena_cut(&a, SIZE_PRODUCT(ROWS, BLOCK, f));
+  w->ds = arena_cut(&a, SIZE_PRODUCT(ROWS, BLOCK, f));
+  w->lse2 = arena_cut(&a, size_times(ROWS, f));
+  w->delta = arena_cut(&a, size_times(ROWS, f));
+  w->o = arena_cut(&a, SIZE_PRODUCT(ROWS, wide, f));
+  w->dk = arena_cut(&a, SIZE_PRODUCT(KEYS, ldk, f));
+  w->dv = arena_cut(&a, SIZE_PRODUCT(KEYS, ldv, f));
+  w->sums = arena_cut(&a, size_times(KEYS, f));
   return a.used;
 }
 

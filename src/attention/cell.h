@@ -35,7 +35,7 @@ static inline int64_t stacks(const attend_plan *p) {
   return (int64_t)p->desc.batch * p->desc.kv_heads;
 }
 static inline int64_t key_blocks(const attend_plan *p) {
-  return (p->desc.kv_len + KEYS - 1) / KEYS;
+  return ((int64_t)p->desc.kv_len + KEYS - 1) / KEYS;
 }
 static inline int64_t row_tiles(const attend_plan *p) {
   return ((int64_t)p->desc.q_len * p->group + ROWS - 1) / ROWS;

@@ -172,15 +172,15 @@ static attend_status check(attend_context *ctx, const float *x, size_t count,
 
 /* Two calls: to learn the size, and to cut the block. */
 static size_t cut(walk *w, arena a) {
-  size_t n = (size_t)w->n, row = (size_t)w->dim * sizeof(float);
-  w->x[1] = arena_cut(&a, n * row);
+  size_t n = (size_t)w->n, row = size_times((size_t)w->dim, sizeof(float));
+  w->x[1] = arena_cut(&a, size_times(n, row));
   for (int side = 0; side < SIDES; side++) {
-    w->v[side] = arena_cut(&a, n * sizeof(float));
-    w->out[side] = arena_cut(&a, n * sizeof(float));
-    w->lse[side] = arena_cut(&a, n * sizeof(float));
+    w->v[side] = arena_cut(&a, size_times(n, sizeof(float)));
+    w->out[side] = arena_cut(&a, size_times(n, sizeof(float)));
+    w->lse[side] = arena_cut(&a, size_times(n, sizeof(float)));
   }
-  w->logz = arena_cut(&a, n * sizeof(double));
-  w->next = arena_cut(&a, n * sizeof(double));
+  w->logz = arena_cut(&a, size_times(n, sizeof(double)));
+  w->next = arena_cut(&a, size_times(n, sizeof(double)));
   return a.used;
 }
 

@@ -206,10 +206,10 @@ void definition_row_weigh(definition_row *row, int b, int h, int i) {
 
 static size_t row_cut(const attend_desc *d, arena a, definition_row *row) {
   size_t keys = (size_t)d->kv_len, dim = (size_t)d->dim;
-  row->query = arena_cut(&a, dim * sizeof(double));
-  row->key = arena_cut(&a, dim * sizeof(double));
-  row->weight = arena_cut(&a, keys * sizeof(double));
-  row->seen = arena_cut(&a, keys * sizeof(int));
+  row->query = arena_cut(&a, size_times(dim, sizeof(double)));
+  row->key = arena_cut(&a, size_times(dim, sizeof(double)));
+  row->weight = arena_cut(&a, size_times(keys, sizeof(double)));
+  row->seen = arena_cut(&a, size_times(keys, sizeof(int)));
   definition_features_cut(d, &a, &row->features);
   return a.used;
 }
@@ -287,7 +287,8 @@ attend_status attend_definition_forward(attend_context *ctx,
   attend_status status =
       definition_check_data(ctx, v.data, "v", o ? d->kv_len : 0);
   if (status == ATTEND_OK)
-    status = take(ctx, (size_t)d->dim_v * sizeof(double), "one value", &value);
+    status = take(ctx, size_times((size_t)d->dim_v, sizeof(double)),
+                  "one value", &value);
   v = view_complete(v, d->kv_heads, d->kv_len, d->dim_v);
   if (status == ATTEND_OK) forward(&row, &v, value, o, lse);
   give(ctx, value);

@@ -201,7 +201,7 @@ static void zero_results(const backward_pass *p) {
 static attend_status take_rows(attend_context *ctx, backward_pass *p) {
   size_t keys = (size_t)p->row.d.kv_len, dim = (size_t)p->row.d.dim;
   size_t width = (size_t)p->row.d.dim_v;
-  ATTEND_TRY(take(ctx, (keys + 2 * dim + 2 * width) * sizeof(double),
+  ATTEND_TRY(take(ctx, size_times(keys + 2 * dim + 2 * width, sizeof(double)),
                   "one row of the definition", &p->block));
   p->value = p->block;
   p->d_out = p->value + width;

@@ -28,14 +28,14 @@ void definition_features_cut(const attend_desc *d, arena *a,
   size_t dirs = (size_t)form_directions(&d->form);
   size_t count = phi ? (size_t)d->form.features : 0;
   f->dirs = (int)dirs;
-  f->w = arena_cut(a, dirs * dim * sizeof(float));
-  f->q_along = arena_cut(a, dirs * sizeof(double));
-  f->k_along = arena_cut(a, keys * dirs * sizeof(double));
-  f->k_head = arena_cut(a, (dirs ? keys : 0) * sizeof(int));
-  f->share = arena_cut(a, dirs * sizeof(double));
-  f->x = arena_cut(a, (phi ? 2 * dim : 0) * sizeof(float));
-  f->phi = arena_cut(a, 2 * count * sizeof(float));
-  f->dx = arena_cut(a, (phi ? dim : 0) * sizeof(float));
+  f->w = arena_cut(a, SIZE_PRODUCT(dirs, dim, sizeof(float)));
+  f->q_along = arena_cut(a, size_times(dirs, sizeof(double)));
+  f->k_along = arena_cut(a, SIZE_PRODUCT(keys, dirs, sizeof(double)));
+  f->k_head = arena_cut(a, size_times(dirs ? keys : 0, sizeof(int)));
+  f->share = arena_cut(a, size_times(dirs, sizeof(double)));
+  f->x = arena_cut(a, size_times(phi ? 2 * dim : 0, sizeof(float)));
+  f->phi = arena_cut(a, SIZE_PRODUCT(2, count, sizeof(float)));
+  f->dx = arena_cut(a, size_times(phi ? dim : 0, sizeof(float)));
 }
 
 attend_status definition_features_open(attend_context *ctx,

@@ -166,7 +166,7 @@ attend_status definition_observe(call *c) {
   float *line = NULL;
   clear(c, width);
   if (c->look->each)
-    ATTEND_TRY(take(c->plan->ctx, (size_t)width * sizeof *line,
+    ATTEND_TRY(take(c->plan->ctx, size_times((size_t)width, sizeof *line),
                     "a row of weights", &line));
   for (int i = 0; i < pieces_count(c) && !status; i++) {
     piece p;

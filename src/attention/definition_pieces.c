@@ -43,9 +43,12 @@ static attend_status open_sequence(const call *c, int b, piece *p) {
   attend_desc *d = &p->desc;
   const size_t size = attend_dtype_size(d->dtype);
   int64_t keys = c->state->sequence[b].length;
-  size_t rows = (size_t)d->kv_heads * (size_t)keys;
-  size_t k_bytes = round_up(rows * (size_t)d->dim * size, 64);
-  size_t v_bytes = round_up(rows * (size_t)d->dim_v * size, 64);
+  ATTEND_CHECK(c->plan->ctx, keys <= INT32_MAX,
+               "sequence %d holds %lld keys: the definition takes at most %d",
+               b, (long long)keys, INT32_MAX);
+  size_t rows = size_times((size_t)d->kv_heads, (size_t)keys);
+  size_t k_bytes = round_up(SIZE_PRODUCT(rows, (size_t)d->dim, size), 64);
+  size_t v_bytes = round_up(SIZE_PRODUCT(rows, (size_t)d->dim_v, size), 64);
   p->first = b;
   d->batch = 1;
   d->q_len = keys ? call_queries(c, b) : 0;
@@ -54,7 +57,8 @@ static attend_status open_sequence(const call *c, int b, piece *p) {
   d->mask.lengths = NULL;
   if (d->mask.causal) d->mask.causal = ATTEND_CAUSAL_BOTTOM;
   if (d->q_len == 0) return ATTEND_OK;
-  ATTEND_TRY(take(c->plan->ctx, k_bytes + v_bytes + (size_t)keys,
+  ATTEND_TRY(take(c->plan->ctx,
+                  size_add(size_add(k_bytes, v_bytes), (size_t)keys),
                   "a state's keys", &p->block));
   char *k = p->block, *v = k + k_bytes;
   uint8_t *real = (uint8_t *)v + v_bytes;
@@ -112,7 +116,7 @@ static attend_status forward_piece(call *c, const piece *p) {
   double *o = NULL;
   attend_status status = ATTEND_OK;
   if (rows) {
-    ATTEND_TRY(take(ctx, rows * ((size_t)d->dim_v + 1) * sizeof *o,
+    ATTEND_TRY(take(ctx, SIZE_PRODUCT(rows, (size_t)d->dim_v + 1, sizeof *o),
                     "a state's rows", &o));
     status = attend_definition_forward(ctx, d, p->q, p->k, p->v, o,
                                        o + rows * (size_t)d->dim_v);

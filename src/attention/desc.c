@@ -82,12 +82,8 @@ static attend_status check_sizes(attend_context *ctx, const attend_desc *d) {
 /* Whether [batch, heads, length, width] fits the address space in double, the
  * widest element anyone stores it in. */
 static bool tensor_fits(int batch, int heads, int length, int width) {
-  bool overflow = false;
-  size_t bytes = size_times((size_t)batch, (size_t)heads, &overflow);
-  bytes = size_times(bytes, (size_t)length, &overflow);
-  bytes = size_times(bytes, (size_t)width, &overflow);
-  bytes = size_times(bytes, sizeof(double), &overflow);
-  return !overflow && bytes <= PTRDIFF_MAX;
+  return SIZE_PRODUCT((size_t)batch, (size_t)heads, (size_t)length,
+                      (size_t)width, sizeof(double)) <= PTRDIFF_MAX;
 }
 
 static attend_status check_extent(attend_context *ctx, const attend_desc *d) {
@@ -333,6 +329,24 @@ attend_status desc_check_pointers(attend_context *ctx, const attend_desc *d) {
   return ATTEND_OK;
 }
 
+attend_status desc_check_output(attend_context *ctx, const attend_desc *d,
+                                const char *name, const attend_view *view,
+                                int heads, int length, int width) {
+  const struct {
+    const char *name;
+    int size;
+  } dims[4] = {{"batch", d->batch},
+               {"head", heads},
+               {"position", length},
+               {"width", width}};
+  for (int i = 0; i < 4; i++)
+    ATTEND_CHECK(ctx, view->stride[i] != 0 || dims[i].size <= 1 || length == 0,
+                 "%s has stride 0 over its %s dimension of %d: an output needs "
+                 "an address for each element, so give it a stride",
+                 name, dims[i].name, dims[i].size);
+  return ATTEND_OK;
+}
+
 /* ---- rules -------------------------------------------------------------- */
 
 int attend_visible(const attend_desc *d, int b, int64_t i, int64_t j) {
@@ -352,9 +366,10 @@ size_t desc_bias_count(const attend_desc *d) {
     case ATTEND_ALIBI:
       return heads;
     case ATTEND_BUCKETS:
-      return (size_t)d->bias.buckets * heads;
+      return size_times((size_t)d->bias.buckets, heads);
     case ATTEND_DENSE:
-      return (size_t)d->batch * heads * (size_t)d->q_len * (size_t)d->kv_len;
+      return SIZE_PRODUCT((size_t)d->batch, heads, (size_t)d->q_len,
+                          (size_t)d->kv_len);
     case ATTEND_NO_BIAS:
       break;
   }

@@ -6,6 +6,8 @@
 #ifndef ATTENTION_ENGINE_H
 #define ATTENTION_ENGINE_H
 
+#include <math.h>
+
 #include "attend/observe.h"
 #include "attention/desc.h"
 #include "attention/features.h"
@@ -24,10 +26,10 @@ struct attend_plan {
   const struct kernels *kn;
   const struct block_kernels *fast; /* forward's, for this dtype */
   int threads;
-  attend_stream stream;  /* that calls run on */
-  int group;       /* heads that share a kv head: H / G */
-  int ldk, ldv;    /* D and M rounded up to whole lanes */
-  int tile;        /* rows that share loaded keys */
+  attend_stream stream; /* that calls run on */
+  int group;            /* heads that share a kv head: H / G */
+  int ldk, ldv;         /* D and M rounded up to whole lanes */
+  int tile;             /* rows that share loaded keys */
   float score_to2; /* q.k -> log2 of the weight: scale log2(e) / temperature */
   float bias_to2;  /* bias -> the same */
   bool by_gaps;    /* gaussian: from q - k, not from q.k; see direct.c */
@@ -82,6 +84,13 @@ static inline size_t panel_value_at(int pair, int ld, int slot, int i) {
 /* Counts rows that an item found weak. */
 static inline void plan_weak(attend_plan *p, int64_t rows) {
   if (rows) __atomic_fetch_add(&p->weak_rows, rows, __ATOMIC_RELAXED);
+}
+
+/* A denominator that f32 lost, of weights with this sum of sizes: they vanished,
+ * overflowed or cancelled. */
+static inline bool is_lost(float denominator, float size) {
+  return fabsf(denominator) < 0x1p-100f || isinf(denominator) ||
+         fabsf(denominator) < 1e-3f * size;
 }
 
 /* The workspace of one thread, and the part that all share. */

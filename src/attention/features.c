@@ -96,15 +96,18 @@ static void poly_starts(int dim, int degree, feature_map *map) {
 static size_t map_cut(const attend_desc *d, arena a, feature_map *map) {
   size_t f = sizeof(float), ldk = round_up((size_t)d->dim, LANES);
   size_t poly = map->kind == MAP_POLY, count = (size_t)map->count;
-  map->w = arena_cut(&a, (size_t)map->dirs * ldk * f);
-  map->w_t = arena_cut(&a, (size_t)d->dim * (size_t)map->ld_dirs * f);
-  map->coef = arena_cut(&a, poly * (size_t)map->ld * f);
-  map->start = arena_cut(&a, poly * (size_t)d->form.degree *
-                                 (size_t)(d->dim + 1) * sizeof(int32_t));
-  map->first = arena_cut(&a, poly * count * sizeof(int32_t));
-  map->power = arena_cut(&a, poly * count * sizeof(int32_t));
-  map->room = arena_cut(&a, poly * count * sizeof(double));
-  map->drawn = arena_cut(&a, (size_t)map->dirs * (size_t)d->dim * f);
+  map->w = arena_cut(&a, SIZE_PRODUCT((size_t)map->dirs, ldk, f));
+  map->w_t =
+      arena_cut(&a, SIZE_PRODUCT((size_t)d->dim, (size_t)map->ld_dirs, f));
+  map->coef = arena_cut(&a, SIZE_PRODUCT(poly, (size_t)map->ld, f));
+  map->start =
+      arena_cut(&a, SIZE_PRODUCT(poly, (size_t)d->form.degree,
+                                 (size_t)(d->dim + 1), sizeof(int32_t)));
+  map->first = arena_cut(&a, SIZE_PRODUCT(poly, count, sizeof(int32_t)));
+  map->power = arena_cut(&a, SIZE_PRODUCT(poly, count, sizeof(int32_t)));
+  map->room = arena_cut(&a, SIZE_PRODUCT(poly, count, sizeof(double)));
+  map->drawn =
+      arena_cut(&a, SIZE_PRODUCT((size_t)map->dirs, (size_t)d->dim, f));
   return a.used;
 }
 
@@ -160,7 +163,7 @@ void features_free(const attend_context *ctx, feature_map *map) {
 size_t features_work(const feature_map *map, int n) {
   size_t rows = (size_t)n;
   size_t wide = map->kind == MAP_POLY ? (size_t)map->ld : (size_t)map->ld_dirs;
-  return rows * (wide + 2) + 3 * LANES;
+  return size_add(size_times(rows, wide + 2), 3 * LANES);
 }
 
 /* |x|^2 norm for each row. */

@@ -42,12 +42,13 @@ static void size(attend_plan *p) {
   int64_t stacks = (int64_t)p->desc.batch * p->desc.kv_heads;
   p->tile = LINEAR_ROWS;
   p->thread_bytes = linear_cut(p, (arena){NULL, 0}, &w);
-  p->slot_bytes = (size_t)(stacks * (wave_blocks(p) + 1)) *
-                  round_up(linear_sum_floats(p) * sizeof(float), 64);
+  p->slot_bytes = SIZE_PRODUCT(
+      (size_t)stacks, (size_t)(wave_blocks(p) + 1),
+      round_up(size_times(linear_sum_floats(p), sizeof(float)), 64));
   p->shared_bytes = wave_blocks(p) ? p->slot_bytes : 0;
-  if (p->desc.purpose & ATTEND_FOR_BACKWARD)
-    p->thread_bytes = (size_t)max64((int64_t)p->thread_bytes,
-                                    (int64_t)linear_backward_bytes(p));
+  if (!(p->desc.purpose & ATTEND_FOR_BACKWARD)) return;
+  size_t backward = linear_backward_bytes(p);
+  if (backward > p->thread_bytes) p->thread_bytes = backward;
 }
 
 /* ---- one stack after the other --------------------------------------------------------- */

@@ -42,20 +42,20 @@ static size_t room_cut(const attend_plan *p, arena a, room *r) {
   r->wide = p->desc.dim_v + 1;
   r->ldg = (int)round_up((size_t)r->wide, LANES);
   size_t ldg = (size_t)r->ldg, rows = LINEAR_ROWS;
-  r->sum = arena_cut(&a, (size_t)r->wide * ld * f);
-  r->part = arena_cut(&a, (size_t)r->wide * ld * f);
-  r->v = arena_cut(&a, PANEL * ldg * f);
-  r->v_t = arena_cut(&a, PANEL * ldg * f);
-  r->g = arena_cut(&a, rows * ldg * f);
-  r->g_t = arena_cut(&a, rows * ldg * f);
-  r->d_o = arena_cut(&a, rows * ldv * f);
-  r->da = arena_cut(&a, rows * PANEL * f);
-  r->a_t = arena_cut(&a, rows * PANEL * f);
-  r->dphi = arena_cut(&a, PANEL * ld * f);
-  r->dx = arena_cut(&a, PANEL * (size_t)p->ldk * f);
-  r->dv = arena_cut(&a, PANEL * ldv * f);
-  r->dv_t = arena_cut(&a, PANEL * ldv * f);
-  r->ends = arena_cut(&a, (size_t)(p->desc.kv_len / PANEL + 1) * f);
+  r->sum = arena_cut(&a, SIZE_PRODUCT((size_t)r->wide, ld, f));
+  r->part = arena_cut(&a, SIZE_PRODUCT((size_t)r->wide, ld, f));
+  r->v = arena_cut(&a, SIZE_PRODUCT(PANEL, ldg, f));
+  r->v_t = arena_cut(&a, SIZE_PRODUCT(PANEL, ldg, f));
+  r->g = arena_cut(&a, SIZE_PRODUCT(rows, ldg, f));
+  r->g_t = arena_cut(&a, SIZE_PRODUCT(rows, ldg, f));
+  r->d_o = arena_cut(&a, SIZE_PRODUCT(rows, ldv, f));
+  r->da = arena_cut(&a, SIZE_PRODUCT(rows, PANEL, f));
+  r->a_t = arena_cut(&a, SIZE_PRODUCT(rows, PANEL, f));
+  r->dphi = arena_cut(&a, SIZE_PRODUCT(PANEL, ld, f));
+  r->dx = arena_cut(&a, SIZE_PRODUCT(PANEL, (size_t)p->ldk, f));
+  r->dv = arena_cut(&a, SIZE_PRODUCT(PANEL, ldv, f));
+  r->dv_t = arena_cut(&a, SIZE_PRODUCT(PANEL, ldv, f));
+  r->ends = arena_cut(&a, size_times((size_t)(p->desc.kv_len / PANEL + 1), f));
   return a.used;
 }
 
@@ -375,7 +375,8 @@ static void sweep_back(const call *c, int b, int g, room *r) {
 
 static void stack_item(const void *args, int64_t i, int worker) {
   const call *c = args;
-  int heads = c->plan->desc.kv_heads, b = (int)(i / heads), g = (int)(i % heads);
+  int heads = c->plan->desc.kv_heads, b = (int)(i / heads),
+      g = (int)(i % heads);
   room r;
   room_cut(c->plan, plan_thread_arena(c->plan, worker), &r);
   sweep_forward(c, b, g, &r);
@@ -384,7 +385,7 @@ static void stack_item(const void *args, int64_t i, int worker) {
 
 attend_status linear_backward(call *c) {
   const attend_desc *d = &c->plan->desc;
-  STREAM_ADD(&c->plan->stream, PHASE_DYNAMIC, d->batch * d->kv_heads, stack_item,
-             *c);
+  STREAM_ADD(&c->plan->stream, PHASE_DYNAMIC, d->batch * d->kv_heads,
+             stack_item, *c);
   return ATTEND_OK;
 }

@@ -11,7 +11,7 @@
 /* ---- workspace ----------------------------------------------------------------- */
 
 size_t linear_sum_floats(const attend_plan *p) {
-  return (size_t)p->map.ld * (size_t)(p->ldv + 1) + LANES;
+  return size_add(size_times((size_t)p->map.ld, (size_t)(p->ldv + 1)), LANES);
 }
 
 linear_sum linear_sum_at(const attend_plan *p, float *data) {
@@ -24,28 +24,28 @@ linear_sum linear_sum_at(const attend_plan *p, float *data) {
 static void block_cut_linear(const attend_plan *p, arena *a, linear_block *k) {
   size_t f = sizeof(float), ld = (size_t)p->map.ld;
   *k = (linear_block){.b = -1};
-  k->x = arena_cut(a, PANEL * (size_t)p->ldk * f);
-  k->phi = arena_cut(a, PANEL * ld * f);
-  k->phi_t = arena_cut(a, PANEL * ld * f);
-  k->v = arena_cut(a, PANEL * (size_t)p->ldv * f);
-  k->shift = arena_cut(a, 2 * PANEL * f);
+  k->x = arena_cut(a, SIZE_PRODUCT(PANEL, (size_t)p->ldk, f));
+  k->phi = arena_cut(a, SIZE_PRODUCT(PANEL, ld, f));
+  k->phi_t = arena_cut(a, SIZE_PRODUCT(PANEL, ld, f));
+  k->v = arena_cut(a, SIZE_PRODUCT(PANEL, (size_t)p->ldv, f));
+  k->shift = arena_cut(a, SIZE_PRODUCT(2, PANEL, f));
   k->before = k->shift ? k->shift + PANEL : NULL;
 }
 
 size_t linear_cut(const attend_plan *p, arena a, linear_scratch *w) {
   size_t f = sizeof(float), rows = LINEAR_ROWS;
   block_cut_linear(p, &a, &w->keys);
-  size_t sums = linear_sum_floats(p) * f;
+  size_t sums = size_times(linear_sum_floats(p), f);
   w->sum = linear_sum_at(p, arena_cut(&a, sums));
   w->part = linear_sum_at(p, arena_cut(&a, sums));
-  w->tile.x = arena_cut(&a, rows * (size_t)p->ldk * f);
-  w->tile.phi = arena_cut(&a, rows * (size_t)p->map.ld * f);
-  w->tile.o = arena_cut(&a, rows * (size_t)p->ldv * f);
-  w->tile.a = arena_cut(&a, rows * PANEL * f);
-  w->work = arena_cut(&a, features_work(&p->map, LINEAR_ROWS) * f);
-  w->scaled = arena_cut(&a, PANEL * (size_t)p->ldv * f);
-  w->keys_t = arena_cut(&a, PANEL * (size_t)p->ldk * f);
-  w->scores = arena_cut(&a, rows * PANEL * f);
+  w->tile.x = arena_cut(&a, SIZE_PRODUCT(rows, (size_t)p->ldk, f));
+  w->tile.phi = arena_cut(&a, SIZE_PRODUCT(rows, (size_t)p->map.ld, f));
+  w->tile.o = arena_cut(&a, SIZE_PRODUCT(rows, (size_t)p->ldv, f));
+  w->tile.a = arena_cut(&a, SIZE_PRODUCT(rows, PANEL, f));
+  w->work = arena_cut(&a, size_times(features_work(&p->map, LINEAR_ROWS), f));
+  w->scaled = arena_cut(&a, SIZE_PRODUCT(PANEL, (size_t)p->ldv, f));
+  w->keys_t = arena_cut(&a, SIZE_PRODUCT(PANEL, (size_t)p->ldk, f));
+  w->scores = arena_cut(&a, SIZE_PRODUCT(rows, PANEL, f));
   w->weak = 0;
   return a.used;
 }
@@ -268,14 +268,7 @@ static void store_outputs(const call *c, tile t, const linear_tile *x) {
 /* Whether a key is in the sight of a row that has no shift: keys that are padding
  * are not, keys too long for f32 are. A state does not know any more which. */
 static bool sees_keys(const call *c, tile t, int i) {
-  const attend_desc *d = &c->plan->desc;
-  int64_t end = linear_row_end(c, t.b, t.row + i);
-  if (end == 0 || c->state) return false;
-  if (!d->mask.key_mask) return true;
-  const uint8_t *real = d->mask.key_mask + (size_t)t.b * (size_t)d->kv_len;
-  for (int64_t j = 0; j < end; j++)
-    if (real[j]) return true;
-  return false;
+  return !c->state && row_sees(c, t.b, t.row + i);
 }
 
 static void store_rows(const call *c, tile t, linear_scratch *w) {
@@ -288,9 +281,7 @@ static void store_rows(const call *c, tile t, linear_scratch *w) {
     float den = x->den[i], lse = 0.0f;
     if (c->lse || is_signed) lse = lse_of(p, den, x->shift[i], x->top[i]);
     if (c->lse) c->lse[row_index(c, t, i)] = lse;
-    w->weak +=
-        sees && (fabsf(den) < 0x1p-100f || isinf(den) ||
-                 (is_signed && isinf(lse)) || fabsf(den) < 1e-3f * x->size[i]);
+    w->weak += sees && (is_lost(den, x->size[i]) || (is_signed && isinf(lse)));
   }
   store_outputs(c, t, x);
 }

@@ -18,13 +18,13 @@ static size_t stack_point(const attend_state *s, float *data, linear_stack *x) {
   arena a = {(unsigned char *)data, 0};
   size_t f = sizeof(float);
   x->data = data;
-  x->sum.s = arena_cut(&a, ld * (ldv + 1) * f);
+  x->sum.s = arena_cut(&a, SIZE_PRODUCT(ld, ldv + 1, f));
   x->sum.z = data ? x->sum.s + ld * ldv : NULL; /* linear_join counts on it */
   x->sum.m = arena_cut(&a, f);
-  x->open.phi_t = arena_cut(&a, PANEL * ld * f);
-  x->open.v = arena_cut(&a, PANEL * ldv * f);
-  x->open.shift = arena_cut(&a, PANEL * f);
-  x->open.before = arena_cut(&a, PANEL * f);
+  x->open.phi_t = arena_cut(&a, SIZE_PRODUCT(PANEL, ld, f));
+  x->open.v = arena_cut(&a, SIZE_PRODUCT(PANEL, ldv, f));
+  x->open.shift = arena_cut(&a, size_times(PANEL, f));
+  x->open.before = arena_cut(&a, size_times(PANEL, f));
   return a.used / f;
 }
 
@@ -39,9 +39,12 @@ attend_status linear_state_make(attend_state *s) {
   linear_stack none;
   size_t stacks = (size_t)(s->batch * s->desc.kv_heads);
   size_t floats = stack_point(s, NULL, &none);
-  size_t head = round_up(stacks * sizeof(linear_stack), 64);
-  ATTEND_TRY(take_zeroed(s->ctx, head + stacks * floats * sizeof(float),
-                         "a linear state", &s->linear));
+  size_t head = round_up(size_times(stacks, sizeof(linear_stack)), 64);
+  size_t bytes = SIZE_PRODUCT(stacks, floats, sizeof(float));
+  ATTEND_TRY(cache_check(s->ctx, bytes, "a linear state"));
+  ATTEND_TRY(
+      take_zeroed(s->ctx, size_add(head, bytes), "a linear state", &s->linear));
+  s->ctx->cache_bytes += bytes;
   s->stack_floats = floats;
   float *data = (float *)((unsigned char *)s->linear + head);
   for (size_t i = 0; i < stacks; i++, data += floats) {
@@ -150,7 +153,8 @@ typedef struct {
 static void stack_item(const void *args, int64_t i, int worker) {
   const extension *e = args;
   const call *c = &e->c;
-  int heads = c->plan->desc.kv_heads, b = (int)(i / heads), g = (int)(i % heads);
+  int heads = c->plan->desc.kv_heads, b = (int)(i / heads),
+      g = (int)(i % heads);
   linear_scratch w;
   linear_cut(c->plan, plan_thread_arena(c->plan, worker), &w);
   if (e->append)

@@ -93,6 +93,8 @@ attend_status attend_merge(attend_plan *p, attend_view o, float *lse,
   ATTEND_CHECK(p->ctx, d->q_len == 0 || (o.data && lse && o2.data && lse2),
                "merging needs o and lse of both sides: one of them is NULL");
   o = view_complete(o, d->heads, d->q_len, d->dim_v);
+  ATTEND_TRY(
+      desc_check_output(p->ctx, d, "o", &o, d->heads, d->q_len, d->dim_v));
   o2 = view_complete(o2, d->heads, d->q_len, d->dim_v);
   merging m = {d, o, o2, lse, lse2};
   STREAM_ADD(&p->stream, PHASE_STATIC, (int64_t)d->batch * d->heads, merge_head,

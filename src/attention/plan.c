@@ -90,11 +90,14 @@ static attend_status check_purpose(const attend_plan *p) {
   return ATTEND_OK;
 }
 
+/* Rows of a stack; the end of a tile beyond the last is still an int. */
+enum { MOST_ROWS = INT32_MAX - (1 << 12) };
+
 static attend_status make(attend_plan *p) {
   ATTEND_TRY(attend_desc_complete(p->ctx, &p->desc));
   ATTEND_CHECK(
       p->ctx,
-      (int64_t)p->desc.q_len * (p->desc.heads / p->desc.kv_heads) < INT32_MAX,
+      (int64_t)p->desc.q_len * (p->desc.heads / p->desc.kv_heads) <= MOST_ROWS,
       "%d queries of %d heads share a kv head: cut the queries into "
       "several calls",
       p->desc.q_len, p->desc.heads / p->desc.kv_heads);
@@ -159,7 +162,8 @@ const char *attend_plan_engine(const attend_plan *plan) {
 }
 
 size_t attend_plan_workspace(const attend_plan *plan) {
-  return plan->thread_bytes * (size_t)plan->threads + plan->shared_bytes;
+  return size_add(size_times(plan->thread_bytes, (size_t)plan->threads),
+                  plan->shared_bytes);
 }
 
 void attend_plan_set_padding(attend_plan *plan, const int32_t *lengths,
@@ -205,7 +209,20 @@ attend_status attend_forward(attend_plan *p, attend_view q, attend_view k,
   call c = call_of(p, q, k, v);
   c.o = view_complete(o, d->heads, d->q_len, d->dim_v);
   c.lse = lse;
+  ATTEND_TRY(
+      desc_check_output(p->ctx, d, "o", &c.o, d->heads, d->q_len, d->dim_v));
   return p->engine->forward(&c);
+}
+
+static attend_status check_gradients(const call *c) {
+  const attend_desc *d = &c->plan->desc;
+  attend_context *ctx = c->plan->ctx;
+  ATTEND_TRY(
+      desc_check_output(ctx, d, "dq", &c->dq, d->heads, d->q_len, d->dim));
+  ATTEND_TRY(
+      desc_check_output(ctx, d, "dk", &c->dk, d->kv_heads, d->kv_len, d->dim));
+  return desc_check_output(ctx, d, "dv", &c->dv, d->kv_heads, d->kv_len,
+                           d->dim_v);
 }
 
 attend_status attend_backward(attend_plan *p, attend_view q, attend_view k,
@@ -233,6 +250,7 @@ attend_status attend_backward(attend_plan *p, attend_view q, attend_view k,
   c.dk = view_complete(dk, d->kv_heads, d->kv_len, d->dim);
   c.dv = view_complete(dv, d->kv_heads, d->kv_len, d->dim_v);
   c.on = p->kn->block[ATTEND_F32];
+  ATTEND_TRY(check_gradients(&c));
   c.lse_in = lse;
   c.dbias = dbias;
   return p->engine->backward(&c);

@@ -165,7 +165,8 @@ static attend_status look_at_normal(attend_context *ctx, const attend_desc *d,
   size_t rows = (size_t)d->q_len * (size_t)d->dim;
   size_t keys = (size_t)d->kv_len * (size_t)d->dim;
   float *x;
-  ATTEND_TRY(take(ctx, (rows + keys) * sizeof *x, "normal q and k", &x));
+  ATTEND_TRY(
+      take(ctx, size_times(rows + keys, sizeof *x), "normal q and k", &x));
   attend_random_normal((attend_random){0, 1}, 0, rows, x);
   attend_random_normal((attend_random){0, 2}, 0, keys, x + rows);
   for (size_t n = 0; n < rows + keys; n++)

@@ -268,8 +268,8 @@ static attend_status open_looker(attend_context *ctx, const attend_desc *d,
   l->unit = gaussian ? 1 / (double)f->sigma : sqrt((double)d->scale);
   ATTEND_TRY(definition_row_open(ctx, &exact, q, k, &l->row));
   size_t each = FEW * (size_t)d->dim;
-  attend_status status =
-      take(ctx, 2 * each * sizeof(double), "a few keys of a row", &l->block);
+  attend_status status = take(ctx, SIZE_PRODUCT(2, each, sizeof(double)),
+                              "a few keys of a row", &l->block);
   l->wrong.z = l->block;
   l->beside.z = status ? NULL : l->block + each;
   return status;
@@ -302,7 +302,7 @@ attend_status predict_look(attend_context *ctx, const attend_desc *desc,
   int64_t rows = rows_to_look_at(desc);
   attend_status status = open_looker(ctx, desc, q, k, &l);
   if (!status)
-    status = take(ctx, (size_t)rows * FEW * sizeof *out->terms,
+    status = take(ctx, SIZE_PRODUCT((size_t)rows, FEW, sizeof *out->terms),
                   "what rows say about an error", &out->terms);
   if (!status) status = look_at_rows(ctx, &l, rows, out);
   if (status) give(ctx, out->terms);

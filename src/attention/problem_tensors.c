@@ -26,15 +26,15 @@ typedef struct {
   float *slopes, *table, *dense;
 } extras;
 
-/* Of a complete description: it has been checked that this fits. */
 static size_t extent(int a, int b, int c, int d) {
-  return (size_t)a * (size_t)b * (size_t)c * (size_t)d;
+  return SIZE_PRODUCT((size_t)a, (size_t)b, (size_t)c, (size_t)d);
 }
 
 static attend_view cut_view(arena *a, const attend_problem *p, int heads,
                             int length, int width) {
   size_t count = extent(p->desc.batch, heads, length, width);
-  void *data = arena_cut(a, count * attend_dtype_size(p->desc.dtype));
+  void *data =
+      arena_cut(a, size_times(count, attend_dtype_size(p->desc.dtype)));
   return p->bthd ? attend_bthd(data, heads, length, width) : attend_bhtd(data);
 }
 
@@ -46,23 +46,24 @@ static void cut_tensors(arena *a, const attend_problem *p, attend_tensors *t) {
   t->v = cut_view(a, p, d->kv_heads, d->kv_len, d->dim_v);
   t->o = cut_view(a, p, d->heads, d->q_len, d->dim_v);
   size_t rows = extent(d->batch, d->heads, d->q_len, 1);
-  t->lse = arena_cut(a, rows * sizeof(float));
+  t->lse = arena_cut(a, size_times(rows, sizeof(float)));
   if (p->op != ATTEND_OP_BACKWARD) return;
   t->d_o = cut_view(a, p, d->heads, d->q_len, d->dim_v);
   t->dq = cut_view(a, p, d->heads, d->q_len, d->dim);
   t->dk = cut_view(a, p, d->kv_heads, d->kv_len, d->dim);
   t->dv = cut_view(a, p, d->kv_heads, d->kv_len, d->dim_v);
   t->dbias_count = desc_bias_count(d);
-  if (t->dbias_count) t->dbias = arena_cut(a, t->dbias_count * sizeof(float));
+  if (t->dbias_count)
+    t->dbias = arena_cut(a, size_times(t->dbias_count, sizeof(float)));
 }
 
 static void cut_extras(arena *a, const attend_problem *p, extras *x) {
   const attend_desc *d = &p->desc;
   size_t keys = extent(d->batch, d->kv_len, 1, 1);
-  size_t bias = desc_bias_count(d) * sizeof(float);
+  size_t bias = size_times(desc_bias_count(d), sizeof(float));
   *x = (extras){0};
   if (p->pad == ATTEND_PAD_LENGTHS)
-    x->lengths = arena_cut(a, (size_t)d->batch * sizeof(int32_t));
+    x->lengths = arena_cut(a, size_times((size_t)d->batch, sizeof(int32_t)));
   if (p->pad == ATTEND_PAD_LEFT || p->pad == ATTEND_PAD_RIGHT)
     x->key_mask = arena_cut(a, keys);
   if (d->bias.kind == ATTEND_ALIBI) x->slopes = arena_cut(a, bias);

@@ -87,12 +87,13 @@ static void draw_orthogonal(const block *b, int dirs, float *w) {
 
 static size_t unit_bytes(int dirs, int dim) {
   size_t rows = (size_t)(dirs < dim ? dirs : dim);
-  return rows * (size_t)dim * sizeof(double);
+  return SIZE_PRODUCT(rows, (size_t)dim, sizeof(double));
 }
 
 size_t projection_scratch(const attend_form *form, int dirs, int dim) {
   if (form->draw == ATTEND_IID) return 0;
-  return unit_bytes(dirs, dim) + (size_t)dim * sizeof(float);
+  return size_add(unit_bytes(dirs, dim),
+                  size_times((size_t)dim, sizeof(float)));
 }
 
 attend_status projection_draw(attend_context *ctx, const attend_form *form,

@@ -15,7 +15,7 @@ static size_t spread_length(const attend_plan *p) {
 
 size_t walk_shared_bytes(const attend_plan *p) {
   if (p->desc.bias.kind != ATTEND_BUCKETS) return 0;
-  return spread_length(p) * (size_t)p->desc.heads * sizeof(float);
+  return SIZE_PRODUCT(spread_length(p), (size_t)p->desc.heads, sizeof(float));
 }
 
 /* [H][2 max + 1], entry max + distance; farther keys share the last bucket. */

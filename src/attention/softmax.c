@@ -36,7 +36,7 @@ static int slot_rows(const call *c) {
   return (int)min64(c->plan->tile, (int64_t)c->n * c->plan->group);
 }
 static size_t slot_floats(const call *c) {
-  return (size_t)slot_rows(c) * (size_t)(c->plan->ldv + 3);
+  return size_times((size_t)slot_rows(c), (size_t)(c->plan->ldv + 3));
 }
 
 /* Slots for n queries a sequence: eight blocks a thread, in 1 MiB a thread. */
@@ -44,8 +44,8 @@ static size_t slot_bytes(attend_plan *p, int n) {
   call c = {.plan = p, .n = n};
   int64_t tiles = max64(call_tiles(&c), 1);
   if (!wants_split(p, tiles)) return 0;
-  size_t all = (size_t)tiles * (size_t)(8 * p->threads + 1) * slot_floats(&c) *
-               sizeof(float);
+  size_t all = SIZE_PRODUCT((size_t)tiles, (size_t)(8 * p->threads + 1),
+                            slot_floats(&c), sizeof(float));
   size_t most = (size_t)p->threads << 20;
   return all < most ? all : most;
 }
@@ -58,7 +58,7 @@ void softmax_size(attend_plan *p) {
   if (p->desc.purpose & ATTEND_FOR_EXTEND)
     p->slot_bytes =
         (size_t)max64((int64_t)p->slot_bytes, (int64_t)slot_bytes(p, 1));
-  p->shared_bytes = round_up(walk_shared_bytes(p), 64) + p->slot_bytes;
+  p->shared_bytes = size_add(round_up(walk_shared_bytes(p), 64), p->slot_bytes);
   if (p->desc.purpose & ATTEND_FOR_BACKWARD) softmax_backward_size(p);
 }
 
@@ -113,12 +113,20 @@ static float row_lse(const call *c, tile t, int i, float m, const float l[2]) {
   return (float)(sum - query_norm(c, t, i));
 }
 
-/* See attend_plan_weak_rows: poly has the sizes of its weights in l[1]. */
-static void count_weak(const call *c, int rows, const float *l) {
+/* See attend_plan_weak_rows: poly has the sizes of its weights in l[1]. Those
+ * of gaussian are relative to the largest, so that their sum is lost only where
+ * every distance leaves f32. A bias of -infinity loses nothing. */
+static bool row_is_lost(const call *c, const float l[2]) {
+  const attend_plan *p = c->plan;
+  if (is_poly(p)) return is_lost(l[0], l[1]) || isinf(l[1]);
+  return is_gaussian(p) && p->desc.bias.kind == ATTEND_NO_BIAS && l[1] == 0;
+}
+
+static void count_weak(const call *c, tile t, const float *l) {
   int64_t weak = 0;
-  for (int i = 0; is_poly(c->plan) && i < rows; i++)
-    weak += fabsf(l[2 * i]) < 1e-3f * l[2 * i + 1];
-  if (weak) __atomic_add_fetch(&c->plan->weak_rows, weak, __ATOMIC_RELAXED);
+  for (int i = 0; i < t.rows; i++)
+    weak += row_is_lost(c, l + 2 * i) && row_sees(c, t.b, t.row + i);
+  plan_weak(c->plan, weak);
 }
 
 static void tile_end(const call *c, tile t, const float *o, const float *m,
@@ -132,7 +140,7 @@ static void tile_end(const call *c, tile t, const float *o, const float *m,
                       l + 2 * i, out);
     if (c->lse) c->lse[row_index(c, t, i)] = row_lse(c, t, i, m[i], l + 2 * i);
   }
-  count_weak(c, t.rows, l);
+  count_weak(c, t, l);
 }
 
 /* ---- forward ------------------------------------------------------------------- */

@@ -28,21 +28,22 @@
 /* ---- workspace ------------------------------------------------------------------- */
 
 static size_t shared_cut(const attend_plan *p, arena a, cell_shared *s) {
-  size_t items = (size_t)(stacks(p) * key_blocks(p));
+  size_t items = size_times((size_t)stacks(p), (size_t)key_blocks(p));
   arena_cut(&a, walk_shared_bytes(p));
-  size_t rows =
-      (size_t)p->desc.batch * (size_t)p->desc.heads * (size_t)p->desc.q_len;
-  s->delta = arena_cut(&a, rows * sizeof *s->delta);
+  size_t rows = SIZE_PRODUCT((size_t)p->desc.batch, (size_t)p->desc.heads,
+                             (size_t)p->desc.q_len);
+  s->delta = arena_cut(&a, size_times(rows, sizeof *s->delta));
   s->lse2 = NULL; /* a norm of q is worth keeping, a logarithm is not */
   if (p->desc.form.kind == ATTEND_GAUSSIAN)
-    s->lse2 = arena_cut(&a, rows * sizeof *s->lse2);
+    s->lse2 = arena_cut(&a, size_times(rows, sizeof *s->lse2));
   s->next = arena_cut(&a, sizeof *s->next);
-  s->passed = arena_cut(&a, items * sizeof *s->passed);
-  s->bias = arena_cut(
-      &a, items * (size_t)p->group * bias_entries(p) * sizeof *s->bias);
+  s->passed = arena_cut(&a, size_times(items, sizeof *s->passed));
+  s->bias = arena_cut(&a, SIZE_PRODUCT(items, (size_t)p->group, bias_entries(p),
+                                       sizeof *s->bias));
   s->dq = NULL;
   if (p->desc.dtype != ATTEND_F32)
-    s->dq = arena_cut(&a, rows * (size_t)p->desc.dim * sizeof *s->dq);
+    s->dq =
+        arena_cut(&a, SIZE_PRODUCT(rows, (size_t)p->desc.dim, sizeof *s->dq));
   return a.used;
 }
 
@@ -238,9 +239,9 @@ static void clear_item(const void *args, int64_t head, int worker) {
     return;
   }
   for (int i = 0; i < c->n; i++) {
-    target out = {view_at(&c->dq, sizeof(float), head / d->heads,
-                          head % d->heads, i),
-                  ATTEND_F32, 0, c->dq.stride[3]};
+    target out = {
+        view_at(&c->dq, sizeof(float), head / d->heads, head % d->heads, i),
+        ATTEND_F32, 0, c->dq.stride[3]};
     c->plan->kn->store_rows(zero, 0, 1, d->dim, zero, out); /* by 0: zeros */
   }
 }
@@ -275,8 +276,8 @@ static void rows_item(const void *args, int64_t i, int worker) {
   const attend_plan *p = x->c.plan;
   cell_scratch w;
   cell_scratch_cut(p, plan_thread_arena(p, worker), &w);
-  cell_rows_prepare(&x->c, cell_tile(&x->c, i % stacks(p), i / stacks(p)), &x->s,
-                    &w);
+  cell_rows_prepare(&x->c, cell_tile(&x->c, i % stacks(p), i / stacks(p)),
+                    &x->s, &w);
 }
 
 /* Blocks of keys wait for those before them, so all take them in one order. */
@@ -305,8 +306,8 @@ attend_status softmax_backward(call *c) {
   STREAM_ADD(on, PHASE_STATIC, heads, clear_item, x);
   STREAM_ADD(on, PHASE_STATIC, 1, start_item, x);
   STREAM_ADD(on, PHASE_STATIC, stacks(p) * row_tiles(p), rows_item, x);
-  STREAM_ADD(on, PHASE_DYNAMIC,
-             min64(p->threads, stacks(p) * key_blocks(p)), blocks_item, x);
+  STREAM_ADD(on, PHASE_DYNAMIC, min64(p->threads, stacks(p) * key_blocks(p)),
+             blocks_item, x);
   if (x.s.dq) STREAM_ADD(on, PHASE_STATIC, heads, round_item, x);
   stream_leave(on);
   if (c->dbias) bias_finish(c, &x.s);

@@ -1,6 +1,6 @@
 /* States: a KV cache in pages, that grows without copying and can fork.
  *
- * Place: attention/ - attend_extend appends here and then lets the plan's
+ * Place: attention/ - pages.c has the pages. attend_extend appends here and then lets the plan's
  * engine look, with keys read from pages. Memory is taken first, then written:
  * a call that fails leaves every sequence as long as it was.
  */
@@ -9,83 +9,6 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- pages ------------------------------------------------------------------- */
-
-static size_t page_bytes(const attend_state *s) {
-  return sizeof(page) + s->head_bytes * (size_t)s->desc.kv_heads;
-}
-
-static attend_status page_take(attend_state *s, page **out) {
-  ATTEND_TRY(take_zeroed(s->ctx, page_bytes(s), "a page of the cache", out));
-  (*out)->refs = 1;
-  return ATTEND_OK;
-}
-
-static void page_drop(attend_state *s, page *p) {
-  if (--p->refs == 0) give(s->ctx, p);
-}
-
-static int64_t pages_for(int64_t keys) { return (keys + PANEL - 1) / PANEL; }
-
-static attend_status table_reserve(attend_state *s, sequence *q, int64_t room) {
-  if (room <= q->room) return ATTEND_OK;
-  room = max64(room, 2 * q->room);
-  page **table;
-  ATTEND_TRY(
-      take(s->ctx, (size_t)room * sizeof *table, "a table of pages", &table));
-  if (q->pages) memcpy(table, q->page, (size_t)q->pages * sizeof *table);
-  give(s->ctx, q->page);
-  q->page = table;
-  q->room = room;
-  return ATTEND_OK;
-}
-
-attend_status sequence_reserve(attend_state *s, sequence *q, int64_t keys) {
-  int64_t wanted = pages_for(keys);
-  ATTEND_TRY(table_reserve(s, q, wanted));
-  while (q->pages < wanted) {
-    ATTEND_TRY(page_take(s, &q->page[q->pages]));
-    q->pages++;
-  }
-  return ATTEND_OK;
-}
-
-/* The pages that new keys go to must belong to this sequence alone: the open one
- * and, after a truncation, those beyond it that are still held. */
-static attend_status sequence_own(attend_state *s, sequence *q, int64_t keys) {
-  for (int64_t i = q->length / PANEL; i < pages_for(keys); i++) {
-    page *shared = q->page[i], *own;
-    if (shared->refs == 1) continue;
-    ATTEND_TRY(take(s->ctx, page_bytes(s), "a page of the cache", &own));
-    memcpy(own, shared, page_bytes(s));
-    own->refs = 1;
-    page_drop(s, shared);
-    q->page[i] = own;
-  }
-  return ATTEND_OK;
-}
-
-static void sequence_drop(attend_state *s, sequence *q) {
-  for (int64_t i = 0; i < q->pages; i++) page_drop(s, q->page[i]);
-  give(s->ctx, q->page);
-  *q = (sequence){0};
-}
-
-/* A sequence that shares the used pages of another. */
-static attend_status sequence_share(attend_state *s, const sequence *from,
-                                    sequence *to) {
-  *to = (sequence){0};
-  int64_t used = pages_for(from->length);
-  ATTEND_TRY(table_reserve(s, to, used));
-  for (int64_t i = 0; i < used; i++) {
-    to->page[i] = from->page[i];
-    to->page[i]->refs++;
-  }
-  to->pages = used;
-  to->length = from->length;
-  return ATTEND_OK;
-}
-
 /* ---- making, forking ------------------------------------------------------------ */
 
 static attend_status state_make(attend_context *ctx, const attend_desc *desc,
@@ -93,18 +16,21 @@ static attend_status state_make(attend_context *ctx, const attend_desc *desc,
   attend_state *s;
   const struct block_kernels *on = ctx->kernels->block[desc->dtype];
   size_t batch = (size_t)desc->batch, element = attend_dtype_size(desc->dtype);
-  ATTEND_TRY(
-      take_zeroed(ctx, sizeof *s + batch * (sizeof(sequence) + sizeof(int64_t)),
-                  "a state", &s));
+  ATTEND_TRY(take_zeroed(
+      ctx,
+      size_add(sizeof *s,
+               size_times(batch, sizeof(sequence) + sizeof(int64_t))),
+      "a state", &s));
   s->ctx = ctx;
   s->desc = *desc;
   s->batch = desc->batch;
   s->ldv = (int)round_up((size_t)desc->dim_v, LANES);
   s->pair = on->pair;
   s->width = (int)round_up((size_t)desc->dim, (size_t)on->step);
-  s->keys_bytes = round_up(PANEL * (size_t)s->width * element, 64);
+  s->keys_bytes = round_up(SIZE_PRODUCT(PANEL, (size_t)s->width, element), 64);
   s->head_bytes =
-      s->keys_bytes + round_up(PANEL * (size_t)s->ldv * element, 64);
+      size_add(s->keys_bytes,
+               round_up(SIZE_PRODUCT(PANEL, (size_t)s->ldv, element), 64));
   s->sequence = (sequence *)(s + 1);
   s->before = (int64_t *)(s->sequence + batch);
   s->features_ld = features_ld;
@@ -128,15 +54,9 @@ attend_status attend_state_create(attend_plan *plan, attend_state **state) {
 void attend_state_free(attend_state *s) {
   if (!s) return;
   for (int b = 0; b < s->batch; b++) sequence_drop(s, &s->sequence[b]);
+  if (s->linear) s->ctx->cache_bytes -= attend_state_bytes(s);
   give(s->ctx, s->linear);
   give(s->ctx, s);
-}
-
-attend_status attend_state_reserve(attend_state *s, int keys) {
-  ATTEND_CHECK(s->ctx, keys >= 0, "%d keys cannot be reserved", keys);
-  for (int b = 0; b < s->batch && !s->linear; b++)
-    ATTEND_TRY(sequence_reserve(s, &s->sequence[b], keys));
-  return ATTEND_OK;
 }
 
 attend_status attend_state_fork(const attend_state *state,
@@ -189,7 +109,7 @@ static attend_status reorder_linear(attend_state *s, const int32_t *parents) {
 attend_status attend_state_reorder(attend_state *s, const int32_t *parents) {
   if (s->linear) return reorder_linear(s, parents);
   sequence *next;
-  ATTEND_TRY(take_zeroed(s->ctx, (size_t)s->batch * sizeof *next,
+  ATTEND_TRY(take_zeroed(s->ctx, size_times((size_t)s->batch, sizeof *next),
                          "the reordered sequences", &next));
   attend_status status = share_parents(s, parents, next);
   for (int b = 0; b < s->batch; b++) {
@@ -217,15 +137,6 @@ attend_status attend_state_truncate(attend_state *s, int b, int64_t length) {
 
 int64_t attend_state_length(const attend_state *s, int b) {
   return b >= 0 && b < s->batch ? s->sequence[b].length : 0;
-}
-
-size_t attend_state_bytes(const attend_state *s) {
-  size_t pages = 0;
-  if (s->linear)
-    return (size_t)(s->batch * s->desc.kv_heads) * s->stack_floats *
-           sizeof(float);
-  for (int b = 0; b < s->batch; b++) pages += (size_t)s->sequence[b].pages;
-  return pages * page_bytes(s);
 }
 
 /* ---- appending -------------------------------------------------------------------- */
@@ -408,7 +319,8 @@ attend_status attend_state_append(attend_plan *p, attend_state *s, int n,
              view_complete(v, d->kv_heads, n, d->dim_v), d->mask.key_mask, n};
   appending a = {s, x, d->mask.lengths};
   attend_stream on = n > 16 ? p->stream : stream_on(p->ctx, 1);
-  STREAM_ADD(&on, PHASE_STATIC, (int64_t)s->batch * d->kv_heads, append_item, a);
+  STREAM_ADD(&on, PHASE_STATIC, (int64_t)s->batch * d->kv_heads, append_item,
+             a);
   for (int b = 0; b < s->batch; b++)
     append_padding(s, &x, b, new_keys(p, b, n));
   return ATTEND_OK;
@@ -442,6 +354,16 @@ static attend_status check_rows(const attend_plan *p, int n) {
   return ATTEND_OK;
 }
 
+static attend_status check_looking(const attend_plan *p, int n, attend_view q,
+                                   attend_view o) {
+  ATTEND_CHECK(p->ctx, n == 0 || (q.data && o.data),
+               "q or o is NULL: give the queries and room for the outputs");
+  ATTEND_TRY(check_rows(p, n));
+  attend_view out = view_complete(o, p->desc.heads, n, p->desc.dim_v);
+  return desc_check_output(p->ctx, &p->desc, "o", &out, p->desc.heads, n,
+                           p->desc.dim_v);
+}
+
 static call look_call(attend_plan *p, attend_state *s, int n, attend_view q) {
   call c = {.plan = p, .on = p->fast, .state = s, .before = s->before, .n = n};
   c.q = view_complete(q, p->desc.heads, n, p->desc.dim);
@@ -450,8 +372,6 @@ static call look_call(attend_plan *p, attend_state *s, int n, attend_view q) {
 
 static attend_status look(attend_plan *p, attend_state *s, int n, attend_view q,
                           attend_view o, float *lse) {
-  ATTEND_CHECK(p->ctx, n == 0 || (q.data && o.data),
-               "q or o is NULL: give the queries and room for the outputs");
   call c = look_call(p, s, n, q);
   c.o = view_complete(o, p->desc.heads, n, p->desc.dim_v);
   c.lse = lse;
@@ -466,7 +386,7 @@ static void stand_last(const attend_plan *p, attend_state *s, int n) {
 attend_status attend_state_look(attend_plan *p, attend_state *s, int n,
                                 attend_view q, attend_view o, float *lse) {
   ATTEND_TRY(check_call(p, s, n));
-  ATTEND_TRY(check_rows(p, n));
+  ATTEND_TRY(check_looking(p, n, q, o));
   stand_last(p, s, n);
   return look(p, s, n, q, o, lse);
 }
@@ -474,9 +394,7 @@ attend_status attend_state_look(attend_plan *p, attend_state *s, int n,
 attend_status attend_extend(attend_plan *p, attend_state *s, int n,
                             attend_view q, attend_view k, attend_view v,
                             attend_view o, float *lse) {
-  ATTEND_CHECK(p->ctx, n == 0 || (q.data && o.data),
-               "q or o is NULL: give the queries and room for the outputs");
-  ATTEND_TRY(check_rows(p, n));
+  ATTEND_TRY(check_looking(p, n, q, o));
   if (s->linear) {
     ATTEND_TRY(check_call(p, s, n));
     ATTEND_CHECK(p->ctx, n == 0 || (k.data && v.data),

@@ -41,8 +41,19 @@ struct attend_state {
   size_t stack_floats;         /* of one stack's data */
 };
 
-/* Pages for this many keys (state.c). */
+/* Fails if the states of the context may not hold so many bytes more (pages.c,
+ * as what follows). */
+attend_status cache_check(attend_context *ctx, size_t bytes, const char *what);
+
+/* Pages for this many keys. */
 attend_status sequence_reserve(attend_state *s, sequence *q, int64_t keys);
+/* The pages that new keys go to must belong to this sequence alone: the open one
+ * and, after a truncation, those beyond it that are still held. */
+attend_status sequence_own(attend_state *s, sequence *q, int64_t keys);
+/* A sequence that shares the used pages of another. */
+attend_status sequence_share(attend_state *s, const sequence *from,
+                             sequence *to);
+void sequence_drop(attend_state *s, sequence *q);
 
 static inline void *page_keys(const attend_state *s, const page *p, int g) {
   return (void *)(p->data + s->head_bytes * (size_t)g);

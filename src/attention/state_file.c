@@ -57,45 +57,29 @@ static void shape_of(const attend_state *s, field f[SHAPE_FIELDS]) {
   memcpy(f, all, sizeof all);
 }
 
-typedef struct {
-  attend_context *ctx;
-  const char *path;
-  FILE *file;
-} stream;
-
-static attend_status file_failed(const stream *f, const char *what) {
-  return fail(f->ctx, ATTEND_IO, "%s \"%.200s\" failed: %s", what, f->path,
-              errno ? strerror(errno) : "unknown cause");
-}
-
 /* ---- writing ------------------------------------------------------------------- */
 
-static attend_status put(stream *f, const void *data, size_t bytes) {
-  errno = 0;
-  if (bytes && fwrite(data, 1, bytes, f->file) != bytes)
-    return file_failed(f, "writing the state to");
-  return ATTEND_OK;
+static attend_status put_number(attend_draft *f, int64_t x) {
+  return attend_draft_put(f, &x, sizeof x);
 }
 
-static attend_status put_number(stream *f, int64_t x) {
-  return put(f, &x, sizeof x);
-}
-
-static attend_status put_stack(stream *f, const attend_state *s,
+static attend_status put_stack(attend_draft *f, const attend_state *s,
                                const linear_stack *x) {
   ATTEND_TRY(put_number(f, x->folded));
   ATTEND_TRY(put_number(f, x->open.n));
   ATTEND_TRY(put_number(f, x->open.wild));
-  return put(f, x->data, s->stack_floats * sizeof(float));
+  return attend_draft_put(f, x->data, s->stack_floats * sizeof(float));
 }
 
-static attend_status put_page(stream *f, const attend_state *s, const page *x) {
+static attend_status put_page(attend_draft *f, const attend_state *s,
+                              const page *x) {
   ATTEND_TRY(put_number(f, 2 * x->wild + x->padded));
-  ATTEND_TRY(put(f, x->real, sizeof x->real));
-  return put(f, x->data, s->head_bytes * (size_t)s->desc.kv_heads);
+  ATTEND_TRY(attend_draft_put(f, x->real, sizeof x->real));
+  return attend_draft_put(f, x->data, s->head_bytes * (size_t)s->desc.kv_heads);
 }
 
-static attend_status put_sequence(stream *f, const attend_state *s, int b) {
+static attend_status put_sequence(attend_draft *f, const attend_state *s,
+                                  int b) {
   const sequence *q = &s->sequence[b];
   int heads = s->desc.kv_heads;
   ATTEND_TRY(put_number(f, q->length));
@@ -106,33 +90,36 @@ static attend_status put_sequence(stream *f, const attend_state *s, int b) {
   return ATTEND_OK;
 }
 
-static attend_status put_state(stream *f, const attend_state *s) {
+static attend_status put_state(attend_draft *f, const attend_state *s) {
   field shape[SHAPE_FIELDS];
   shape_of(s, shape);
-  ATTEND_TRY(put(f, MAGIC, sizeof MAGIC));
+  ATTEND_TRY(attend_draft_put(f, MAGIC, sizeof MAGIC));
   for (int i = 0; i < SHAPE_FIELDS; i++)
     ATTEND_TRY(put_number(f, shape[i].value));
   for (int b = 0; b < s->batch; b++) ATTEND_TRY(put_sequence(f, s, b));
   return put_number(f, END_MARK);
 }
 
-typedef struct {
-  const attend_state *state;
-  const char *path;
-} saving;
-
-static attend_status put_file(FILE *file, void *user) {
-  const saving *x = user;
-  stream f = {x->state->ctx, x->path, file};
-  return put_state(&f, x->state);
+static attend_status put_file(attend_draft *draft, void *user) {
+  return put_state(draft, user);
 }
 
 attend_status attend_state_save(const attend_state *s, const char *path) {
-  saving x = {s, path};
-  return draft_write(s->ctx, path, put_file, &x);
+  return draft_write(s->ctx, path, put_file, (void *)s, NULL);
 }
 
 /* ---- reading ---------------------------------------------------------------------- */
+
+typedef struct {
+  attend_context *ctx;
+  const char *path;
+  FILE *file;
+} stream;
+
+static attend_status file_failed(const stream *f, const char *what) {
+  return fail(f->ctx, ATTEND_IO, "%s \"%.200s\" failed: %s", what, f->path,
+              errno ? strerror(errno) : "unknown cause");
+}
 
 static attend_status get(stream *f, void *data, size_t bytes) {
   errno = 0;

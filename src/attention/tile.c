@@ -18,18 +18,19 @@ size_t scratch_cut(const attend_plan *p, arena a, scratch *w) {
   size_t wide = (size_t)(p->ldv > p->ldk ? p->ldv : p->ldk);
   block_cut(p, &a, false, &w->keys);
   w->group_bytes = p->fast->query_bytes(p->fast->rows, p->desc.dim);
-  w->q = arena_cut(&a, rows / (size_t)p->fast->rows * w->group_bytes);
-  w->longest = arena_cut(&a, rows / (size_t)p->fast->rows * f);
-  w->o = arena_cut(&a, rows * wide * f);
-  w->m = arena_cut(&a, rows * f);
-  w->l = arena_cut(&a, 2 * rows * f);
-  size_t scores = (size_t)p->fast->rows * BLOCK * f;
+  w->q =
+      arena_cut(&a, size_times(rows / (size_t)p->fast->rows, w->group_bytes));
+  w->longest = arena_cut(&a, size_times(rows / (size_t)p->fast->rows, f));
+  w->o = arena_cut(&a, SIZE_PRODUCT(rows, wide, f));
+  w->m = arena_cut(&a, size_times(rows, f));
+  w->l = arena_cut(&a, SIZE_PRODUCT(2, rows, f));
+  size_t scores = SIZE_PRODUCT((size_t)p->fast->rows, BLOCK, f);
   w->s = w->p = arena_cut(&a, scores);
   w->spare_s = w->spare_p = NULL;
   if (p->fast->pair == 1) return a.used;
   /* A tile of weights is read whole, from any row on. */
-  size_t weights = (size_t)(p->fast->rows + TILE_ROWS) * (size_t)p->fast->keys *
-                   sizeof(uint16_t);
+  size_t weights = SIZE_PRODUCT((size_t)(p->fast->rows + TILE_ROWS),
+                                (size_t)p->fast->keys, sizeof(uint16_t));
   w->p = arena_cut(&a, weights);
   w->spare_s = arena_cut(&a, scores);
   w->spare_p = arena_cut(&a, weights);

@@ -48,6 +48,23 @@ span rows_see(const call *c, int b, int row, int rows) {
   return (span){call_sees(c, b, at + first).lo, call_sees(c, b, at + last).hi};
 }
 
+static bool key_is_real(const call *c, int b, int64_t j) {
+  if (c->state) {
+    const page *p = c->state->sequence[b].page[j / PANEL];
+    return !p->padded || p->real[j % PANEL];
+  }
+  const attend_desc *d = &c->plan->desc;
+  return !d->mask.key_mask ||
+         d->mask.key_mask[(size_t)b * (size_t)d->kv_len + (size_t)j];
+}
+
+bool row_sees(const call *c, int b, int row) {
+  span seen = rows_see(c, b, row, 1);
+  for (int64_t j = seen.lo; j < seen.hi; j++)
+    if (key_is_real(c, b, j)) return true;
+  return false;
+}
+
 static int64_t tiles_per_stack(const call *c) {
   int64_t rows = (int64_t)c->n * c->plan->group;
   return (rows + c->plan->tile - 1) / c->plan->tile;
@@ -78,23 +95,25 @@ static size_t element_bytes(const struct block_kernels *on) {
 static size_t panel_key_bytes(const attend_plan *p,
                               const struct block_kernels *on) {
   size_t width = round_up((size_t)p->desc.dim, (size_t)on->step);
-  return PANEL * width * element_bytes(on);
+  return SIZE_PRODUCT(PANEL, width, element_bytes(on));
 }
 
 static size_t panel_value_bytes(const attend_plan *p,
                                 const struct block_kernels *on) {
-  return PANEL * (size_t)p->ldv * element_bytes(on);
+  return SIZE_PRODUCT(PANEL, (size_t)p->ldv, element_bytes(on));
 }
 
 void block_cut(const attend_plan *p, arena *a, bool backward, block *out) {
   const struct block_kernels *on =
       backward ? p->kn->block[ATTEND_F32] : p->fast;
   size_t m = (size_t)p->desc.dim_v, f = sizeof(float);
-  out->k_lanes = arena_cut(a, PANELS * panel_key_bytes(p, on));
+  out->k_lanes = arena_cut(a, size_times(PANELS, panel_key_bytes(p, on)));
   out->v_rows =
-      backward ? NULL : arena_cut(a, PANELS * panel_value_bytes(p, on));
-  out->k_rows = backward ? arena_cut(a, BLOCK * (size_t)p->ldk * f) : NULL;
-  out->v_lanes = backward ? arena_cut(a, BLOCK * m * f) : NULL;
+      backward ? NULL
+               : arena_cut(a, size_times(PANELS, panel_value_bytes(p, on)));
+  out->k_rows =
+      backward ? arena_cut(a, SIZE_PRODUCT(BLOCK, (size_t)p->ldk, f)) : NULL;
+  out->v_lanes = backward ? arena_cut(a, SIZE_PRODUCT(BLOCK, m, f)) : NULL;
 }
 
 float block_value(const call *c, const block *k, int key, int i) {

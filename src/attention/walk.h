@@ -44,6 +44,9 @@ int64_t call_keys(const call *c, int b);                /* keys that exist */
 int64_t call_position(const call *c, int b);            /* of query 0 */
 int call_queries(const call *c, int b);                 /* that are real */
 span rows_see(const call *c, int b, int row, int rows); /* their union */
+/* Whether a row sees a key that is not padding. Keys must lie in views or pages:
+ * a linear state has none. */
+bool row_sees(const call *c, int b, int row);
 
 static inline int row_head(const attend_plan *p, int g, int row) {
   return g * p->group + row % p->group;

@@ -21,10 +21,11 @@ struct attend_context {
   int threads;
   const struct kernels *kernels; /* the table of the chosen instruction set */
   const char *isa;
-  size_t near_bytes; /* of the cache that one core has to itself (L2) */
+  size_t near_bytes;   /* of the cache that one core has to itself (L2) */
   struct pools *pools; /* of threads: base/parallel.c */
   attend_parallel_for parallel_for; /* the caller's, in their place, or NULL */
   void *parallel_user;
+  size_t cache_bytes, cache_limit; /* of all states: held, and at most */
 };
 
 /* Writes the sentence and returns the status, so that a check is one line. */
@@ -50,11 +51,27 @@ attend_status take_zeroed(attend_context *ctx, size_t bytes, const char *what,
                           void *block /* T ** */);
 void give(const attend_context *ctx, void *block); /* accepts NULL */
 
-/* a * b * c .. as a size; *overflow is set and stays set if it does not fit. */
-size_t size_times(size_t a, size_t b, bool *overflow);
-
+/* Sizes of blocks saturate: a sum or a product that does not fit is SIZE_MAX,
+ * and so is what is computed from it. take() refuses it. */
+static inline size_t size_add(size_t a, size_t b) {
+  size_t sum;
+  return __builtin_add_overflow(a, b, &sum) ? SIZE_MAX : sum;
+}
+static inline size_t size_times(size_t a, size_t b) {
+  size_t product;
+  return __builtin_mul_overflow(a, b, &product) ? SIZE_MAX : product;
+}
+static inline size_t size_product(int n, const size_t *factors /* [n] */) {
+  size_t product = 1;
+  for (int i = 0; i < n; i++) product = size_times(product, factors[i]);
+  return product;
+}
+#define SIZE_PRODUCT(...)                                        \
+  size_product(sizeof((size_t[]){__VA_ARGS__}) / sizeof(size_t), \
+               (const size_t[]){__VA_ARGS__})
 static inline size_t round_up(size_t n, size_t multiple) {
-  return (n + multiple - 1) / multiple * multiple;
+  size_t up = size_add(n, multiple - 1);
+  return up == SIZE_MAX ? up : up / multiple * multiple;
 }
 static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -68,7 +85,7 @@ typedef struct {
 
 static inline void *arena_cut(arena *a, size_t bytes) {
   void *piece = a->base ? a->base + a->used : NULL;
-  a->used += round_up(bytes, 64);
+  a->used = size_add(a->used, round_up(bytes, 64));
   return piece;
 }
 
@@ -98,12 +115,6 @@ float half_to_float(uint16_t h);
 uint16_t half_from_float(float f);
 float bf16_to_float(uint16_t h);
 uint16_t bf16_from_float(float f);
-
-/* Digests of what must not have changed: FNV-1a by words. They lie in files. */
-static const uint64_t DIGEST_START = UINT64_C(14695981039346656037);
-static inline uint64_t digest_stir(uint64_t sum, uint64_t word) {
-  return (sum ^ word) * UINT64_C(1099511628211);
-}
 
 /* Of a monotonic clock. */
 double seconds_now(void);

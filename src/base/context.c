@@ -42,10 +42,13 @@ void attend_context_free(attend_context *ctx) {
 
 attend_status fail(attend_context *ctx, attend_status status,
                    const char *sentence, ...) {
+  char plain[sizeof ctx->message];
   va_list args;
   va_start(args, sentence);
-  vsnprintf(ctx->message, sizeof ctx->message, sentence, args);
+  vsnprintf(plain, sizeof plain, sentence, args);
   va_end(args);
+  /* names and values from files may hold anything */
+  attend_escape(plain, strlen(plain), "", ctx->message, sizeof ctx->message);
   return status;
 }
 
@@ -53,11 +56,16 @@ attend_status take(attend_context *ctx, size_t bytes, const char *what,
                    void *block) {
   size_t rounded = round_up(bytes ? bytes : 1, 64);
   void *p = NULL;
-  if (rounded >= bytes)
+  bool fits = rounded <= PTRDIFF_MAX;
+  if (fits)
     p = ctx->allocator.take ? ctx->allocator.take(rounded, ctx->allocator.user)
                             : aligned_alloc(64, rounded);
   memcpy(block, &p, sizeof p);
   if (p) return ATTEND_OK;
+  if (!fits)
+    return fail(ctx, ATTEND_NO_MEMORY,
+                "%s would exceed the address space: choose a smaller problem",
+                what);
   return fail(ctx, ATTEND_NO_MEMORY,
               "no memory for %s (%zu bytes): free some or choose a smaller "
               "problem",
@@ -79,12 +87,6 @@ void give(const attend_context *ctx, void *block) {
     ctx->allocator.give(block, ctx->allocator.user);
   else
     free(block);
-}
-
-size_t size_times(size_t a, size_t b, bool *overflow) {
-  size_t product;
-  if (__builtin_mul_overflow(a, b, &product)) *overflow = true;
-  return product;
 }
 
 double seconds_now(void) {

@@ -2,20 +2,31 @@
  *
  * Place: base/ - everything that is kept goes out through here: tensors, settings,
  * pictures, checkpoints.
+ *
+ * A file is written as a draft beside its place, brought to the disk, and renamed.
+ * Every draft is a file of its own, made with O_EXCL: two writers of one path, in
+ * one process or in two, never share one, and the last to rename wins whole.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "attend/file.h"
 #include "base/files.h"
 
-attend_status writing_failed(attend_context *ctx, const char *doing,
-                             const char *path) {
-  return fail(ctx, ATTEND_IO, "%s \"%.300s\" failed: %s", doing, path,
+struct attend_draft {
+  attend_context *ctx;
+  FILE *file;
+  char *path, *draft; /* draft "": the path itself takes the bytes */
+  attend_digest digest;
+};
+
+attend_status writing_failed(attend_context *ctx, const char *path) {
+  return fail(ctx, ATTEND_IO, "%.300s cannot be written: %s", path,
               errno ? strerror(errno) : "the disk may be full");
 }
 
@@ -35,22 +46,37 @@ static void sync_place(const char *path) {
   folder_sync(slash ? (n ? folder : "/") : ".");
 }
 
-static attend_status put_draft(attend_context *ctx, const char *path,
-                               const char *draft,
-                               attend_status (*put)(FILE *file, void *user),
-                               void *user) {
-  errno = 0;
-  FILE *file = fopen(draft, "wb");
-  if (!file) return writing_failed(ctx, "creating a file beside", path);
-  attend_status status = put(file, user);
-  if (!status && (fflush(file) || fsync(fileno(file))))
-    status = writing_failed(ctx, "writing to", path);
-  if (fclose(file) && !status) status = writing_failed(ctx, "writing to", path);
-  if (!status && rename(draft, path))
-    status = writing_failed(ctx, "renaming to", path);
-  if (status) remove(draft);
-  return status;
+/* ---- names ----------------------------------------------------------------------- */
+
+enum { TRIES = 100, SUFFIX = sizeof ".01234567.part" };
+
+/* Names that differ between processes and moments are only less often taken:
+ * exclusive creation is what keeps two writers apart. */
+static unsigned guess(int attempt) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  return ((unsigned)now.tv_nsec ^ (unsigned)getpid() << 12) + (unsigned)attempt;
 }
+
+int draft_make(const char *path, char *draft, size_t size,
+               int (*make)(const char *draft)) {
+  for (int i = 0; i < TRIES; i++) {
+    int n = snprintf(draft, size, "%s.%08x.part", path, guess(i));
+    if (n < 0 || (size_t)n >= size) {
+      errno = ENAMETOOLONG;
+      return -1;
+    }
+    int made = make(draft);
+    if (made >= 0 || errno != EEXIST) return made;
+  }
+  return -1;
+}
+
+static int make_file(const char *draft) {
+  return open(draft, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+}
+
+/* ---- drafts ---------------------------------------------------------------------- */
 
 /* A device, a pipe, a descriptor: it takes bytes and is not to be replaced. */
 static bool takes_bytes(const char *path) {
@@ -60,46 +86,109 @@ static bool takes_bytes(const char *path) {
   return !stat(path, &s) && !S_ISREG(s.st_mode) && !S_ISDIR(s.st_mode);
 }
 
-static attend_status put_bytes(attend_context *ctx, const char *path,
-                               attend_status (*put)(FILE *file, void *user),
-                               void *user) {
+static attend_status open_file(attend_draft *d, size_t size) {
   errno = 0;
-  FILE *file = fopen(path, "ab");
-  if (!file) return writing_failed(ctx, "opening", path);
-  attend_status status = put(file, user);
-  if (fclose(file) && !status) status = writing_failed(ctx, "writing to", path);
+  if (takes_bytes(d->path)) {
+    d->file = fopen(d->path, "ab");
+  } else {
+    int fd = draft_make(d->path, d->draft, size, make_file);
+    d->file = fd < 0 ? NULL : fdopen(fd, "wb");
+    if (fd >= 0 && !d->file) close(fd);
+    if (fd < 0) d->draft[0] = 0; /* nothing of ours to be removed */
+  }
+  return d->file ? ATTEND_OK : writing_failed(d->ctx, d->path);
+}
+
+attend_status attend_draft_open(attend_context *ctx, const char *path,
+                                attend_draft **draft) {
+  attend_draft *d;
+  size_t length = strlen(path) + 1, size = length + SUFFIX;
+  *draft = NULL;
+  ATTEND_TRY(take_zeroed(ctx, sizeof *d + length + size, "a draft", &d));
+  d->ctx = ctx;
+  d->path = memcpy(d + 1, path, length);
+  d->draft = d->path + length;
+  attend_status status = open_file(d, size);
+  if (status)
+    attend_draft_drop(d);
+  else
+    *draft = d;
   return status;
 }
 
+const attend_digest *draft_digest(const attend_draft *d) { return &d->digest; }
+
+FILE *attend_draft_file(attend_draft *d) { return d->file; }
+
+attend_status attend_draft_put(attend_draft *d, const void *bytes,
+                               size_t length) {
+  errno = 0;
+  if (length && fwrite(bytes, 1, length, d->file) != length)
+    return writing_failed(d->ctx, d->path);
+  attend_digest_add(&d->digest, bytes, length);
+  return ATTEND_OK;
+}
+
+attend_status draft_settle(attend_draft *d) {
+  errno = 0;
+  bool whole = !ferror(d->file) && !fflush(d->file);
+  if (whole && d->draft[0]) whole = !fsync(fileno(d->file));
+  whole = !fclose(d->file) && whole;
+  d->file = NULL;
+  return whole ? ATTEND_OK : writing_failed(d->ctx, d->path);
+}
+
+attend_status attend_draft_keep(attend_draft *d) {
+  attend_status status = d->file ? draft_settle(d) : ATTEND_OK;
+  if (!status && d->draft[0] && rename(d->draft, d->path))
+    status = writing_failed(d->ctx, d->path);
+  if (!status && d->draft[0]) {
+    sync_place(d->path);
+    d->draft[0] = 0;
+  }
+  attend_draft_drop(d);
+  return status;
+}
+
+void attend_draft_drop(attend_draft *d) {
+  if (!d) return;
+  if (d->file) fclose(d->file);
+  if (d->draft[0]) unlink(d->draft);
+  give(d->ctx, d);
+}
+
+/* ---- files as a whole ------------------------------------------------------------ */
+
 attend_status draft_write(attend_context *ctx, const char *path,
-                          attend_status (*put)(FILE *file, void *user),
-                          void *user) {
-  char *draft;
-  size_t length = strlen(path) + sizeof ".part";
-  if (takes_bytes(path)) return put_bytes(ctx, path, put, user);
-  ATTEND_TRY(take(ctx, length, "a file's name", &draft));
-  snprintf(draft, length, "%s.part", path);
-  attend_status status = put_draft(ctx, path, draft, put, user);
-  if (!status) sync_place(path);
-  give(ctx, draft);
+                          attend_status (*put)(attend_draft *draft, void *user),
+                          void *user, attend_digest *digest) {
+  attend_draft *d;
+  ATTEND_TRY(attend_draft_open(ctx, path, &d));
+  attend_status status = put(d, user);
+  if (!status && digest) *digest = d->digest;
+  if (!status) return attend_draft_keep(d);
+  attend_draft_drop(d);
   return status;
 }
 
 typedef struct {
-  attend_context *ctx;
-  const char *path;
   const void *bytes;
   size_t length;
 } whole;
 
-static attend_status put_whole(FILE *file, void *user) {
+static attend_status put_whole(attend_draft *draft, void *user) {
   const whole *w = user;
-  if (fwrite(w->bytes, 1, w->length, file) == w->length) return ATTEND_OK;
-  return writing_failed(w->ctx, "writing to", w->path);
+  return attend_draft_put(draft, w->bytes, w->length);
+}
+
+attend_status file_write(attend_context *ctx, const char *path,
+                         const void *bytes, size_t length,
+                         attend_digest *digest) {
+  whole w = {bytes, length};
+  return draft_write(ctx, path, put_whole, &w, digest);
 }
 
 attend_status attend_file_write(attend_context *ctx, const char *path,
                                 const void *bytes, size_t length) {
-  whole w = {ctx, path, bytes, length};
-  return draft_write(ctx, path, put_whole, &w);
+  return file_write(ctx, path, bytes, length, NULL);
 }

@@ -40,6 +40,30 @@ attend_status file_read(attend_context *ctx, const char *path, char **bytes,
   return status;
 }
 
+static attend_status digest_open(attend_context *ctx, const char *path, FILE *f,
+                                 attend_digest *digest) {
+  enum { PIECE = 1 << 20 };
+  char *piece;
+  size_t n;
+  ATTEND_TRY(take(ctx, PIECE, "a piece of a file", &piece));
+  while ((n = fread(piece, 1, PIECE, f))) attend_digest_add(digest, piece, n);
+  give(ctx, piece);
+  if (!ferror(f)) return ATTEND_OK;
+  return fail(ctx, ATTEND_IO, "%.300s cannot be read: %s", path,
+              strerror(errno));
+}
+
+attend_status attend_digest_file(attend_context *ctx, const char *path,
+                                 attend_digest *digest) {
+  FILE *f = fopen(path, "rb");
+  if (!f)
+    return fail(ctx, ATTEND_IO, "%.300s cannot be opened: %s", path,
+                strerror(errno));
+  attend_status status = digest_open(ctx, path, f, digest);
+  fclose(f);
+  return status;
+}
+
 bool name_ends(const char *name, const char *end) {
   size_t n = strlen(name), m = strlen(end);
   return n >= m && !strcmp(name + n - m, end);

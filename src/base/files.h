@@ -5,6 +5,7 @@
 #ifndef BASE_FILES_H
 #define BASE_FILES_H
 
+#include "attend/file.h"
 #include "attend/json.h"
 #include "base/base.h"
 
@@ -25,14 +26,37 @@ static inline bool json_is_none(const attend_json *value) {
   return kind == ATTEND_JSON_NONE || kind == ATTEND_JSON_NULL;
 }
 
-/* A file that takes its name when all of it is on the disk: until then it lies
- * beside the place as path.part. `put` writes it. */
+/* A file by attend_draft_open: `put` writes it. *digest is its digest; may be
+ * NULL, here and below. */
 attend_status draft_write(attend_context *ctx, const char *path,
-                          attend_status (*put)(FILE *file, void *user),
-                          void *user);
+                          attend_status (*put)(attend_draft *draft, void *user),
+                          void *user, attend_digest *digest);
+attend_status file_write(attend_context *ctx, const char *path,
+                         const void *bytes, size_t length,
+                         attend_digest *digest);
+attend_status tensor_file_make(attend_context *ctx, const char *path,
+                               size_t count, const attend_tensor *tensors,
+                               attend_status (*fill)(size_t i, void *to,
+                                                     void *user),
+                               void *user, attend_digest *digest);
+/* The first 64 bits of a digest. */
+static inline uint64_t digest_word(const attend_digest *digest) {
+  uint64_t word[2];
+  attend_digest_end(digest, word);
+  return word[0];
+}
+/* Of what was put into a draft so far. */
+const attend_digest *draft_digest(const attend_draft *draft);
+/* All of a draft is on the disk, and nothing more can be put: the first half of
+ * attend_draft_keep, for files that take their names together. */
+attend_status draft_settle(attend_draft *draft);
+/* Makes a draft of `path`, beside it and under a name that nothing else has:
+ * PATH.12345678.part. `make` creates it exclusively and returns a number that is
+ * not negative, or -1 and errno, and so does this. */
+int draft_make(const char *path, char *draft, size_t size,
+               int (*make)(const char *draft));
 /* ATTEND_IO, and why: as errno says, or 0: the disk may be full. */
-attend_status writing_failed(attend_context *ctx, const char *doing,
-                             const char *path);
+attend_status writing_failed(attend_context *ctx, const char *path);
 /* The names in a folder must reach the disk, too; a file system that cannot do
  * that for a folder says so, and that is no failure. */
 void folder_sync(const char *folder);

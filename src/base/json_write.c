@@ -60,12 +60,54 @@ static void put_line(attend_json_writer *w) {
   for (int i = 0; i < w->depth; i++) put(w, "  ", 2);
 }
 
+/* ---- balance -------------------------------------------------------------------- */
+
+static bool in_object(const attend_json_writer *w) {
+  int level = w->depth - 1;
+  return w->depth > 0 && w->is_object[level / 8] >> level % 8 & 1;
+}
+
+static void refuse(attend_json_writer *w, const char *why) {
+  if (!w->status)
+    w->status =
+        fail(w->ctx, ATTEND_INVALID, "JSON would not be well-formed: %s", why);
+}
+
+static void check_value(attend_json_writer *w) {
+  if (w->depth == 0 && !w->first)
+    refuse(w, "a document has one value, and a second was written");
+  else if (in_object(w) && !w->after_name)
+    refuse(w, "a value in an object needs a name before it");
+}
+
+static void check_name(attend_json_writer *w) {
+  if (!in_object(w))
+    refuse(w, "a name was written outside of an object");
+  else if (w->after_name)
+    refuse(w, "two names follow each other without a value");
+}
+
+static void check_close(attend_json_writer *w, char bracket) {
+  if (w->depth == 0)
+    refuse(w, "a bracket closes what was not opened");
+  else if (bracket != (in_object(w) ? '}' : ']'))
+    refuse(w, in_object(w) ? "an object must end with }"
+                           : "an array must end with ]");
+  else if (w->after_name)
+    refuse(w, "an object ends with a name that has no value");
+}
+
+static void push_level(attend_json_writer *w, char bracket) {
+  unsigned char bit = (unsigned char)(1 << w->depth % 8);
+  unsigned char *bits = &w->is_object[w->depth / 8];
+  *bits = (unsigned char)(bracket == '{' ? *bits | bit : *bits & ~bit);
+  w->depth++;
+}
+
+/* ---- values ----------------------------------------------------------------------- */
+
 /* What stands between the last value and the next. */
 static void separate(attend_json_writer *w) {
-  if (w->after_name) {
-    w->after_name = false;
-    return;
-  }
   if (!w->first) put(w, ",", 1);
   if (w->depth && w->indent)
     put_line(w);
@@ -74,27 +116,46 @@ static void separate(attend_json_writer *w) {
   w->first = false;
 }
 
+static void begin_value(attend_json_writer *w) {
+  check_value(w);
+  if (!w->after_name) separate(w);
+  w->after_name = false;
+}
+
 void attend_json_open(attend_json_writer *w, char bracket) {
-  separate(w);
+  begin_value(w);
+  if (bracket != '{' && bracket != '[')
+    refuse(w, "only { and [ open something");
+  if (w->depth == ATTEND_JSON_DEPTH) refuse(w, "it is nested too deeply");
+  if (w->status) return;
   put(w, &bracket, 1);
-  w->depth++;
+  push_level(w, bracket);
   w->first = true;
 }
 
 void attend_json_close(attend_json_writer *w, char bracket) {
+  check_close(w, bracket);
+  if (w->status) return;
   w->depth--;
   if (w->indent && !w->first) put_line(w);
   put(w, &bracket, 1);
   w->first = false;
 }
 
-static void put_escaped(attend_json_writer *w, unsigned char c) {
+static void put_escaped(attend_json_writer *w, unsigned c) {
   static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
-  const char *found = c ? strchr(from, c) : NULL;
+  const char *found = c && c < 0x80 ? strchr(from, (int)c) : NULL;
   char text[8];
   int n = found ? snprintf(text, sizeof text, "\\%c", to[found - from])
                 : snprintf(text, sizeof text, "\\u%04x", c);
   put(w, text, (size_t)n);
+}
+
+/* DEL and C1 steer terminals as C0 does, although JSON does not ask for their
+ * escape. */
+static bool is_plain(const unsigned char *s, int length) {
+  if (length == 1) return *s >= 0x20 && *s != 0x7f && *s != '"' && *s != '\\';
+  return length > 2 || s[0] != 0xc2 || s[1] >= 0xa0;
 }
 
 /* What is not UTF-8 becomes U+FFFD, a byte at a time: JSON has nothing else. */
@@ -104,22 +165,24 @@ static void put_quoted(attend_json_writer *w, const char *text, size_t n) {
   put(w, "\"", 1);
   for (size_t i = 0; i < n;) {
     int length = utf8_length(s + i, s + n);
-    if (length && s[i] >= 0x20 && s[i] != '"' && s[i] != '\\') {
+    if (length && is_plain(s + i, length)) {
       i += (size_t)length;
       continue;
     }
     put(w, text + plain, i - plain);
     if (length)
-      put_escaped(w, s[i]);
+      put_escaped(w, s[i + (size_t)length - 1]);
     else
       put(w, "\xef\xbf\xbd", 3);
-    plain = ++i;
+    i += length ? (size_t)length : 1;
+    plain = i;
   }
   put(w, text + plain, n - plain);
   put(w, "\"", 1);
 }
 
 void attend_json_member(attend_json_writer *w, const char *name) {
+  check_name(w);
   separate(w);
   put_quoted(w, name, strlen(name));
   put(w, ": ", 2);
@@ -128,7 +191,7 @@ void attend_json_member(attend_json_writer *w, const char *name) {
 
 void attend_json_put_bytes(attend_json_writer *w, const char *text,
                            size_t length) {
-  separate(w);
+  begin_value(w);
   put_quoted(w, text, length);
 }
 
@@ -151,28 +214,30 @@ void attend_json_put_number(attend_json_writer *w, double number) {
   }
   char *point = strchr(text, *localeconv()->decimal_point);
   if (point) *point = '.';
-  separate(w);
+  begin_value(w);
   put(w, text, strlen(text));
 }
 
 void attend_json_put_integer(attend_json_writer *w, int64_t number) {
   char text[24];
   int n = snprintf(text, sizeof text, "%" PRId64, number);
-  separate(w);
+  begin_value(w);
   put(w, text, (size_t)n);
 }
 
 void attend_json_put_boolean(attend_json_writer *w, bool truth) {
-  separate(w);
+  begin_value(w);
   put(w, truth ? "true" : "false", truth ? 4 : 5);
 }
 
 void attend_json_put_null(attend_json_writer *w) {
-  separate(w);
+  begin_value(w);
   put(w, "null", 4);
 }
 
 attend_status attend_json_finish(attend_json_writer *w) {
+  if (w->depth) refuse(w, "an object or an array was not closed");
+  if (!w->depth && w->first) refuse(w, "a document needs a value");
   put(w, "\n", 1);
   if (!w->status && w->file && (fflush(w->file) || ferror(w->file)))
     w->status =

@@ -28,13 +28,13 @@
 #include <unistd.h>
 
 enum {
-  RING = 128,              /* phases that may be queued */
-  TAKEN_BITS = 24,         /* of a slot; the others are the phase */
-  STACK_BYTES = 2 << 20,   /* of a worker */
-  SPIN_LEAST = 2000,       /* ns */
-  SPIN_MOST = 1000000,     /* ns */
-  PREEMPTED = 30000,       /* ns that a few turns of spinning never take */
-  STEAL_AFTER = 2000       /* ns; of a static phase */
+  RING = 128,            /* phases that may be queued */
+  TAKEN_BITS = 24,       /* of a slot; the others are the phase */
+  STACK_BYTES = 2 << 20, /* of a worker */
+  SPIN_LEAST = 2000,     /* ns */
+  SPIN_MOST = 1000000,   /* ns */
+  PREEMPTED = 30000,     /* ns that a few turns of spinning never take */
+  STEAL_AFTER = 2000     /* ns; of a static phase */
 };
 static const uint64_t TAKEN_MASK = ((uint64_t)1 << TAKEN_BITS) - 1;
 
@@ -57,12 +57,12 @@ struct pool {
   alignas(64) _Atomic int sleepers;
   _Atomic uint32_t change; /* counts changes that sleepers are told of */
   _Atomic bool stop;
-  struct pool *next;     /* in the context's list */
+  struct pool *next; /* in the context's list */
   attend_context *ctx;
   int threads; /* workers, the caller among them */
   int started; /* threads that run, without the caller */
   bool begun;
-  int64_t spin; /* the caller's: see idle */
+  int64_t spin;         /* the caller's: see idle */
   uint64_t queued, end; /* phases and items that were ever added */
   slot *slot;           /* [threads] */
   pthread_t *thread;    /* [threads - 1] */
@@ -80,11 +80,13 @@ struct pools {
 /* The next item of worker w's range in phase p, or -1. The number of items may be
  * read of a later phase if p is over: then `current` is no longer p. */
 static int64_t claim(struct pool *x, uint64_t p, int w) {
-  int64_t n = atomic_load_explicit(&x->ring[p % RING].items, memory_order_acquire);
+  int64_t n =
+      atomic_load_explicit(&x->ring[p % RING].items, memory_order_acquire);
   int64_t first = n * w / x->threads;
   uint64_t length = (uint64_t)(n * (w + 1) / x->threads - first);
   uint64_t tag = p << TAKEN_BITS;
-  uint64_t seen = atomic_load_explicit(&x->slot[w].claimed, memory_order_acquire);
+  uint64_t seen =
+      atomic_load_explicit(&x->slot[w].claimed, memory_order_acquire);
   for (;;) {
     uint64_t taken = (seen & ~TAKEN_MASK) == tag ? seen & TAKEN_MASK : 0;
     if (taken >= length) return -1;
@@ -105,7 +107,8 @@ static void wake(struct pool *x) {
 
 /* n items of phase p, which ends at `end`, are done. */
 static void finish(struct pool *x, uint64_t p, uint64_t end, uint64_t n) {
-  uint64_t before = atomic_fetch_add_explicit(&x->done, n, memory_order_acq_rel);
+  uint64_t before =
+      atomic_fetch_add_explicit(&x->done, n, memory_order_acq_rel);
   if (before + n != end) return;
   atomic_store(&x->current, p + 1);
   wake(x);
@@ -162,7 +165,8 @@ static moment look(struct pool *x) {
 
 static bool changed(struct pool *x, moment m) {
   moment now = look(x);
-  return now.current != m.current || now.limit != m.limit || atomic_load(&x->stop);
+  return now.current != m.current || now.limit != m.limit ||
+         atomic_load(&x->stop);
 }
 
 static void sleep_until_change(struct pool *x, moment m) {
@@ -202,7 +206,8 @@ static void idle(struct pool *x, moment m, int worker, int64_t *spin) {
 
 static void work(struct pool *x, int worker, moment m, int64_t *spin) {
   if (m.current < m.limit) {
-    bool dynamic = atomic_load(&x->ring[m.current % RING].order) == PHASE_DYNAMIC;
+    bool dynamic =
+        atomic_load(&x->ring[m.current % RING].order) == PHASE_DYNAMIC;
     if (drain(x, m.current, worker, worker)) return;
     if (dynamic && steal(x, m.current, worker)) return;
   }
@@ -220,7 +225,8 @@ static void *worker_main(void *argument) {
   start s = *(start *)argument;
   int64_t spin = SPIN_MOST;
   free(argument);
-  while (!atomic_load(&s.pool->stop)) work(s.pool, s.worker, look(s.pool), &spin);
+  while (!atomic_load(&s.pool->stop))
+    work(s.pool, s.worker, look(s.pool), &spin);
   return NULL;
 }
 
@@ -243,7 +249,11 @@ static void start_workers(struct pool *x) {
   x->begun = true;
   if (pthread_attr_init(&attributes)) return;
   pthread_attr_setstacksize(&attributes, STACK_BYTES);
-  sigfillset(&all); /* signals are for the program's own threads */
+  sigfillset(&all); /* signals are for the program's own threads, */
+  const int faults[] = {SIGBUS, SIGSEGV, SIGFPE,
+                        SIGILL}; /* save those of ours */
+  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
+    sigdelset(&all, faults[i]);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   while (x->started < x->threads - 1 && start_worker(x, &attributes)) continue;
   pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -351,10 +361,11 @@ void stream_leave(attend_stream *s) {
   s->pool = NULL;
 }
 
-static void queue_phase(attend_stream *s, phase_order order, int64_t n, phase_body body,
-                        const void *args, size_t size) {
+static void queue_phase(attend_stream *s, phase_order order, int64_t n,
+                        phase_body body, const void *args, size_t size) {
   struct pool *x = s->pool;
-  if (x->queued - atomic_load_explicit(&x->current, memory_order_relaxed) == RING)
+  if (x->queued - atomic_load_explicit(&x->current, memory_order_relaxed) ==
+      RING)
     stream_wait(s);
   phase *f = &x->ring[x->queued % RING];
   x->end += (uint64_t)n;

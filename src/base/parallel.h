@@ -37,13 +37,14 @@ enum { PHASE_ARGS = 576 }; /* bytes of arguments, which are copied */
 typedef enum { PHASE_STATIC, PHASE_DYNAMIC } phase_order;
 void stream_add(attend_stream *s, phase_order order, int64_t n, phase_body body,
                 const void *args, size_t size);
-#define STREAM_ADD(s, order, n, body, args)                               \
-  do {                                                                    \
-    _Static_assert(sizeof(args) <= PHASE_ARGS, "too many for a phase");   \
-    stream_add(s, order, n, body, &(args), sizeof(args));                 \
+#define STREAM_ADD(s, order, n, body, args)                             \
+  do {                                                                  \
+    _Static_assert(sizeof(args) <= PHASE_ARGS, "too many for a phase"); \
+    stream_add(s, order, n, body, &(args), sizeof(args));               \
   } while (0)
 
-void stream_enter(attend_stream *s);  /* queue phases from here on; may be nested */
+void stream_enter(
+    attend_stream *s); /* queue phases from here on; may be nested */
 void stream_wait(attend_stream *s);  /* run what is queued */
 void stream_leave(attend_stream *s); /* the outermost runs what is queued */
 

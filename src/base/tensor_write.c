@@ -3,7 +3,6 @@
  * Place: base/ - traces, and whatever keeps tensors, go out through here;
  * tensor_file.c reads them again.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,6 +18,7 @@ typedef struct {
   void *user;
   size_t n_notes;
   const attend_note *notes;
+  attend_digest *digest; /* of the file, to be told; NULL: to nobody */
 } writing;
 
 static int64_t elements(const attend_tensor *t) {
@@ -63,7 +63,7 @@ static void put_notes(const writing *of, attend_json_writer *w) {
 }
 
 /* The header, filled up with spaces so that the data is aligned. */
-static attend_status put_header(const writing *w, FILE *file) {
+static attend_status put_header(const writing *w, attend_draft *draft) {
   attend_json_writer json = attend_json_writer_text(w->ctx);
   size_t at = 0;
   attend_json_open(&json, '{');
@@ -75,15 +75,14 @@ static attend_status put_header(const writing *w, FILE *file) {
   attend_json_close(&json, '}');
   attend_status status = attend_json_finish(&json);
   if (!status) {
+    static const char spaces[8] = "        ";
     size_t padded = round_up(json.length, 8);
     unsigned char length[8];
     for (int i = 0; i < 8; i++)
       length[i] = (unsigned char)((uint64_t)padded >> (8 * i));
-    bool ok = fwrite(length, 1, 8, file) == 8 &&
-              fwrite(json.text, 1, json.length, file) == json.length;
-    for (size_t i = json.length; ok && i < padded; i++)
-      ok = fputc(' ', file) != EOF;
-    if (!ok) status = writing_failed(w->ctx, "writing to", w->path);
+    status = attend_draft_put(draft, length, 8);
+    if (!status) status = attend_draft_put(draft, json.text, json.length);
+    if (!status) status = attend_draft_put(draft, spaces, padded - json.length);
   }
   attend_json_writer_free(&json);
   return status;
@@ -97,13 +96,13 @@ static size_t largest_made(const writing *w) {
   return most;
 }
 
-static attend_status put_tensors(const writing *w, FILE *file, void *made) {
+static attend_status put_tensors(const writing *w, attend_draft *draft,
+                                 void *made) {
   for (size_t i = 0; i < w->count; i++) {
     size_t bytes = tensor_bytes(&w->tensors[i]);
     const void *data = w->tensors[i].data;
     if (!data && bytes) ATTEND_TRY(w->fill(i, made, w->user));
-    if (fwrite(data ? data : made, 1, bytes, file) != bytes)
-      return writing_failed(w->ctx, "writing to", w->path);
+    ATTEND_TRY(attend_draft_put(draft, data ? data : made, bytes));
   }
   return ATTEND_OK;
 }
@@ -123,19 +122,19 @@ static attend_status check(const writing *w) {
   return ATTEND_OK;
 }
 
-static attend_status put_all(FILE *file, void *user) {
+static attend_status put_all(attend_draft *draft, void *user) {
   const writing *w = user;
   void *made;
-  ATTEND_TRY(put_header(w, file));
+  ATTEND_TRY(put_header(w, draft));
   ATTEND_TRY(take(w->ctx, largest_made(w), "a tensor to be written", &made));
-  attend_status status = put_tensors(w, file, made);
+  attend_status status = put_tensors(w, draft, made);
   give(w->ctx, made);
   return status;
 }
 
 static attend_status write_file(const writing *w) {
   ATTEND_TRY(check(w));
-  return draft_write(w->ctx, w->path, put_all, (void *)w);
+  return draft_write(w->ctx, w->path, put_all, (void *)w, w->digest);
 }
 
 attend_status attend_tensor_file_write(attend_context *ctx, const char *path,
@@ -145,17 +144,26 @@ attend_status attend_tensor_file_write(attend_context *ctx, const char *path,
   return write_file(&w);
 }
 
-attend_status attend_tensor_file_make(
-    attend_context *ctx, const char *path, size_t count,
-    const attend_tensor *tensors,
-    attend_status (*fill)(size_t i, void *to, void *user), void *user) {
+attend_status tensor_file_make(attend_context *ctx, const char *path,
+                               size_t count, const attend_tensor *tensors,
+                               attend_status (*fill)(size_t i, void *to,
+                                                     void *user),
+                               void *user, attend_digest *digest) {
   writing w = {.ctx = ctx,
                .path = path,
                .count = count,
                .tensors = tensors,
                .fill = fill,
-               .user = user};
+               .user = user,
+               .digest = digest};
   return write_file(&w);
+}
+
+attend_status attend_tensor_file_make(
+    attend_context *ctx, const char *path, size_t count,
+    const attend_tensor *tensors,
+    attend_status (*fill)(size_t i, void *to, void *user), void *user) {
+  return tensor_file_make(ctx, path, count, tensors, fill, user, NULL);
 }
 
 attend_status attend_tensor_file_write_noted(attend_context *ctx,

@@ -284,8 +284,8 @@ static attend_status make_beams(search *s, beams *p, int32_t **ids) {
   size_t k = (size_t)s->k, n = (size_t)s->b->o->max_new;
   hypothesis **lists[] = {&p->open, &p->next, &p->ended};
   for (int l = 0; l < 3; l++) {
-    ATTEND_TRY(
-        take_zeroed(s->b->ctx, k * sizeof **lists[l], "the beams", lists[l]));
+    ATTEND_TRY(take_zeroed(s->b->ctx, size_times(k, sizeof **lists[l]),
+                           "the beams", lists[l]));
     for (size_t i = 0; i < k; i++, *ids += n) (*lists[l])[i].ids = *ids;
   }
   return ATTEND_OK;
@@ -351,7 +351,8 @@ static attend_status write_prompt(search *s, int prompt, bool *taken) {
 static attend_status write_answers(search *s) {
   bool *taken;
   attend_status status =
-      take(s->b->ctx, (size_t)s->groups * sizeof *taken, "the groups", &taken);
+      take(s->b->ctx, size_times((size_t)s->groups, sizeof *taken),
+           "the groups", &taken);
   for (int i = 0; i < s->b->count && !status; i++)
     status = write_prompt(s, i, taken);
   give(s->b->ctx, taken);
@@ -362,17 +363,19 @@ static attend_status take_search(search *s, int32_t **ids) {
   batch *b = s->b;
   size_t all = (size_t)batch_size(b);
   int32_t *at;
-  ATTEND_TRY(take_zeroed(b->ctx, (size_t)all_groups(s) * sizeof *s->of,
+  ATTEND_TRY(take_zeroed(b->ctx,
+                         size_times((size_t)all_groups(s), sizeof *s->of),
                          "the beams", &s->of));
-  ATTEND_TRY(
-      take(b->ctx, 2 * (size_t)s->k * sizeof *s->best, "the beams", &s->best));
-  ATTEND_TRY(
-      take_zeroed(b->ctx, 4 * all * sizeof *s->ids, "the beams", &s->ids));
+  ATTEND_TRY(take(b->ctx, SIZE_PRODUCT(2, (size_t)s->k, sizeof *s->best),
+                  "the beams", &s->best));
+  ATTEND_TRY(take_zeroed(b->ctx, SIZE_PRODUCT(4, all, sizeof *s->ids),
+                         "the beams", &s->ids));
   s->parents = s->ids + all;
   s->lengths = s->parents + all;
   s->took = s->lengths + all;
-  ATTEND_TRY(take_zeroed(b->ctx, 3 * all * (size_t)b->o->max_new * sizeof **ids,
-                         "the beams", ids));
+  ATTEND_TRY(take_zeroed(
+      b->ctx, SIZE_PRODUCT(3, all, (size_t)b->o->max_new, sizeof **ids),
+      "the beams", ids));
   at = *ids;
   for (int i = 0; i < all_groups(s); i++)
     ATTEND_TRY(make_beams(s, &s->of[i], &at));

@@ -201,8 +201,15 @@ attend_status attend_choose(attend_context *ctx,
                             float *logits, int n, const int32_t *history,
                             int n_history, float uniform, int32_t *id) {
   int32_t *scratch;
-  ATTEND_TRY(
-      take(ctx, 2 * (size_t)n * sizeof *scratch, "candidates", &scratch));
+  ATTEND_CHECK(ctx, options && logits && id && n >= 1,
+               "choosing needs options, a place for the id and at least one "
+               "logit, not %d",
+               n);
+  ATTEND_CHECK(ctx, n_history >= 0 && (n_history == 0 || history),
+               "the history has %d ids%s: give 0 or more, and their address",
+               n_history, history ? "" : " and is NULL");
+  ATTEND_TRY(take(ctx, SIZE_PRODUCT(2, (size_t)n, sizeof *scratch),
+                  "candidates", &scratch));
   adjust_logits(options, logits, n, history, n_history);
   *id = choose_adjusted(options, logits, n, uniform, scratch);
   give(ctx, scratch);

@@ -76,10 +76,10 @@ bool may_step(batch *b) {
 
 attend_status add_id(attend_context *ctx, continuation *c, int32_t id) {
   if (c->public.count == c->capacity) {
-    int capacity = 2 * c->capacity + 16;
+    int capacity = (int)min64(2 * (int64_t)c->capacity + 16, INT32_MAX);
     int32_t *bigger;
-    ATTEND_TRY(
-        take(ctx, (size_t)capacity * sizeof *bigger, "the ids", &bigger));
+    ATTEND_TRY(take(ctx, size_times((size_t)capacity, sizeof *bigger),
+                    "the ids", &bigger));
     if (c->ids) memcpy(bigger, c->ids, (size_t)c->capacity * sizeof *bigger);
     give(ctx, c->ids);
     c->ids = bigger;
@@ -140,10 +140,10 @@ attend_status batch_read(batch *b) {
   int n = b->o->reading ? 1 : longest_prompt(b);
   int32_t *ids, *lengths;
   size_t rows = (size_t)batch_size(b);
-  ATTEND_TRY(
-      take_zeroed(b->ctx, rows * (size_t)n * sizeof *ids, "the prompts", &ids));
-  attend_status status =
-      take_zeroed(b->ctx, rows * sizeof *lengths, "the prompts", &lengths);
+  ATTEND_TRY(take_zeroed(b->ctx, SIZE_PRODUCT(rows, (size_t)n, sizeof *ids),
+                         "the prompts", &ids));
+  attend_status status = take_zeroed(b->ctx, size_times(rows, sizeof *lengths),
+                                     "the prompts", &lengths);
   if (!status) {
     status = read_prompts(b, n, ids, lengths);
     give(b->ctx, lengths);
@@ -276,9 +276,9 @@ static attend_status feed(batch *b, step *s) {
   if (n == 1)
     return attend_run_extend(b->run, batch_size(b), 1, s->ids, s->lengths);
   int32_t *ids;
-  ATTEND_TRY(take_zeroed(b->ctx,
-                         (size_t)batch_size(b) * (size_t)n * sizeof *ids,
-                         "a window", &ids));
+  ATTEND_TRY(take_zeroed(
+      b->ctx, SIZE_PRODUCT((size_t)batch_size(b), (size_t)n, sizeof *ids),
+      "a window", &ids));
   for (int i = 0; i < batch_size(b); i++)
     memcpy(ids + (size_t)i * (size_t)n,
            s->lengths[i] > 1 ? b->history[i] : &s->ids[i],
@@ -305,9 +305,10 @@ static attend_status run_steps(batch *b, step *s) {
 attend_status generate_batch(batch *b) {
   step s = {0};
   size_t n = (size_t)batch_size(b);
-  ATTEND_TRY(take_zeroed(b->ctx, n * sizeof *s.ids, "a step", &s.ids));
-  attend_status status =
-      take_zeroed(b->ctx, n * sizeof *s.lengths, "a step", &s.lengths);
+  ATTEND_TRY(
+      take_zeroed(b->ctx, size_times(n, sizeof *s.ids), "a step", &s.ids));
+  attend_status status = take_zeroed(b->ctx, size_times(n, sizeof *s.lengths),
+                                     "a step", &s.lengths);
   if (!status) {
     status = run_steps(b, &s);
     give(b->ctx, s.lengths);

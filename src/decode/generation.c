@@ -19,8 +19,34 @@ static int context_of(const attend_model *model,
   return hard && o->context > c->positions ? c->positions : o->context;
 }
 
+/* Counts that may be 0, and the arrays that some of them measure. */
+static attend_status check_counts(attend_context *ctx,
+                                  const attend_generate_options *o) {
+  const struct {
+    const char *name;
+    int value;
+  } counts[] = {{"min_new", o->min_new}, {"n_ends", o->n_ends},
+                {"top_k", o->top_k},     {"no_repeat", o->no_repeat},
+                {"groups", o->groups},   {"n_stops", o->n_stops},
+                {"context", o->context}, {"batch", o->batch}};
+  for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+    ATTEND_CHECK(ctx, counts[i].value >= 0, "%s is %d: choose 0 or more",
+                 counts[i].name, counts[i].value);
+  ATTEND_CHECK(ctx, o->n_ends == 0 || o->ends,
+               "ends is NULL: give the %d ids that end a text", o->n_ends);
+  ATTEND_CHECK(ctx, o->n_stops == 0 || o->tokenizer,
+               "stop strings need a tokenizer");
+  ATTEND_CHECK(ctx, o->n_stops == 0 || o->stops,
+               "stops is NULL: give the %d stop strings", o->n_stops);
+  for (int i = 0; i < o->n_stops; i++)
+    ATTEND_CHECK(ctx, o->stops[i],
+                 "stop string %d is NULL: give a string or lower n_stops", i);
+  return ATTEND_OK;
+}
+
 static attend_status check_options(attend_context *ctx,
                                    const attend_generate_options *o) {
+  ATTEND_TRY(check_counts(ctx, o));
   ATTEND_CHECK(ctx, o->max_new >= 1, "generate at least one token, not %d",
                o->max_new);
   ATTEND_CHECK(ctx, o->samples >= 1 && o->beams >= 1,
@@ -29,8 +55,7 @@ static attend_status check_options(attend_context *ctx,
   ATTEND_CHECK(ctx, o->beams <= MOST_BEAMS,
                "%d beams: %d are the most that can be kept", o->beams,
                MOST_BEAMS);
-  ATTEND_CHECK(ctx,
-               o->groups <= 1 || (o->groups > 0 && o->beams % o->groups == 0),
+  ATTEND_CHECK(ctx, o->groups <= 1 || o->beams % o->groups == 0,
                "%d beams cannot be cut into %d groups: take a multiple",
                o->beams, o->groups);
   ATTEND_CHECK(ctx, o->diversity >= 0 && isfinite(o->diversity),
@@ -47,22 +72,29 @@ static attend_status check_options(attend_context *ctx,
                "top-p and min-p are shares from 0 to 1");
   ATTEND_CHECK(ctx, o->repetition > 0,
                "the repetition penalty must be positive: 1 is none");
-  ATTEND_CHECK(ctx, o->n_stops == 0 || o->tokenizer,
-               "stop strings need a tokenizer");
+  ATTEND_CHECK(ctx, isfinite(o->repetition) && isfinite(o->length_penalty),
+               "the repetition and length penalties must be finite");
+  ATTEND_CHECK(ctx, (unsigned)o->window <= ATTEND_WINDOW_SLIDE,
+               "window %d does not exist: choose ATTEND_WINDOW_STOP or _SLIDE",
+               (int)o->window);
   return ATTEND_OK;
 }
 
 static attend_status check_prompt(attend_model *m, attend_context *ctx,
                                   const attend_generate_options *o, int i,
-                                  int count) {
+                                  attend_prompt prompt) {
   const attend_config *c = attend_model_config(m);
-  int limit = context_of(m, o);
+  int limit = context_of(m, o), count = prompt.count;
   ATTEND_CHECK(ctx, o->window != ATTEND_WINDOW_SLIDE || limit != 1,
                "a window of 1 token cannot slide: choose a longer context");
   ATTEND_CHECK(ctx, count >= 1,
                "prompt %d has no token: give it at least the model's begin "
                "token",
                i);
+  ATTEND_CHECK(
+      ctx, prompt.ids,
+      "prompt %d has %d tokens but its ids are NULL: give their address", i,
+      count);
   ATTEND_CHECK(ctx, !limit || count <= limit,
                "prompt %d has %d tokens and the context holds %d: shorten it",
                i, count, limit);
@@ -85,20 +117,39 @@ static attend_status check_reading(attend_model *m,
   return ATTEND_OK;
 }
 
+static attend_status check_prompts(attend_model *m, int n_prompts,
+                                   const attend_prompt *prompts,
+                                   const attend_generate_options *o) {
+  attend_context *ctx = attend_model_context(m);
+  int each = o->beams > 1 ? o->beams : o->samples;
+  ATTEND_CHECK(ctx, n_prompts >= 0, "%d prompts: give 0 or more", n_prompts);
+  ATTEND_CHECK(ctx, (int64_t)n_prompts * each <= INT32_MAX,
+               "%d continuations of %d prompts are too many for one call: cut "
+               "the prompts into several",
+               each, n_prompts);
+  ATTEND_TRY(check_reading(m, o, n_prompts));
+  ATTEND_CHECK(ctx, n_prompts == 0 || prompts,
+               "prompts is NULL: give %d of them", n_prompts);
+  for (int i = 0; i < n_prompts && !o->reading; i++)
+    ATTEND_TRY(check_prompt(m, ctx, o, i, prompts[i]));
+  return ATTEND_OK;
+}
+
 /* ---- batches --------------------------------------------------------------------------------- */
 
 static attend_status take_history(batch *b) {
   size_t n = (size_t)batch_size(b);
   const attend_config *c = attend_model_config(b->model);
-  ATTEND_TRY(
-      take_zeroed(b->ctx, n * sizeof *b->history, "the history", &b->history));
-  ATTEND_TRY(take_zeroed(b->ctx, n * sizeof *b->held, "the history", &b->held));
+  ATTEND_TRY(take_zeroed(b->ctx, size_times(n, sizeof *b->history),
+                         "the history", &b->history));
+  ATTEND_TRY(take_zeroed(b->ctx, size_times(n, sizeof *b->held), "the history",
+                         &b->held));
   for (size_t i = 0; i < n; i++) {
     const attend_prompt *p = &b->prompts[i / (size_t)b->each];
     bool both = c->parts == ATTEND_BOTH;
     size_t most = (size_t)(both ? 1 : p->count) + (size_t)b->o->max_new + 1;
-    ATTEND_TRY(take(b->ctx, most * sizeof **b->history, "the history",
-                    &b->history[i]));
+    ATTEND_TRY(take(b->ctx, size_times(most, sizeof **b->history),
+                    "the history", &b->history[i]));
     b->held[i] = both ? 1 : p->count;
     if (both)
       b->history[i][0] = c->decoder_start;
@@ -111,9 +162,10 @@ static attend_status take_history(batch *b) {
 static attend_status make_batch(batch *b) {
   const attend_config *c = attend_model_config(b->model);
   size_t rows = (size_t)batch_size(b) + 1; /* one to change */
-  ATTEND_TRY(take(b->ctx, rows * (size_t)c->vocab * sizeof *b->logits, "logits",
-                  &b->logits));
-  ATTEND_TRY(take(b->ctx, 2 * (size_t)c->vocab * sizeof *b->scratch,
+  ATTEND_TRY(take(b->ctx,
+                  SIZE_PRODUCT(rows, (size_t)c->vocab, sizeof *b->logits),
+                  "logits", &b->logits));
+  ATTEND_TRY(take(b->ctx, SIZE_PRODUCT(2, (size_t)c->vocab, sizeof *b->scratch),
                   "candidates", &b->scratch));
   ATTEND_TRY(take_history(b));
   attend_run_options o = {.batch = batch_size(b)};
@@ -163,7 +215,7 @@ static attend_status make_answers(attend_generation *g, attend_model *model,
                                   int each, const attend_generate_options *o) {
   bool continues = attend_model_config(model)->parts == ATTEND_DECODER;
   g->count = n_prompts * each;
-  ATTEND_TRY(take_zeroed(g->ctx, (size_t)g->count * sizeof *g->one,
+  ATTEND_TRY(take_zeroed(g->ctx, size_times((size_t)g->count, sizeof *g->one),
                          "the continuations", &g->one));
   for (int i = 0; i < g->count; i++) {
     g->one[i].public.prompt = i / each;
@@ -218,17 +270,18 @@ attend_status attend_generate(attend_model *model, int n_prompts,
                               const attend_prompt *prompts,
                               const attend_generate_options *options,
                               attend_generation **generation) {
+  if (generation) *generation = NULL;
+  if (!model || !generation) return ATTEND_INVALID; /* no context, no answer */
   attend_context *ctx = attend_model_context(model);
   attend_generation *g;
+  ATTEND_CHECK(ctx, options,
+               "options is NULL: begin with attend_generate_defaults()");
   int each = options->beams > 1 ? options->beams : options->samples;
-  *generation = NULL;
   ATTEND_TRY(check_options(ctx, options));
   ATTEND_CHECK(ctx, attend_model_config(model)->parts & ATTEND_DECODER,
                "%s is an encoder and cannot continue a text: use fill or embed",
                attend_model_config(model)->family);
-  ATTEND_TRY(check_reading(model, options, n_prompts));
-  for (int i = 0; i < n_prompts && !options->reading; i++)
-    ATTEND_TRY(check_prompt(model, ctx, options, i, prompts[i].count));
+  ATTEND_TRY(check_prompts(model, n_prompts, prompts, options));
   ATTEND_TRY(take_zeroed(ctx, sizeof *g, "a generation", &g));
   g->ctx = ctx;
   attend_status status =
@@ -254,9 +307,9 @@ void attend_generation_free(attend_generation *g) {
 
 const attend_continuation *attend_generation_get(const attend_generation *g,
                                                  int i) {
-  return i >= 0 && i < g->count ? &g->one[i].public : NULL;
+  return g && i >= 0 && i < g->count ? &g->one[i].public : NULL;
 }
 
 attend_generation_cost attend_generation_costs(const attend_generation *g) {
-  return g->cost;
+  return g ? g->cost : (attend_generation_cost){0};
 }

@@ -45,9 +45,10 @@ static void product_back(const design_pass *p, const attend_design_part *part,
                          const float *weights, const float *dy,
                          float *gradients) {
   const attend_design *d = p->d;
-  product x = {p->x,        dy,         weights + part->at,
-               p->batch * d->places,   d->features,
-               part->rows,  part->columns, gradients + part->at, p->dx};
+  product x = {
+      p->x,        dy,         weights + part->at, p->batch * d->places,
+      d->features, part->rows, part->columns,      gradients + part->at,
+      p->dx};
   int threads = x.rows > 256 ? p->threads : 1;
   parallel_for(d->ctx, threads, x.k, add_weights, &x);
   parallel_for(d->ctx, threads, x.rows, add_rows, &x);

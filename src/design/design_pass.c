@@ -32,8 +32,9 @@ static void row_times(const void *args, int64_t r, int worker) {
 }
 
 /* y [rows][n] = x [rows][ldx] w [k][n]. */
-static void rows_times(attend_context *ctx, int threads, const float *x, int rows,
-                       int ldx, const float *w, int k, int n, float *y) {
+static void rows_times(attend_context *ctx, int threads, const float *x,
+                       int rows, int ldx, const float *w, int k, int n,
+                       float *y) {
   row_product p = {x, w, ldx, k, n, y};
   parallel_for(ctx, rows > 256 ? threads : 1, rows, row_times, &p);
 }
@@ -217,8 +218,8 @@ attend_status pass_forward(design_pass *p, const float *weights) {
   for (int b = 0; b < p->batch; b++)
     for (int i = 0; i < d->places; i++) embed(p, weights, b, i);
   for (int i = 0; i < d->n_heads; i++) ATTEND_TRY(run_head(p, i, weights));
-  rows_times(p->d->ctx, p->threads, p->x, rows, d->features, weights + readout_part(d)->at,
-             d->features, d->answers, p->logits);
+  rows_times(p->d->ctx, p->threads, p->x, rows, d->features,
+             weights + readout_part(d)->at, d->features, d->answers, p->logits);
   return ATTEND_OK;
 }
 

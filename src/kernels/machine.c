@@ -20,7 +20,7 @@ typedef struct {
   const struct kernels *kn;
   long rounds;
   float *x;
-  size_t n; /* of a part */
+  size_t n;     /* of a part */
   double *sums; /* [PARTS], or of each thread */
 } load;
 
@@ -36,7 +36,8 @@ static void spin_part(const void *args, int64_t i, int worker) {
   l->sums[i] = l->kn->spin_fma(l->rounds);
 }
 
-static double spin(attend_context *ctx, int threads, long rounds, double *sums) {
+static double spin(attend_context *ctx, int threads, long rounds,
+                   double *sums) {
   load l = {.kn = ctx->kernels, .rounds = rounds, .sums = sums};
   double start = seconds_now();
   parallel_for(ctx, threads, threads, spin_part, &l);

@@ -137,6 +137,13 @@ static size_t near_bytes(void) {
   return n > 0 ? (size_t)n : (size_t)256 << 10;
 }
 
+/* What the machine has; no limit where the system does not say. */
+static size_t memory_bytes(void) {
+  long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  return pages > 0 && page > 0 ? size_times((size_t)pages, (size_t)page)
+                               : SIZE_MAX;
+}
+
 /* A variable that holds no number is an error only if it is ours. */
 static attend_status choose_threads(attend_context *ctx, int wanted) {
   if (wanted) return attend_context_set_threads(ctx, wanted);
@@ -168,6 +175,7 @@ attend_status attend_context_create(const attend_context_options *options,
   ATTEND_TRY(take(&blank, sizeof blank, "a context", &ctx));
   *ctx = blank;
   ctx->near_bytes = near_bytes();
+  ctx->cache_limit = o.cache_limit ? o.cache_limit : memory_bytes();
   *out = ctx;
   pools_create(ctx);
   const char *isa = o.isa ? o.isa : getenv("ATTEND_ISA");

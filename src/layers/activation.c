@@ -48,9 +48,17 @@ void attend_gate(attend_context *ctx, attend_activation activation, int rows,
                  int n, const float *a, int lda, const float *b, int ldb,
                  float *y, int ldy) {
   int parts = parts_of(ctx, rows, (double)rows * n * 4);
-  activating x = {.kn = ctx->kernels, .f = activation, .rows = rows,
-                  .parts = parts, .n = n, .a = a, .lda = lda, .b = b,
-                  .ldb = ldb, .y = y, .ldy = ldy};
+  activating x = {.kn = ctx->kernels,
+                  .f = activation,
+                  .rows = rows,
+                  .parts = parts,
+                  .n = n,
+                  .a = a,
+                  .lda = lda,
+                  .b = b,
+                  .ldb = ldb,
+                  .y = y,
+                  .ldy = ldy};
   parallel_for(ctx, parts, parts, forward_part, &x);
 }
 
@@ -65,10 +73,21 @@ void attend_gate_back(attend_context *ctx, attend_activation activation,
                       int ldb, const float *dy, int lddy, float *da, int ldda,
                       float *db, int lddb) {
   int parts = parts_of(ctx, rows, (double)rows * n * (b ? 8 : 4));
-  activating x = {.kn = ctx->kernels, .f = activation, .rows = rows,
-                  .parts = parts, .n = n, .a = a, .lda = lda, .b = b,
-                  .ldb = ldb, .dy = dy, .lddy = lddy, .da = da, .ldda = ldda,
-                  .db = db, .lddb = lddb};
+  activating x = {.kn = ctx->kernels,
+                  .f = activation,
+                  .rows = rows,
+                  .parts = parts,
+                  .n = n,
+                  .a = a,
+                  .lda = lda,
+                  .b = b,
+                  .ldb = ldb,
+                  .dy = dy,
+                  .lddy = lddy,
+                  .da = da,
+                  .ldda = ldda,
+                  .db = db,
+                  .lddb = lddb};
   parallel_for(ctx, parts, parts, back_part, &x);
 }
 

@@ -24,8 +24,9 @@ static void drop_part(const void *args, int64_t p, int worker) {
   (void)worker;
   PART_ROWS(d->rows, d->parts, p);
   for (; r0 < r1; r0++, at++)
-    d->kn->drop_row(d->random, d->first + (uint64_t)at * (uint64_t)d->n, d->least,
-                    d->factor, d->n, ROW_AT(d->x, d->ldx), ROW_AT(d->y, d->ldy));
+    d->kn->drop_row(d->random, d->first + (uint64_t)at * (uint64_t)d->n,
+                    d->least, d->factor, d->n, ROW_AT(d->x, d->ldx),
+                    ROW_AT(d->y, d->ldy));
 }
 
 void attend_dropout(attend_context *ctx, attend_random random, uint64_t first,

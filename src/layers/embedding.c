@@ -57,9 +57,9 @@ static void embed_back_part(const void *args, int64_t p, int worker) {
   (void)worker;
   for (int r = 0; r < e->rows; r++)
     if (e->ids[r] >= 0 && e->ids[r] < e->table.entries)
-      e->ctx->kernels->embed_row(ATTEND_F32, dy + (size_t)r * (size_t)e->ld + j0,
-                                 j1 - j0, e->factor, true,
-                                 e->y + (size_t)e->ids[r] * (size_t)n + j0);
+      e->ctx->kernels->embed_row(
+          ATTEND_F32, dy + (size_t)r * (size_t)e->ld + j0, j1 - j0, e->factor,
+          true, e->y + (size_t)e->ids[r] * (size_t)n + j0);
 }
 
 void attend_embed_back(attend_context *ctx, int rows, int n, const int32_t *ids,
@@ -67,7 +67,8 @@ void attend_embed_back(attend_context *ctx, int rows, int n, const int32_t *ids,
                        float *dtable) {
   int lanes = (n + LANES - 1) / LANES;
   int parts = parts_of(ctx, lanes, (double)rows * n);
-  embedding e = {ctx, {dy, ATTEND_F32, entries}, rows, parts, n, lddy, ids,
-                 factor, true, dtable};
+  embedding e = {
+      ctx,   {dy, ATTEND_F32, entries}, rows, parts, n, lddy, ids, factor, true,
+      dtable};
   parallel_for(ctx, parts, parts, embed_back_part, &e);
 }

@@ -43,14 +43,15 @@ enum { SCRATCH = ROW_BLOCK * (NEAR_STEP + LANES) };
 
 static size_t packed_floats(int rows, int n) {
   size_t most = (size_t)(rows < CHUNK ? rows : CHUNK);
-  return round_up(most, BLOCK / 4) * round_up((size_t)n, LANES);
+  return size_times(round_up(most, BLOCK / 4), round_up((size_t)n, LANES));
 }
 
 size_t attend_linear_weight_grad_bytes(const attend_context *ctx, int rows,
                                        int outputs, int inputs) {
   int n = outputs > inputs ? outputs : inputs; /* turned or not */
-  size_t scratch = (size_t)ctx->threads * SCRATCH;
-  return (packed_floats(rows, n) + scratch) * sizeof(float) + 64;
+  size_t scratch = size_times((size_t)ctx->threads, SCRATCH);
+  size_t floats = size_add(packed_floats(rows, n), scratch);
+  return size_add(size_times(floats, sizeof(float)), 64);
 }
 
 /* ---- b into lanes ------------------------------------------------------------------- */
@@ -154,7 +155,8 @@ static void multiply(outer *x) {
   int parts = x->g.by_rows * x->g.by_lanes;
   attend_stream on = stream_on(x->ctx, parts > 1 ? x->ctx->threads : 1);
   stream_enter(&on);
-  STREAM_ADD(&on, PHASE_STATIC, (x->rows + BLOCK - 1) / BLOCK, pack_stretch, *x);
+  STREAM_ADD(&on, PHASE_STATIC, (x->rows + BLOCK - 1) / BLOCK, pack_stretch,
+             *x);
   STREAM_ADD(&on, PHASE_DYNAMIC, parts, cell_blocks, *x);
   stream_leave(&on);
 }

@@ -30,7 +30,7 @@ static size_t weight_size(attend_weights kind) {
 
 /* As they come, and as they lie. */
 static size_t lane_weights(const attend_linear *l) {
-  return (size_t)l->inputs * LANES;
+  return size_times((size_t)l->inputs, LANES);
 }
 static size_t lane_size(const attend_linear *l) {
   return l->kind == ATTEND_WEIGHTS_MIXED
@@ -174,7 +174,8 @@ static attend_status pack_all(packing *pk) {
   attend_linear *l = pk->linear;
   double work = (double)l->lanes * (double)lane_weights(l);
   int threads = parts_of(l->ctx, l->lanes, work) > 1 ? l->ctx->threads : 1;
-  size_t bytes = 2 * lane_weights(l) * sizeof(float) * (size_t)threads;
+  size_t bytes =
+      SIZE_PRODUCT(2, lane_weights(l), sizeof(float), (size_t)threads);
   if (!packs_in_place(pk))
     ATTEND_TRY(take(l->ctx, bytes, "packing weights", &pk->scratch));
   int round = (int)max64(threads, ROUND_BYTES / (int64_t)(lane_weights(l) * 4));
@@ -221,17 +222,17 @@ static attend_status count_outputs(attend_context *ctx, int inputs, int n_parts,
  * weights may be gigabytes and should begin a page of their own. */
 static attend_status take_linear(attend_context *ctx, const attend_linear *like,
                                  attend_linear **out) {
-  bool overflow = false, i8 = like->kind == ATTEND_WEIGHTS_I8;
-  size_t wide = (size_t)like->lanes * LANES;
-  size_t small = (i8 ? 2 : 1) * wide * sizeof(float);
-  size_t bytes =
-      size_times(size_times((size_t)like->lanes, lane_size(like), &overflow),
-                 weight_size(like->kind), &overflow);
-  ATTEND_CHECK(ctx, !overflow, "a linear layer of %d x %d is too large",
-               like->outputs, like->inputs);
+  bool i8 = like->kind == ATTEND_WEIGHTS_I8;
+  size_t wide = size_times((size_t)like->lanes, LANES);
+  size_t small = SIZE_PRODUCT(i8 ? 2 : 1, wide, sizeof(float));
+  size_t bytes = SIZE_PRODUCT((size_t)like->lanes, lane_size(like),
+                              weight_size(like->kind));
+  ATTEND_CHECK(ctx, size_add(small, bytes) <= PTRDIFF_MAX,
+               "a linear layer of %d x %d is too large", like->outputs,
+               like->inputs);
   size_t head = round_up(sizeof *like, 64);
   attend_linear *l;
-  ATTEND_TRY(take_zeroed(ctx, head + small, "a linear layer", &l));
+  ATTEND_TRY(take_zeroed(ctx, size_add(head, small), "a linear layer", &l));
   *l = *like;
   l->bias = (float *)((char *)l + head);
   l->scale = i8 ? l->bias + wide : NULL;

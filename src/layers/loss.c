@@ -68,9 +68,16 @@ void attend_cross_entropy_smooth(attend_context *ctx, int rows, int n,
                                  const int32_t *targets, float smoothing,
                                  float *loss, int32_t *best) {
   int parts = parts_of(ctx, rows, (double)rows * n * 2);
-  entropy e = {.ctx = ctx, .rows = rows, .parts = parts, .n = n, .ldx = ldx,
-               .x = x, .targets = targets, .smoothing = smoothing,
-               .loss = loss, .best = best};
+  entropy e = {.ctx = ctx,
+               .rows = rows,
+               .parts = parts,
+               .n = n,
+               .ldx = ldx,
+               .x = x,
+               .targets = targets,
+               .smoothing = smoothing,
+               .loss = loss,
+               .best = best};
   parallel_for(ctx, parts, parts, loss_part, &e);
 }
 
@@ -117,8 +124,17 @@ void attend_cross_entropy_back(attend_context *ctx, int rows, int n,
                                float smoothing, float scale, float *loss,
                                float *dx, int lddx) {
   int parts = parts_of(ctx, rows, (double)rows * n * 4);
-  entropy e = {.ctx = ctx, .rows = rows, .parts = parts, .n = n, .ldx = ldx,
-               .x = x, .targets = targets, .smoothing = smoothing,
-               .scale = scale, .loss = loss, .dx = dx, .lddx = lddx};
+  entropy e = {.ctx = ctx,
+               .rows = rows,
+               .parts = parts,
+               .n = n,
+               .ldx = ldx,
+               .x = x,
+               .targets = targets,
+               .smoothing = smoothing,
+               .scale = scale,
+               .loss = loss,
+               .dx = dx,
+               .lddx = lddx};
   parallel_for(ctx, parts, parts, back_part, &e);
 }

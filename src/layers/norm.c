@@ -32,9 +32,18 @@ static void norm(attend_context *ctx, bool centre, int rows, int n,
                  const float *x, int ldx, const float *weight,
                  const float *bias, float eps, float *y, int ldy) {
   int parts = parts_of(ctx, rows, (double)rows * n);
-  norming o = {.kn = ctx->kernels, .centre = centre, .rows = rows, .n = n,
-               .parts = parts, .x = x, .ldx = ldx, .weight = weight,
-               .bias = bias, .eps = eps, .y = y, .ldy = ldy};
+  norming o = {.kn = ctx->kernels,
+               .centre = centre,
+               .rows = rows,
+               .n = n,
+               .parts = parts,
+               .x = x,
+               .ldx = ldx,
+               .weight = weight,
+               .bias = bias,
+               .eps = eps,
+               .y = y,
+               .ldy = ldy};
   parallel_for(ctx, parts, parts, norm_part, &o);
 }
 
@@ -77,15 +86,23 @@ static void sum_part(const void *args, int64_t p, int worker) {
 void sum_columns(attend_context *ctx, int rows, int n, const float *x, int ldx,
                  bool add, float *out) {
   int parts = column_parts(ctx, rows, n);
-  norming o = {.kn = ctx->kernels, .rows = rows, .n = n, .parts = parts, .x = x,
-               .ldx = ldx, .add = add, .y = out};
+  norming o = {.kn = ctx->kernels,
+               .rows = rows,
+               .n = n,
+               .parts = parts,
+               .x = x,
+               .ldx = ldx,
+               .add = add,
+               .y = out};
   parallel_for(ctx, parts, parts, sum_part, &o);
 }
 
-static int stretches(int rows) { return (rows + STRETCH - 1) / STRETCH; }
+static int stretches(int rows) {
+  return (int)(((int64_t)rows + STRETCH - 1) / STRETCH);
+}
 
 size_t attend_norm_back_bytes(int rows, int n) {
-  return (size_t)stretches(rows) * 2 * (size_t)n * sizeof(float);
+  return SIZE_PRODUCT((size_t)stretches(rows), 2, (size_t)n, sizeof(float));
 }
 
 static void norm_back_stretch(const void *args, int64_t s, int worker) {
@@ -108,10 +125,22 @@ static void norm_back(attend_context *ctx, bool centre, int rows, int n,
                       float *dweight, float *dbias, float *work) {
   int units = stretches(rows);
   int parts = parts_of(ctx, units, (double)rows * n * 2);
-  norming o = {.kn = ctx->kernels, .centre = centre, .add = add, .rows = rows,
-               .n = n, .x = x, .ldx = ldx, .weight = weight, .eps = eps,
-               .dy = dy, .lddy = lddy, .dx = dx, .lddx = lddx,
-               .dweight = dweight, .dbias = dbias, .work = work};
+  norming o = {.kn = ctx->kernels,
+               .centre = centre,
+               .add = add,
+               .rows = rows,
+               .n = n,
+               .x = x,
+               .ldx = ldx,
+               .weight = weight,
+               .eps = eps,
+               .dy = dy,
+               .lddy = lddy,
+               .dx = dx,
+               .lddx = lddx,
+               .dweight = dweight,
+               .dbias = dbias,
+               .work = work};
   parallel_for(ctx, parts, units, norm_back_stretch, &o);
   if (dweight) sum_columns(ctx, units, n, work, 2 * n, true, dweight);
   if (dbias) sum_columns(ctx, units, n, work + n, 2 * n, true, dbias);
@@ -148,9 +177,19 @@ void attend_batch_norm(attend_context *ctx, int rows, int n, const float *x,
                        const float *weight, const float *bias, float eps,
                        float *y, int ldy) {
   int parts = parts_of(ctx, rows, (double)rows * n);
-  norming o = {.kn = ctx->kernels, .rows = rows, .n = n, .parts = parts, .x = x,
-               .ldx = ldx, .mean = mean, .variance = variance,
-               .weight = weight, .bias = bias, .eps = eps, .y = y, .ldy = ldy};
+  norming o = {.kn = ctx->kernels,
+               .rows = rows,
+               .n = n,
+               .parts = parts,
+               .x = x,
+               .ldx = ldx,
+               .mean = mean,
+               .variance = variance,
+               .weight = weight,
+               .bias = bias,
+               .eps = eps,
+               .y = y,
+               .ldy = ldy};
   parallel_for(ctx, parts, parts, batch_part, &o);
 }
 
@@ -166,8 +205,14 @@ static void moments_part(const void *args, int64_t p, int worker) {
 void attend_batch_moments(attend_context *ctx, int rows, int n, const float *x,
                           int ldx, float *mean, float *variance) {
   int parts = column_parts(ctx, rows, n);
-  norming o = {.kn = ctx->kernels, .rows = rows, .n = n, .parts = parts, .x = x,
-               .ldx = ldx, .y = mean, .dx = variance};
+  norming o = {.kn = ctx->kernels,
+               .rows = rows,
+               .n = n,
+               .parts = parts,
+               .x = x,
+               .ldx = ldx,
+               .y = mean,
+               .dx = variance};
   parallel_for(ctx, parts, parts, moments_part, &o);
 }
 
@@ -176,11 +221,11 @@ static void batch_back_part(const void *args, int64_t p, int worker) {
   columns c = part_columns(o->n, o->parts, p);
   int j = c.j0;
   (void)worker;
-  o->kn->norm_columns_back(
-      o->rows, c.j1 - j, o->x + j, o->ldx, o->mean + j, o->variance + j,
-      o->weight ? o->weight + j : NULL, o->eps, o->dy + j, o->lddy, o->add,
-      o->dx + j, o->lddx, o->dweight ? o->dweight + j : NULL,
-      o->dbias ? o->dbias + j : NULL);
+  o->kn->norm_columns_back(o->rows, c.j1 - j, o->x + j, o->ldx, o->mean + j,
+                           o->variance + j, o->weight ? o->weight + j : NULL,
+                           o->eps, o->dy + j, o->lddy, o->add, o->dx + j,
+                           o->lddx, o->dweight ? o->dweight + j : NULL,
+                           o->dbias ? o->dbias + j : NULL);
 }
 
 void attend_batch_norm_back(attend_context *ctx, int rows, int n,
@@ -189,10 +234,22 @@ void attend_batch_norm_back(attend_context *ctx, int rows, int n,
                             float eps, const float *dy, int lddy, int add,
                             float *dx, int lddx, float *dweight, float *dbias) {
   int parts = column_parts(ctx, rows, n);
-  norming o = {.kn = ctx->kernels, .add = add != 0, .rows = rows, .n = n,
-               .parts = parts, .x = x, .ldx = ldx, .mean = mean,
-               .variance = variance, .weight = weight, .eps = eps, .dy = dy,
-               .lddy = lddy, .dx = dx, .lddx = lddx, .dweight = dweight,
+  norming o = {.kn = ctx->kernels,
+               .add = add != 0,
+               .rows = rows,
+               .n = n,
+               .parts = parts,
+               .x = x,
+               .ldx = ldx,
+               .mean = mean,
+               .variance = variance,
+               .weight = weight,
+               .eps = eps,
+               .dy = dy,
+               .lddy = lddy,
+               .dx = dx,
+               .lddx = lddx,
+               .dweight = dweight,
                .dbias = dbias};
   parallel_for(ctx, parts, parts, batch_back_part, &o);
 }
@@ -203,13 +260,22 @@ static void add_part(const void *args, int64_t p, int worker) {
   (void)worker;
   PART_ROWS(o->rows, o->parts, p);
   o->kn->add_both(r1 - r0, o->n, ROW_AT(o->x, o->ldx), o->ldx,
-                  ROW_AT(o->dy, o->lddy), o->lddy, ROW_AT(o->y, o->ldy), o->ldy);
+                  ROW_AT(o->dy, o->lddy), o->lddy, ROW_AT(o->y, o->ldy),
+                  o->ldy);
 }
 
 void attend_add(attend_context *ctx, int rows, int n, const float *a, int lda,
                 const float *b, int ldb, float *y, int ldy) {
   int parts = parts_of(ctx, rows, (double)rows * n / 2);
-  norming o = {.kn = ctx->kernels, .rows = rows, .n = n, .parts = parts, .x = a,
-               .ldx = lda, .dy = b, .lddy = ldb, .y = y, .ldy = ldy};
+  norming o = {.kn = ctx->kernels,
+               .rows = rows,
+               .n = n,
+               .parts = parts,
+               .x = a,
+               .ldx = lda,
+               .dy = b,
+               .lddy = ldb,
+               .y = y,
+               .ldy = ldy};
   parallel_for(ctx, parts, parts, add_part, &o);
 }

@@ -9,9 +9,9 @@
 
 /* Distances between words have tables of their own then, in every layer. */
 static void refuse_relative(config_reader *r) {
-  const char *kind = attend_json_string(
-      attend_json_get(r->json, "position_embedding_type"), NULL);
-  if (kind && strcmp(kind, "absolute") && !r->status)
+  const char *kind =
+      read_text_of(r, r->json, "position_embedding_type", "absolute");
+  if (strcmp(kind, "absolute") && !r->status)
     r->status = fail(r->ctx, ATTEND_UNSUPPORTED,
                      "%s: position_embedding_type \"%.40s\" is not supported: "
                      "absolute is",
@@ -32,7 +32,7 @@ static attend_status configure_bert(attend_context *ctx,
   c->vocab = read_size(&r, "vocab_size", -1);
   c->positions = read_size(&r, "max_position_embeddings", 512);
   c->types = read_size(&r, "type_vocab_size", 2);
-  c->norm_eps = read_real(&r, "layer_norm_eps", 1e-12);
+  c->norm_eps = read_epsilon(&r, "layer_norm_eps", 1e-12);
   c->post_norm = c->embed_norm = c->transform = 1;
   c->activation = read_activation(&r, "hidden_act", "gelu");
   c->head_activation = c->activation;
@@ -48,7 +48,8 @@ static attend_status configure_roberta(attend_context *ctx,
                                        const char *path, attend_config *c) {
   int64_t pad = 1;
   ATTEND_TRY(configure_bert(ctx, json, path, c));
-  attend_json_integer(attend_json_get(json, "pad_token_id"), &pad);
+  ATTEND_TRY(attend_json_read_integer(ctx, path, json, "pad_token_id",
+                                      INT64_MIN, INT64_MAX, &pad));
   if (pad < 0 || pad + 1 >= c->positions)
     return fail(ctx, ATTEND_IO, "%s: pad_token_id leaves no positions", path);
   c->head_activation = ATTEND_GELU;

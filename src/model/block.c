@@ -61,9 +61,10 @@ static attend_status attention(attend_run *r, const mixing *m, int ld) {
   attend_view o = heads_at(r, r->mix, padded(d->heads * d->dim_v), d->dim_v);
   if (!r->watch.what) return mix(r, m, q, k, v, o, NULL);
   float *lse;
-  ATTEND_TRY(take(
-      r->ctx, (size_t)r->batch * (size_t)d->heads * (size_t)r->n * sizeof *lse,
-      "attention that is watched", &lse));
+  ATTEND_TRY(take(r->ctx,
+                  SIZE_PRODUCT((size_t)r->batch, (size_t)d->heads, (size_t)r->n,
+                               sizeof *lse),
+                  "attention that is watched", &lse));
   attend_status status = mix(r, m, q, k, v, o, lse);
   if (!status) status = watch_mixing(r, m, q, k, v, o, lse);
   give(r->ctx, lse);
@@ -149,8 +150,8 @@ attend_status cross_fill(attend_run *r, int count, int n) {
   const attend_stack *shape = s->shape;
   int ld = padded(shape->kv_heads * (shape->dim + shape->dim_v));
   int32_t real[1], *lengths = real;
-  ATTEND_TRY(
-      take(r->ctx, (size_t)r->batch * sizeof *lengths, "lengths", &lengths));
+  ATTEND_TRY(take(r->ctx, size_times((size_t)r->batch, sizeof *lengths),
+                  "lengths", &lengths));
   attend_status status = ATTEND_OK;
   for (int i = 0; i < shape->layers && !status; i++) {
     attend_linear_forward(s->layers[i].cross_kv, count * n, r->x,

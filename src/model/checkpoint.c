@@ -1,139 +1,27 @@
 /* Opening a checkpoint: its files, its prefix, and every entry of the table.
  *
- * Place: model/ - the files come in here. Names are the family's behind one
+ * Place: model/ - checkpoint_files.c has the files. Names are the family's behind one
  * prefix ("", "bert.", "transformer.", "model.", or any other), which is where
  * the embedding table was found; heads stand beside the base model.
  */
 #include "model/checkpoint.h"
 
-#include <dirent.h>
 #include <string.h>
 
 #include "base/files.h"
 
-/* ---- files ----------------------------------------------------------------------- */
-
-static attend_status add_file(attend_checkpoint *c, const char *path) {
-  attend_status status =
-      attend_tensor_file_open(c->ctx, path, &c->file[c->files]);
-  if (status) return status;
-  for (size_t i = 0; i < attend_tensor_file_count(c->file[c->files]); i++)
-    c->bytes += attend_tensor_file_get(c->file[c->files], i)->bytes;
-  c->files++;
-  return ATTEND_OK;
-}
-
-static bool is_plain_name(const char *name) {
-  return *name && !strchr(name, '/') && strcmp(name, "..") &&
-         strlen(name) < 200;
-}
-
-enum { MOST_SHARDS = 4096 };
-
-static attend_status shard_names(attend_checkpoint *c, const char *index,
-                                 const attend_json *map, const char **name,
-                                 int *count) {
-  for (size_t i = 0; i < attend_json_count(map); i++) {
-    const char *shard = attend_json_string(attend_json_at(map, i), NULL);
-    if (!shard || !is_plain_name(shard))
-      return fail(
-          c->ctx, ATTEND_IO,
-          "%s: the shard of \"%.100s\" is not the name of a file beside "
-          "it",
-          index, attend_json_name(attend_json_at(map, i), NULL));
-    bool known = *count && !strcmp(name[*count - 1], shard);
-    for (int j = 0; j < *count && !known; j++) known = !strcmp(name[j], shard);
-    if (known) continue;
-    if (*count == MOST_SHARDS)
-      return fail(c->ctx, ATTEND_IO, "%s names more than %d shards", index,
-                  MOST_SHARDS);
-    name[(*count)++] = shard;
-  }
-  return ATTEND_OK;
-}
-
-static attend_status open_shards(attend_checkpoint *c, const char *folder,
-                                 const char *index, const attend_json *map) {
-  const char **name;
-  int count = 0;
-  char path[LONGEST_PATH];
-  if (attend_json_kind_of(map) != ATTEND_JSON_OBJECT || !attend_json_count(map))
-    return fail(c->ctx, ATTEND_IO, "%s has no weight_map", index);
-  ATTEND_TRY(take(c->ctx, MOST_SHARDS * sizeof *name, "the shards", &name));
-  attend_status status = shard_names(c, index, map, name, &count);
-  if (!status)
-    status = take_zeroed(c->ctx, (size_t)count * sizeof *c->file, "the shards",
-                         &c->file);
-  for (int i = 0; i < count && !status; i++) {
-    snprintf(path, sizeof path, "%s/%s", folder, name[i]);
-    status = add_file(c, path);
-  }
-  give(c->ctx, name);
-  return status;
-}
-
-/* The one file of the format that lies in a folder, whatever it is called. */
-static int only_file(const char *folder, char *path, size_t size) {
-  DIR *d = opendir(folder);
-  struct dirent *entry;
-  int found = 0;
-  while (d && (entry = readdir(d))) {
-    size_t n = strlen(entry->d_name);
-    if (n < 12 || strcmp(entry->d_name + n - 12, ".safetensors")) continue;
-    if (++found == 1 && !file_beside(folder, entry->d_name, path, size))
-      found = 0;
-  }
-  if (d) closedir(d);
-  return found;
-}
-
-static attend_status open_files(attend_checkpoint *c, const char *folder) {
-  char path[LONGEST_PATH], other[LONGEST_PATH];
-  attend_json *index;
-  if (file_beside(folder, "model.safetensors", path, sizeof path)) {
-    ATTEND_TRY(take_zeroed(c->ctx, sizeof *c->file, "a checkpoint", &c->file));
-    return add_file(c, path);
-  }
-  bool sharded =
-      file_beside(folder, "model.safetensors.index.json", path, sizeof path);
-  if (!sharded && only_file(folder, other, sizeof other) == 1) {
-    ATTEND_TRY(take_zeroed(c->ctx, sizeof *c->file, "a checkpoint", &c->file));
-    return add_file(c, other);
-  }
-  if (!sharded)
-    return fail(c->ctx, ATTEND_IO,
-                "%s has neither model.safetensors nor "
-                "model.safetensors.index.json: weights in other formats are "
-                "not read",
-                folder);
-  ATTEND_TRY(json_read(c->ctx, path, &index));
-  attend_status status =
-      open_shards(c, folder, path, attend_json_get(index, "weight_map"));
-  attend_json_free(index);
-  return status;
-}
-
 /* ---- names ------------------------------------------------------------------------ */
-
-static const attend_tensor *find_named(const attend_checkpoint *c,
-                                       const char *name) {
-  for (int i = 0; i < c->files; i++) {
-    const attend_tensor *t = attend_tensor_file_find(c->file[i], name);
-    if (t) return t;
-  }
-  return NULL;
-}
 
 /* Checkpoints that came from TensorFlow call norms' weights gamma and beta. */
 static const attend_tensor *find_either(const attend_checkpoint *c,
                                         const parameter *p, char *name) {
-  const attend_tensor *t = find_named(c, name);
+  const attend_tensor *t = checkpoint_named(c, name);
   bool norm = p->slot == EMBED_NORM || p->slot == SELF_NORM ||
               p->slot == MLP_NORM || p->slot == TRANSFORM_NORM;
   if (t || !norm) return t;
   size_t stem = strlen(name) - strlen(p->suffix);
   strcpy(name + stem, p->is_bias ? ".beta" : ".gamma");
-  t = find_named(c, name);
+  t = checkpoint_named(c, name);
   if (!t) strcpy(name + stem, p->suffix);
   return t;
 }
@@ -266,7 +154,7 @@ static attend_status check_tensor(const attend_checkpoint *c,
 /* Other tensors that the family does not know change nothing that it says; without
  * a head that it was trained with a model would say something else. */
 static attend_status refuse_unsaid_copy(const attend_checkpoint *c) {
-  const attend_tensor *t = find_named(c, "copy.q_proj.weight");
+  const attend_tensor *t = checkpoint_named(c, "copy.q_proj.weight");
   if (!t || c->config.copy || c->config.parts != ATTEND_BOTH) return ATTEND_OK;
   return fail(c->ctx, ATTEND_IO,
               "the checkpoint has a head that copies (\"%s\") and config.json "
@@ -291,6 +179,13 @@ static attend_status find_all(attend_checkpoint *c) {
 
 /* ---- the public door ------------------------------------------------------------------ */
 
+static attend_status digest_settings(attend_checkpoint *c, const char *path) {
+  char config[LONGEST_PATH];
+  if (!file_beside(path, "config.json", config, sizeof config))
+    return ATTEND_OK;
+  return attend_digest_file(c->ctx, config, &c->settings);
+}
+
 attend_status attend_checkpoint_open(attend_context *ctx, const char *path,
                                      attend_checkpoint **checkpoint) {
   attend_checkpoint *c;
@@ -298,9 +193,12 @@ attend_status attend_checkpoint_open(attend_context *ctx, const char *path,
   ATTEND_TRY(take_zeroed(ctx, sizeof *c, "a checkpoint", &c));
   c->ctx = ctx;
   attend_status status = attend_config_read(ctx, path, &c->config);
+  if (!status) status = digest_settings(c, path);
   if (!status) status = table_make(ctx, &c->config, &c->table);
-  if (!status) status = open_files(c, path);
+  if (!status) status = checkpoint_open_files(c, path);
+  if (!status) status = checkpoint_index(c);
   if (!status) status = find_all(c);
+  if (!status) status = checkpoint_list_unused(c);
   if (status)
     attend_checkpoint_close(c);
   else
@@ -312,6 +210,8 @@ void attend_checkpoint_close(attend_checkpoint *c) {
   if (!c) return;
   for (int i = 0; i < c->files; i++) attend_tensor_file_close(c->file[i]);
   give(c->ctx, c->file);
+  give(c->ctx, c->by_name);
+  give(c->ctx, c->unused);
   for (size_t i = 0; c->drawn && i < c->table.count; i++)
     give(c->ctx, (void *)c->drawn[i].data);
   give(c->ctx, c->drawn);
@@ -393,49 +293,17 @@ int attend_checkpoint_has_head(const attend_checkpoint *c) {
   return checkpoint_has_head(c);
 }
 
-static bool is_used(const attend_checkpoint *c, const attend_tensor *t) {
-  for (size_t i = 0; i < c->table.count; i++)
-    if (c->table.entry[i].tensor == t) return true;
-  return false;
-}
-
-const attend_tensor *attend_checkpoint_unused(const attend_checkpoint *c,
-                                              size_t i) {
-  for (int f = 0; f < c->files; f++)
-    for (size_t j = 0; j < attend_tensor_file_count(c->file[f]); j++) {
-      const attend_tensor *t = attend_tensor_file_get(c->file[f], j);
-      if (!is_used(c, t) && i-- == 0) return t;
-    }
-  return NULL;
-}
-
-/* In lanes: as fast as memory gives them. */
-static uint64_t digest_bytes(uint64_t sum, const unsigned char *bytes,
-                             size_t length) {
-  enum { LANES = 4 };
-  uint64_t lane[LANES] = {sum, 1, 2, 3}, word[LANES];
-  while (length) {
-    size_t n = length < sizeof word ? length : sizeof word;
-    memset(word, 0, sizeof word);
-    memcpy(word, bytes, n);
-    for (int i = 0; i < LANES; i++) lane[i] = digest_stir(lane[i], word[i]);
-    bytes += n;
-    length -= n;
-  }
-  for (int i = 0; i < LANES; i++)
-    sum = digest_stir(sum, lane[i] ^ lane[i] >> 29);
-  return sum;
-}
-
 uint64_t attend_checkpoint_digest(const attend_checkpoint *c) {
-  uint64_t sum = DIGEST_START;
+  attend_digest sum = c->settings;
   for (size_t i = 0; i < c->table.count; i++) {
     const attend_tensor *t = c->table.entry[i].tensor;
+    const uint64_t place[] = {i, t ? t->bytes + 1 : 0};
+    attend_digest_add(&sum, place, sizeof place);
     if (!t) continue;
-    sum = digest_bytes(sum ^ i, t->data, t->bytes);
+    attend_digest_add(&sum, t->data, t->bytes);
     checkpoint_release(t->data, t->bytes, (void *)c);
   }
-  return sum;
+  return digest_word(&sum);
 }
 
 void checkpoint_release(const void *from, size_t bytes, void *user) {

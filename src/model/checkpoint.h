@@ -38,16 +38,34 @@ attend_status table_make(attend_context *ctx, const attend_config *config,
 void parameter_name(const parameter *p, const char *prefix,
                     char name[LONGEST_NAME]);
 
+typedef struct {
+  const attend_tensor *tensor;
+  int file;
+} named_tensor;
+
 struct attend_checkpoint {
   attend_context *ctx;
   attend_config config;
+  attend_digest settings; /* of config.json */
   attend_tensor_file **file;
   int files;
   size_t bytes;
+  named_tensor *by_name; /* [tensors] of all files, sorted */
+  size_t tensors;
+  const attend_tensor **unused; /* [n_unused] in the order of the files */
+  size_t n_unused;
   parameter_table table;
   attend_tensor *drawn;      /* [table.count] of untrained weights, or NULL */
   char prefix[LONGEST_NAME]; /* before the base model's names */
 };
+
+/* checkpoint_files.c: the folder's files; then their tensors by name; then, when
+ * the table has its tensors, those that are left. */
+attend_status checkpoint_open_files(attend_checkpoint *c, const char *folder);
+attend_status checkpoint_index(attend_checkpoint *c);
+const attend_tensor *checkpoint_named(const attend_checkpoint *c,
+                                      const char *name);
+attend_status checkpoint_list_unused(attend_checkpoint *c);
 
 /* The entry of that place, or NULL if the table or the files have none. */
 const parameter *checkpoint_find(const attend_checkpoint *c, enum slot slot,

@@ -30,41 +30,60 @@ const family *family_of(const char *type) {
   ((r)->status ? (r)->status : ((r)->status = fail((r)->ctx, __VA_ARGS__)))
 
 int read_size(config_reader *r, const char *name, int otherwise) {
-  const attend_json *value = attend_json_get(r->json, name);
-  int64_t n;
-  if (json_is_none(value) && otherwise >= 0) return otherwise;
-  if (json_is_none(value))
-    REFUSE(r, ATTEND_IO, "%s has no %s", r->path, name);
-  else if (!attend_json_integer(value, &n) || n < 1 || n > LARGEST_SIZE)
-    REFUSE(r, ATTEND_IO, "%s: %s must be a whole number from 1 to %d", r->path,
-           name, LARGEST_SIZE);
-  else
-    return (int)n;
-  return 1;
+  int64_t n = otherwise;
+  if (r->status) return 1;
+  r->status = attend_json_read_integer(r->ctx, r->path, r->json, name, 1,
+                                       LARGEST_SIZE, &n);
+  if (n < 0) REFUSE(r, ATTEND_IO, "%s has no %s", r->path, name);
+  return r->status ? 1 : (int)n;
 }
 
 int read_copy(config_reader *r) {
-  static const char name[] = "attend_copy_width";
-  int64_t n;
-  bool none = attend_json_integer(attend_json_get(r->json, name), &n) && n == 0;
-  return none ? 0 : read_size(r, name, 0);
+  int64_t n = 0;
+  if (!r->status)
+    r->status = attend_json_read_integer(
+        r->ctx, r->path, r->json, "attend_copy_width", 0, LARGEST_SIZE, &n);
+  return (int)n;
 }
 
-float read_real(config_reader *r, const char *name, double otherwise) {
-  const attend_json *value = attend_json_get(r->json, name);
-  if (json_is_none(value)) return (float)otherwise;
-  double x = attend_json_number(value, NAN);
-  if (!isfinite(x))
-    REFUSE(r, ATTEND_IO, "%s: %s must be a number", r->path, name);
-  return (float)x;
+double read_real_of(config_reader *r, const attend_json *object,
+                    const char *name, double low, double high,
+                    double otherwise) {
+  double x = otherwise;
+  if (!r->status)
+    r->status =
+        attend_json_read_number(r->ctx, r->path, object, name, low, high, &x);
+  return x;
+}
+
+/* Added to a variance, which may be 0: positive in f32. */
+float read_epsilon(config_reader *r, const char *name, double otherwise) {
+  return (float)read_real_of(r, r->json, name, 1e-30, 1, otherwise);
 }
 
 bool read_switch(config_reader *r, const char *name, bool otherwise) {
-  const attend_json *value = attend_json_get(r->json, name);
-  if (json_is_none(value)) return otherwise;
-  if (attend_json_kind_of(value) != ATTEND_JSON_BOOL)
-    REFUSE(r, ATTEND_IO, "%s: %s must be true or false", r->path, name);
-  return attend_json_boolean(value, otherwise);
+  bool truth = otherwise;
+  if (!r->status)
+    r->status =
+        attend_json_read_boolean(r->ctx, r->path, r->json, name, &truth);
+  return truth;
+}
+
+const char *read_text_of(config_reader *r, const attend_json *object,
+                         const char *name, const char *otherwise) {
+  const char *text = otherwise;
+  if (!r->status)
+    r->status = attend_json_read_string(r->ctx, r->path, object, name, &text);
+  return text;
+}
+
+const attend_json *read_tree(config_reader *r, const char *name,
+                             attend_json_kind kind) {
+  const attend_json *tree = NULL;
+  if (!r->status)
+    r->status =
+        attend_json_read_tree(r->ctx, r->path, r->json, name, kind, &tree);
+  return tree;
 }
 
 void refuse_switch(config_reader *r, const char *name, const char *why) {
@@ -94,8 +113,7 @@ attend_activation activation_called(config_reader *r, const char *text) {
 
 attend_activation read_activation(config_reader *r, const char *name,
                                   const char *otherwise) {
-  const char *text = attend_json_string(attend_json_get(r->json, name), NULL);
-  return activation_called(r, text ? text : otherwise);
+  return activation_called(r, read_text_of(r, r->json, name, otherwise));
 }
 
 void complete_stack(config_reader *r, attend_stack *s) {
@@ -116,33 +134,42 @@ void complete_stack(config_reader *r, attend_stack *s) {
 
 /* ---- token ids ------------------------------------------------------------------- */
 
-/* Models name ids they do not have (bert-base: bos null), and vocabularies are
- * cut: what is out of range counts as none. */
-static int read_id(const config_reader *r, const char *name, int vocab) {
-  int64_t id;
+/* Models name ids they do not have (pad -1), and vocabularies are cut: what is
+ * out of range counts as none. */
+static int read_id(config_reader *r, const char *name, int vocab) {
+  int64_t id = -1;
+  if (!r->status)
+    r->status = attend_json_read_integer(r->ctx, r->path, r->json, name,
+                                         INT64_MIN, INT64_MAX, &id);
+  return id >= 0 && id < vocab ? (int)id : -1;
+}
+
+static void add_eos(attend_config *c, int64_t id) {
+  if (id >= 0 && id < c->vocab && c->n_eos < ATTEND_MOST_EOS)
+    c->eos[c->n_eos++] = (int)id;
+}
+
+/* One id, or an array of them. */
+static void read_eos(config_reader *r, attend_config *c) {
+  static const char name[] = "eos_token_id";
   const attend_json *value = attend_json_get(r->json, name);
-  return attend_json_integer(value, &id) && id >= 0 && id < vocab ? (int)id
-                                                                  : -1;
-}
-
-static void read_eos(const config_reader *r, attend_config *c) {
-  const attend_json *value = attend_json_get(r->json, "eos_token_id");
-  int one = read_id(r, "eos_token_id", c->vocab);
-  if (one >= 0) {
-    c->eos[0] = one;
-    c->n_eos = 1;
+  int64_t id;
+  if (attend_json_kind_of(value) != ATTEND_JSON_ARRAY) {
+    add_eos(c, read_id(r, name, c->vocab));
+    return;
   }
-  if (attend_json_kind_of(value) != ATTEND_JSON_ARRAY) return;
-  for (size_t i = 0; i < attend_json_count(value) && c->n_eos < ATTEND_MOST_EOS;
-       i++) {
-    int64_t id;
-    if (attend_json_integer(attend_json_at(value, i), &id) && id >= 0 &&
-        id < c->vocab)
-      c->eos[c->n_eos++] = (int)id;
+  for (size_t i = 0; i < attend_json_count(value); i++) {
+    if (!attend_json_integer(attend_json_at(value, i), &id))
+      REFUSE(r, ATTEND_IO,
+             "%s: element %zu of %s is not a whole number: expected the ids of "
+             "tokens",
+             r->path, i, name);
+    else
+      add_eos(c, id);
   }
 }
 
-static void read_ids(const config_reader *r, attend_config *c) {
+static void read_ids(config_reader *r, attend_config *c) {
   c->bos = read_id(r, "bos_token_id", c->vocab);
   c->pad = read_id(r, "pad_token_id", c->vocab);
   c->decoder_start = read_id(r, "decoder_start_token_id", c->vocab);
@@ -154,25 +181,16 @@ static void read_ids(const config_reader *r, attend_config *c) {
 /* Not Hugging Face's, whose readers pass it over: a model that learnt with
  * another form is nothing with softmax. */
 static void read_form(config_reader *r, attend_config *c) {
-  const attend_json *value = attend_json_get(r->json, "attend_attention");
-  const char *text = attend_json_string(value, NULL);
-  if (json_is_none(value)) return;
-  if (!text)
-    REFUSE(r, ATTEND_IO, "%s: attend_attention must be a string", r->path);
-  else if (!r->status)
-    r->status = attend_form_parse(r->ctx, text, &c->form);
-  if (text) snprintf(c->attention, sizeof c->attention, "%s", text);
+  const char *text = read_text_of(r, r->json, "attend_attention", NULL);
+  if (r->status || !text) return;
+  r->status = attend_form_parse(r->ctx, text, &c->form);
+  snprintf(c->attention, sizeof c->attention, "%s", text);
 }
 
 static void read_roles(config_reader *r, attend_config *c) {
-  const attend_json *value = attend_json_get(r->json, "attend_attention_roles");
-  const char *text = attend_json_string(value, NULL);
-  if (json_is_none(value)) return;
-  if (!text)
-    REFUSE(r, ATTEND_IO, "%s: attend_attention_roles must be a string",
-           r->path);
-  else if (!r->status)
-    r->status = attend_roles_parse(r->ctx, text, &c->roles);
+  const char *text = read_text_of(r, r->json, "attend_attention_roles", NULL);
+  if (r->status || !text) return;
+  r->status = attend_roles_parse(r->ctx, text, &c->roles);
 }
 
 /* ---- the whole -------------------------------------------------------------------- */
@@ -180,8 +198,9 @@ static void read_roles(config_reader *r, attend_config *c) {
 static attend_status read_config(attend_context *ctx, const char *path,
                                  const attend_json *json, attend_config *c) {
   config_reader r = {ctx, json, path, ATTEND_OK};
-  const char *type =
-      attend_json_string(attend_json_get(json, "model_type"), NULL);
+  read_tree(&r, NULL, ATTEND_JSON_OBJECT);
+  const char *type = read_text_of(&r, json, "model_type", NULL);
+  if (r.status) return r.status;
   if (!type) return fail(ctx, ATTEND_IO, "%s has no model_type", path);
   const family *f = family_of(type);
   if (!f)
@@ -209,6 +228,7 @@ static attend_status read_generation(attend_context *ctx, const char *folder,
   config_reader r = {ctx, json, path, ATTEND_OK};
   attend_config now = *c;
   now.n_eos = 0;
+  read_tree(&r, NULL, ATTEND_JSON_OBJECT);
   read_ids(&r, &now);
   if (now.bos >= 0) c->bos = now.bos;
   if (now.pad >= 0) c->pad = now.pad;
@@ -220,7 +240,7 @@ static attend_status read_generation(attend_context *ctx, const char *folder,
     c->n_eos = now.n_eos;
   }
   attend_json_free(json);
-  return ATTEND_OK;
+  return r.status;
 }
 
 attend_status attend_config_read(attend_context *ctx, const char *path,

@@ -15,15 +15,16 @@ attend_status copy_make(attend_run *r) {
   copying *c = &r->copy;
   size_t batch = (size_t)r->batch, rows = (size_t)r->head_room;
   if (!r->model->copy_k) return ATTEND_OK;
-#define TAKE(field, count) \
-  ATTEND_TRY(take_zeroed(r->ctx, (count) * sizeof *c->field, what, &c->field))
+#define TAKE(field, count)                                                  \
+  ATTEND_TRY(take_zeroed(r->ctx, size_times(count, sizeof *c->field), what, \
+                         &c->field))
   TAKE(length, batch);
   TAKE(of, batch);
   TAKE(from, batch);
   TAKE(seen, (size_t)r->model->config.vocab);
-  TAKE(q, rows * copy_width(r));
-  TAKE(before, 2 * copy_width(r));
-  TAKE(gate, rows * LANES);
+  TAKE(q, size_times(rows, copy_width(r)));
+  TAKE(before, size_times(2, copy_width(r)));
+  TAKE(gate, size_times(rows, LANES));
 #undef TAKE
   return ATTEND_OK;
 }
@@ -54,12 +55,12 @@ attend_status copy_room(attend_run *r, size_t tokens, int n) {
   if (tokens <= c->room && n <= c->span) return ATTEND_OK;
   free_texts(r);
 #define TAKE(field, count) \
-  ATTEND_TRY(take(r->ctx, (count) * sizeof *c->field, what, &c->field))
-  TAKE(keys, tokens * copy_width(r));
+  ATTEND_TRY(take(r->ctx, size_times(count, sizeof *c->field), what, &c->field))
+  TAKE(keys, size_times(tokens, copy_width(r)));
   TAKE(ids, tokens);
   TAKE(first, tokens);
   TAKE(often, tokens);
-  TAKE(weight, (size_t)r->head_room * (size_t)n);
+  TAKE(weight, size_times((size_t)r->head_room, (size_t)n));
 #undef TAKE
   c->room = tokens;
   c->span = n;
@@ -124,7 +125,8 @@ static void copy_row_item(const void *args, int64_t i, int worker) {
   float *weight = c->weight + (size_t)i * (size_t)c->n;
   (void)worker;
   copy_weigh(r->ctx, &t, width, c->q + i * width, weight);
-  copy_mix(r->ctx, &t, c->gate[i * LANES], weight, vocab, w->logits + i * vocab);
+  copy_mix(r->ctx, &t, c->gate[i * LANES], weight, vocab,
+           w->logits + i * vocab);
 }
 
 void copy_rows(attend_run *r, int rows, const float *x, int ld, float *logits) {

@@ -114,10 +114,10 @@ static attend_status head_rows(attend_run *r, int n, const int32_t *places,
                "encoder's of %d: extend the decoder",
                attend_linear_inputs(r->model->head), r->side->shape->width);
   if (!r->wide && c->vocab != padded(c->vocab))
-    ATTEND_TRY(
-        take(r->ctx,
-             (size_t)r->head_room * (size_t)padded(c->vocab) * sizeof *r->wide,
-             "logits", &r->wide));
+    ATTEND_TRY(take(r->ctx,
+                    SIZE_PRODUCT((size_t)r->head_room, (size_t)padded(c->vocab),
+                                 sizeof *r->wide),
+                    "logits", &r->wide));
   for (int start = 0; start < n; start += r->head_room) {
     int rows = (int)min64(r->head_room, n - start);
     for (int i = 0; i < rows; i++)

@@ -91,9 +91,22 @@ typedef struct {
   attend_status status; /* the first failure: one check at the end is enough */
 } config_reader;
 
-/* A size in [1, 2^28]. Missing: `otherwise`, or a failure if that is negative. */
+/* A member of another type is a failure; one that is absent or null has its
+ * usual value.
+ *
+ * A size in [1, 2^28]. Missing: `otherwise`, or a failure if that is negative. */
 int read_size(config_reader *r, const char *name, int otherwise);
-float read_real(config_reader *r, const char *name, double otherwise);
+/* What is added to a norm's variance. */
+float read_epsilon(config_reader *r, const char *name, double otherwise);
+/* Members of `object`, which is r->json or one of its members. */
+double read_real_of(config_reader *r, const attend_json *object,
+                    const char *name, double low, double high,
+                    double otherwise);
+const char *read_text_of(config_reader *r, const attend_json *object,
+                         const char *name, const char *otherwise);
+/* A member that is an array or an object; NULL if there is none. */
+const attend_json *read_tree(config_reader *r, const char *name,
+                             attend_json_kind kind);
 /* attend_copy_width: of a copy head; 0: there is none. */
 int read_copy(config_reader *r);
 bool read_switch(config_reader *r, const char *name, bool otherwise);

@@ -152,7 +152,7 @@ static attend_status make(attend_context *ctx, const char *path, uint64_t seed,
   attend_status status = attend_config_read(ctx, path, &c->config);
   if (!status) status = table_make(ctx, &c->config, &c->table);
   if (!status)
-    status = take_zeroed(ctx, c->table.count * sizeof *c->drawn,
+    status = take_zeroed(ctx, size_times(c->table.count, sizeof *c->drawn),
                          "untrained weights", &c->drawn);
   if (!status) status = draw_all(c, seed, how);
   if (status)

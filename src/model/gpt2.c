@@ -16,7 +16,7 @@ static attend_status configure(attend_context *ctx, const attend_json *json,
   complete_stack(&r, s);
   c->vocab = read_size(&r, "vocab_size", -1);
   c->positions = read_size(&r, "n_positions", 1024);
-  c->norm_eps = read_real(&r, "layer_norm_epsilon", 1e-5);
+  c->norm_eps = read_epsilon(&r, "layer_norm_epsilon", 1e-5);
   c->final_norm = 1;
   c->activation = read_activation(&r, "activation_function", "gelu_new");
   c->score_factor = read_switch(&r, "scale_attn_weights", true) ? 0 : 1;

@@ -12,56 +12,72 @@ static double yarn_stretch(double factor, double by) {
   return factor > 1 ? 0.1 * by * log(factor) + 1 : 1;
 }
 
-static void read_rope(config_reader *r, attend_config *c) {
-  const attend_json *rope = attend_json_get(r->json, "rope_parameters");
-  if (attend_json_kind_of(rope) != ATTEND_JSON_OBJECT)
-    rope = attend_json_get(r->json, "rope_scaling");
-  double theta =
-      attend_json_number(attend_json_get(r->json, "rope_theta"), 10000);
-  const char *type =
-      attend_json_string(attend_json_get(rope, "rope_type"), NULL);
-  if (!type) type = attend_json_string(attend_json_get(rope, "type"), NULL);
-#define NUMBER(name, otherwise) \
-  attend_json_number(attend_json_get(rope, name), otherwise)
-  c->rope.theta = NUMBER("rope_theta", theta);
-  c->rope.factor = NUMBER("factor", 1);
-  c->rope.context =
-      NUMBER("original_max_position_embeddings", (double)c->positions);
-  if (!type || !strcmp(type, "default")) {
-    c->rope.scaling = ATTEND_ROPE_PLAIN;
-  } else if (!strcmp(type, "linear")) {
-    c->rope.scaling = ATTEND_ROPE_LINEAR;
-  } else if (!strcmp(type, "llama3")) {
-    c->rope.scaling = ATTEND_ROPE_LLAMA3;
-    c->rope.low = NUMBER("low_freq_factor", 1);
-    c->rope.high = NUMBER("high_freq_factor", 4);
-  } else if (!strcmp(type, "yarn")) {
-    c->rope.scaling = ATTEND_ROPE_YARN;
-    c->rope.low = NUMBER("beta_slow", 1);
-    c->rope.high = NUMBER("beta_fast", 32);
-    c->rope.stretch = NUMBER("attention_factor", 0);
-    double over = NUMBER("mscale", 0), under = NUMBER("mscale_all_dim", 0);
-    if (c->rope.stretch == 0 && over != 0 && under != 0)
-      c->rope.stretch = yarn_stretch(c->rope.factor, over) /
-                        yarn_stretch(c->rope.factor, under);
-  } else if (!r->status) {
+/* Numbers of the rotation, all positive where they are given. */
+static const double MOST = 1e12;
+
+static double rope_number(config_reader *r, const attend_json *rope,
+                          const char *name, double otherwise) {
+  return read_real_of(r, rope, name, 1e-12, MOST, otherwise);
+}
+
+static void read_llama3(config_reader *r, const attend_json *rope,
+                        attend_rope *p) {
+  p->scaling = ATTEND_ROPE_LLAMA3;
+  p->low = rope_number(r, rope, "low_freq_factor", 1);
+  p->high = rope_number(r, rope, "high_freq_factor", 4);
+}
+
+static void read_yarn(config_reader *r, const attend_json *rope,
+                      attend_rope *p) {
+  p->scaling = ATTEND_ROPE_YARN;
+  p->low = rope_number(r, rope, "beta_slow", 1);
+  p->high = rope_number(r, rope, "beta_fast", 32);
+  p->stretch = read_real_of(r, rope, "attention_factor", 0, MOST, 0);
+  double over = read_real_of(r, rope, "mscale", 0, MOST, 0);
+  double under = read_real_of(r, rope, "mscale_all_dim", 0, MOST, 0);
+  if (p->stretch == 0 && over != 0 && under != 0)
+    p->stretch = yarn_stretch(p->factor, over) / yarn_stretch(p->factor, under);
+}
+
+static void read_scaling(config_reader *r, const attend_json *rope,
+                         attend_rope *p) {
+  const char *type = read_text_of(r, rope, "type", "default");
+  type = read_text_of(r, rope, "rope_type", type);
+  if (r->status) return;
+  if (!strcmp(type, "default"))
+    p->scaling = ATTEND_ROPE_PLAIN;
+  else if (!strcmp(type, "linear"))
+    p->scaling = ATTEND_ROPE_LINEAR;
+  else if (!strcmp(type, "llama3"))
+    read_llama3(r, rope, p);
+  else if (!strcmp(type, "yarn"))
+    read_yarn(r, rope, p);
+  else
     r->status = fail(r->ctx, ATTEND_UNSUPPORTED,
                      "%s: rotary scaling of type \"%.40s\" is not known here: "
                      "default, linear, llama3 and yarn are",
                      r->path, type);
-  }
-#undef NUMBER
+}
+
+static void read_rope(config_reader *r, attend_config *c) {
+  const attend_json *rope = read_tree(r, "rope_parameters", ATTEND_JSON_OBJECT);
+  if (!rope) rope = read_tree(r, "rope_scaling", ATTEND_JSON_OBJECT);
+  double theta = rope_number(r, r->json, "rope_theta", 10000);
+  c->rope.theta = rope_number(r, rope, "rope_theta", theta);
+  c->rope.factor = rope_number(r, rope, "factor", 1);
+  c->rope.context = rope_number(r, rope, "original_max_position_embeddings",
+                                (double)c->positions);
+  read_scaling(r, rope, &c->rope);
 }
 
 static void check_rope(config_reader *r, const attend_config *c) {
   const attend_rope *p = &c->rope;
-  bool good = p->theta > 0 && p->factor > 0 && p->context > 0 &&
-              (p->scaling != ATTEND_ROPE_LLAMA3 || p->high > p->low) &&
+  bool good = (p->scaling != ATTEND_ROPE_LLAMA3 || p->high > p->low) &&
               c->decoder.dim % 2 == 0;
   if (!good && !r->status)
     r->status = fail(r->ctx, ATTEND_IO,
                      "%s: rotary positions need an even head_dim and a "
-                     "positive theta, factor and context",
+                     "high_freq_factor above low_freq_factor",
                      r->path);
 }
 
@@ -81,7 +97,7 @@ static attend_status configure(attend_context *ctx, const attend_json *json,
   c->positions = read_size(&r, "max_position_embeddings", 2048);
   c->position = ATTEND_POSITIONS_ROTARY;
   c->rms = c->gated = c->final_norm = 1;
-  c->norm_eps = read_real(&r, "rms_norm_eps", 1e-6);
+  c->norm_eps = read_epsilon(&r, "rms_norm_eps", 1e-6);
   c->activation = read_activation(&r, "hidden_act", "silu");
   c->attention_biases = read_switch(&r, "attention_bias", false);
   c->mlp_biases = read_switch(&r, "mlp_bias", false);

@@ -100,7 +100,8 @@ static attend_status add_part(loading *l, parts *x, enum slot slot,
   if (!bias) return ATTEND_OK;
   attend_dtype dtype = ATTEND_F32;
   tensor_dtype(bias->tensor, &dtype);
-  ATTEND_TRY(take(l->m->ctx, (size_t)bias->tensor->count * sizeof(float),
+  ATTEND_TRY(take(l->m->ctx,
+                  size_times((size_t)bias->tensor->count, sizeof(float)),
                   "a bias", &x->bias[i]));
   attend_convert_to_f32(dtype, bias->tensor->data, (size_t)bias->tensor->count,
                         x->bias[i]);
@@ -178,7 +179,8 @@ static attend_status read_stack(loading *l, attend_parts of,
   const parameter *p = checkpoint_find(l->m->files, RELATIVE, of, -1, false);
   if (p) ATTEND_TRY(read_floats(l, p, &s->relative));
   ATTEND_TRY(LINEAR(l, of, -1, &s->projection, PROJECTION));
-  ATTEND_TRY(take_zeroed(l->m->ctx, (size_t)shape->layers * sizeof *s->layers,
+  ATTEND_TRY(take_zeroed(l->m->ctx,
+                         size_times((size_t)shape->layers, sizeof *s->layers),
                          "the layers", &s->layers));
   for (int i = 0; i < shape->layers; i++)
     ATTEND_TRY(read_layer(l, of, i, &s->layers[i]));
@@ -223,7 +225,8 @@ static attend_status read_all(loading *l) {
     const parameter *p = &m->files->table.entry[i];
     if (p->tensor && p->rank == 2) l->total += p->tensor->bytes;
   }
-  ATTEND_TRY(take_zeroed(m->ctx, (m->files->table.count + 1) * sizeof *m->kept,
+  ATTEND_TRY(take_zeroed(m->ctx,
+                         size_times(m->files->table.count + 1, sizeof *m->kept),
                          "a model", &m->kept));
   read_table(l, TOKENS, 0, &m->tokens);
   ATTEND_TRY(read_rotary(m));

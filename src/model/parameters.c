@@ -117,7 +117,7 @@ attend_status table_make(attend_context *ctx, const attend_config *config,
   const line *lines = family_of(config->family)->lines;
   size_t count = expand(NULL, config, lines);
   *table = (parameter_table){0};
-  ATTEND_TRY(take_zeroed(ctx, count * sizeof *table->entry,
+  ATTEND_TRY(take_zeroed(ctx, size_times(count, sizeof *table->entry),
                          "the parameter table", &table->entry));
   expand(table, config, lines);
   return ATTEND_OK;

@@ -28,6 +28,12 @@ typedef struct {
   int64_t at; /* rows of the pass that are done */
 } mark;
 
+/* A state's file, as this process wrote or verified it. */
+typedef struct {
+  int64_t rows; /* in it; 0: there is none */
+  char digest[ATTEND_DIGEST_TEXT];
+} kept_file;
+
 struct attend_reading {
   attend_context *ctx;
   attend_run *run; /* of one sequence: the rows of a portion, cross-attention */
@@ -37,7 +43,12 @@ struct attend_reading {
   int64_t count;
   uint64_t digest; /* of the weights and the ids */
   mark now, saved;
+  kept_file *kept; /* [kept_files]: sums, cross-attention, words to copy */
 };
+
+static int kept_files(const attend_reading *x) {
+  return x->layers + x->run->model->config.decoder.layers + 1;
+}
 
 /* ---- making ------------------------------------------------------------------------------ */
 
@@ -70,8 +81,10 @@ static attend_status make_sums(attend_reading *x, int rows) {
   d.purpose = ATTEND_FOR_EXTEND;
   d.engine = "linear";
   ATTEND_TRY(attend_plan_create(x->ctx, &d, &r->encoder_plan));
-  ATTEND_TRY(take_zeroed(x->ctx, (size_t)x->layers * sizeof *x->sums,
+  ATTEND_TRY(take_zeroed(x->ctx, size_times((size_t)x->layers, sizeof *x->sums),
                          "a reading", &x->sums));
+  ATTEND_TRY(take_zeroed(x->ctx, (size_t)kept_files(x) * sizeof *x->kept,
+                         "a reading", &x->kept));
   for (int i = 0; i < x->layers; i++)
     ATTEND_TRY(attend_state_create(r->encoder_plan, &x->sums[i]));
   r->sums = x->sums;
@@ -104,6 +117,7 @@ void attend_reading_free(attend_reading *x) {
   if (!x) return;
   for (int i = 0; x->sums && i < x->layers; i++) attend_state_free(x->sums[i]);
   give(x->ctx, x->sums);
+  give(x->ctx, x->kept);
   attend_run_free(x->run);
   give(x->ctx, x);
 }
@@ -115,12 +129,18 @@ static void forget(attend_reading *x) {
   for (int i = 0; i < x->layers; i++) attend_state_truncate(x->sums[i], 0, 0);
   attend_run_reset(x->run);
   x->now = x->saved = (mark){0, 0};
+  for (int i = 0; i < kept_files(x); i++) x->kept[i].rows = 0;
 }
 
-/* What the sums depend on besides the text. */
-static uint64_t digest_model(const attend_model *m) {
-  uint64_t sum = attend_checkpoint_digest(m->files);
+/* What the sums depend on besides the text; bits differ by instruction set. */
+static attend_digest digest_model(const attend_model *m) {
+  const uint64_t weights[] = {attend_checkpoint_digest(m->files),
+                              (uint64_t)m->weights};
+  const char *isa = attend_context_isa(m->ctx);
+  attend_digest sum = {0};
   attend_desc d;
+  attend_digest_add(&sum, weights, sizeof weights);
+  attend_digest_add(&sum, isa, strlen(isa));
   for (int i = 0; i < 2; i++) {
     attend_model_attention(m, i ? ATTEND_CROSS : ATTEND_ENCODER_SELF, &d);
     const attend_form *f = &d.form;
@@ -135,8 +155,7 @@ static uint64_t digest_model(const attend_model *m) {
                             (uint64_t)f->draw,
                             (uint64_t)f->pairs,
                             (uint64_t)f->map};
-    for (size_t j = 0; j < sizeof all / sizeof *all; j++)
-      sum = digest_stir(sum, all[j]);
+    attend_digest_add(&sum, all, sizeof all);
   }
   return sum;
 }
@@ -144,15 +163,15 @@ static uint64_t digest_model(const attend_model *m) {
 attend_status attend_reading_begin(attend_reading *x, int64_t count,
                                    const int32_t *ids) {
   int vocab = x->run->model->config.vocab;
-  uint64_t sum = digest_model(x->run->model);
+  attend_digest sum = digest_model(x->run->model);
   ATTEND_CHECK(x->ctx, count > 0, "a text of no token cannot be read");
   for (int64_t i = 0; i < count; i++) {
     ATTEND_CHECK(x->ctx, ids[i] >= 0 && ids[i] < vocab,
                  "token %lld is %d: the model knows 0 to %d", (long long)i,
                  ids[i], vocab - 1);
-    sum = digest_stir(sum, (uint32_t)ids[i]);
   }
-  x->digest = sum ^ sum >> 29;
+  attend_digest_add(&sum, ids, (size_t)count * sizeof *ids);
+  x->digest = digest_word(&sum);
   x->ids = ids;
   x->count = count;
   forget(x);
@@ -251,17 +270,18 @@ attend_status attend_run_recall(attend_run *r, const attend_reading *x) {
  * it never changes; a state of NULL is what may be copied; reading.json says how far the reading is, is written last,
  * and what it has no more use for goes. */
 typedef attend_status (*visitor)(attend_reading *x, attend_state **state,
-                                 int64_t rows, const char *path);
+                                 int64_t rows, const char *path,
+                                 kept_file *kept);
 
 static attend_status visit(attend_reading *x, const char *folder,
                            const char *kind, int i, attend_state **state,
-                           int64_t rows, visitor what) {
+                           int64_t rows, kept_file *kept, visitor what) {
   char path[LONGEST_PATH];
   int n = snprintf(path, sizeof path, "%s/%016llx-%s-%d-%lld.state", folder,
                    (unsigned long long)x->digest, kind, i, (long long)rows);
   ATTEND_CHECK(x->ctx, n > 0 && n < LONGEST_PATH,
                "the name of a file in \"%.300s\" is too long", folder);
-  return rows ? what(x, state, rows, path) : ATTEND_OK;
+  return rows ? what(x, state, rows, path, kept) : ATTEND_OK;
 }
 
 /* The states that a reading needs to go on from there. */
@@ -270,23 +290,32 @@ static attend_status visit_all(attend_reading *x, const char *folder, mark m,
   bool done = m.pass > x->layers;
   for (int i = 0; !done && i < x->layers && i <= m.pass; i++)
     ATTEND_TRY(visit(x, folder, "sums", i, &x->sums[i],
-                     i < m.pass ? x->count : m.at, what));
+                     i < m.pass ? x->count : m.at, &x->kept[i], what));
   int64_t rows = done ? x->count : m.pass == x->layers ? m.at : 0;
   for (int i = 0; i < x->run->model->config.decoder.layers; i++)
-    ATTEND_TRY(visit(x, folder, "cross", i, &x->run->cross[i], rows, what));
+    ATTEND_TRY(visit(x, folder, "cross", i, &x->run->cross[i], rows,
+                     &x->kept[x->layers + i], what));
   if (!x->run->model->copy_k) return ATTEND_OK;
-  return visit(x, folder, "copy", 0, NULL, rows, what);
+  return visit(x, folder, "copy", 0, NULL, rows, &x->kept[kept_files(x) - 1],
+               what);
 }
 
 static attend_status keep_state(attend_reading *x, attend_state **state,
-                                int64_t rows, const char *path) {
-  (void)rows;
-  if (!access(path, F_OK)) return ATTEND_OK;
-  return state ? attend_state_save(*state, path) : copy_save(x->run, path);
+                                int64_t rows, const char *path,
+                                kept_file *kept) {
+  attend_digest digest = {0};
+  if (kept->rows == rows) return ATTEND_OK;
+  ATTEND_TRY(state ? attend_state_save(*state, path) : copy_save(x->run, path));
+  ATTEND_TRY(attend_digest_file(x->ctx, path, &digest));
+  attend_digest_text(&digest, kept->digest);
+  kept->rows = rows;
+  return ATTEND_OK;
 }
 
 static attend_status drop_state(attend_reading *x, attend_state **state,
-                                int64_t rows, const char *path) {
+                                int64_t rows, const char *path,
+                                kept_file *kept) {
+  (void)kept;
   bool sums = state && state >= x->sums && state < x->sums + x->layers;
   if (rows == x->saved.at || (sums && attend_reading_done(x))) unlink(path);
   return ATTEND_OK;
@@ -305,6 +334,11 @@ static attend_status put_mark(attend_reading *x, const char *path) {
   attend_json_put_integer(&w, x->now.pass);
   attend_json_member(&w, "at");
   attend_json_put_integer(&w, x->now.at);
+  attend_json_member(&w, "digests");
+  attend_json_open(&w, '[');
+  for (int i = 0; i < kept_files(x); i++)
+    attend_json_put_string(&w, x->kept[i].rows ? x->kept[i].digest : "");
+  attend_json_close(&w, ']');
   attend_json_close(&w, '}');
   attend_status status = attend_json_finish(&w);
   if (!status) status = attend_file_write(x->ctx, path, w.text, w.length);
@@ -332,9 +366,24 @@ attend_status attend_reading_save(attend_reading *x, const char *folder) {
   return ATTEND_OK;
 }
 
+static attend_status verify_file(const attend_reading *x, const char *path,
+                                 const kept_file *kept) {
+  attend_digest digest = {0};
+  char text[ATTEND_DIGEST_TEXT];
+  ATTEND_TRY(attend_digest_file(x->ctx, path, &digest));
+  attend_digest_text(&digest, text);
+  if (!strcmp(text, kept->digest)) return ATTEND_OK;
+  return fail(x->ctx, ATTEND_IO,
+              "\"%.300s\" is damaged: its digest is not the one that was saved",
+              path);
+}
+
 static attend_status load_state(attend_reading *x, attend_state **state,
-                                int64_t rows, const char *path) {
+                                int64_t rows, const char *path,
+                                kept_file *kept) {
   attend_state *loaded;
+  ATTEND_TRY(verify_file(x, path, kept));
+  kept->rows = rows;
   if (!state) return copy_load(x->run, path, rows);
   bool sums = state >= x->sums && state < x->sums + x->layers;
   ATTEND_TRY(attend_state_load(sums ? x->run->encoder_plan : x->run->cross_plan,
@@ -346,6 +395,20 @@ static attend_status load_state(attend_reading *x, attend_state **state,
   }
   attend_state_free(*state);
   *state = loaded;
+  return ATTEND_OK;
+}
+
+static attend_status read_digests(attend_reading *x, const char *path,
+                                  const attend_json *json) {
+  const attend_json *list = attend_json_get(json, "digests");
+  for (int i = 0; i < kept_files(x); i++) {
+    const char *text =
+        attend_json_string(attend_json_at(list, (size_t)i), NULL);
+    if (!text)
+      return fail(x->ctx, ATTEND_IO,
+                  "%.300s lacks digests of what was read: begin anew", path);
+    snprintf(x->kept[i].digest, sizeof x->kept[i].digest, "%s", text);
+  }
   return ATTEND_OK;
 }
 
@@ -376,9 +439,10 @@ attend_status attend_reading_resume(attend_reading *x, const char *folder) {
   ATTEND_TRY(mark_path(x, folder, path));
   ATTEND_TRY(json_read(x->ctx, path, &json));
   attend_status status = read_mark(x, path, json, &m);
+  if (!status) forget(x);
+  if (!status) status = read_digests(x, path, json);
   attend_json_free(json);
   ATTEND_TRY(status);
-  forget(x);
   status = visit_all(x, folder, m, load_state);
   if (status)
     forget(x); /* some states are there, some are not */

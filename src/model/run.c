@@ -18,8 +18,8 @@ enum {
 static attend_status make_states(attend_run *r, attend_plan *plan,
                                  attend_state ***states) {
   int layers = r->model->config.decoder.layers;
-  ATTEND_TRY(take_zeroed(r->ctx, (size_t)layers * sizeof **states, "the caches",
-                         states));
+  ATTEND_TRY(take_zeroed(r->ctx, size_times((size_t)layers, sizeof **states),
+                         "the caches", states));
   for (int i = 0; i < layers; i++)
     ATTEND_TRY(attend_state_create(plan, &(*states)[i]));
   return ATTEND_OK;
@@ -99,9 +99,9 @@ attend_status run_room(attend_run *r, size_t rows) {
   widths w = widths_of(r);
   free_room(r);
   r->n = 0;
-#define TAKE(field, width) \
-  ATTEND_TRY(              \
-      take_zeroed(r->ctx, rows *(width) * sizeof *r->field, what, &r->field))
+#define TAKE(field, width)                                                    \
+  ATTEND_TRY(take_zeroed(r->ctx, SIZE_PRODUCT(rows, width, sizeof *r->field), \
+                         what, &r->field))
   TAKE(x, w.x);
   TAKE(h, w.x);
   TAKE(qkv, w.qkv);
@@ -115,20 +115,26 @@ attend_status run_room(attend_run *r, size_t rows) {
 
 static attend_status make_run(attend_run *r) {
   size_t b = (size_t)r->batch, width = widths_of(r).x;
-  ATTEND_TRY(take_zeroed(r->ctx, b * sizeof *r->lengths, "a run", &r->lengths));
-  ATTEND_TRY(take_zeroed(r->ctx, b * sizeof *r->before, "a run", &r->before));
-  ATTEND_TRY(take_zeroed(r->ctx, b * width * sizeof(float), "a run", &r->last));
-  ATTEND_TRY(take_zeroed(r->ctx, b * sizeof *r->held, "a run", &r->held));
-  ATTEND_TRY(take_zeroed(r->ctx, b * sizeof *r->last_at, "a run", &r->last_at));
+  ATTEND_TRY(take_zeroed(r->ctx, size_times(b, sizeof *r->lengths), "a run",
+                         &r->lengths));
+  ATTEND_TRY(take_zeroed(r->ctx, size_times(b, sizeof *r->before), "a run",
+                         &r->before));
+  ATTEND_TRY(take_zeroed(r->ctx, SIZE_PRODUCT(b, width, sizeof(float)), "a run",
+                         &r->last));
+  ATTEND_TRY(
+      take_zeroed(r->ctx, size_times(b, sizeof *r->held), "a run", &r->held));
+  ATTEND_TRY(take_zeroed(r->ctx, size_times(b, sizeof *r->last_at), "a run",
+                         &r->last_at));
+  ATTEND_TRY(take_zeroed(
+      r->ctx, SIZE_PRODUCT(2, (size_t)r->head_room, width, sizeof(float)),
+      "a run", &r->head_rows));
   ATTEND_TRY(take_zeroed(r->ctx,
-                         2 * (size_t)r->head_room * width * sizeof(float),
-                         "a run", &r->head_rows));
-  ATTEND_TRY(take_zeroed(r->ctx, (size_t)r->head_room * sizeof *r->head_of,
+                         size_times((size_t)r->head_room, sizeof *r->head_of),
                          "a run", &r->head_of));
   if (!(r->model->config.parts & ATTEND_DECODER)) return ATTEND_OK;
   ATTEND_TRY(make_decoder(r));
   ATTEND_TRY(copy_make(r));
-  return run_room(r, b * (size_t)r->rows);
+  return run_room(r, size_times(b, (size_t)r->rows));
 }
 
 attend_status attend_run_create(attend_model *model,
@@ -209,6 +215,7 @@ static attend_status check_call(const attend_run *r, int count, int n,
   ATTEND_CHECK(r->ctx, count >= 1 && count <= r->batch && n >= 1,
                "a call of %d sequences and %d tokens to a run of %d sequences",
                count, n, r->batch);
+  ATTEND_CHECK(r->ctx, ids, "ids is NULL: give [%d, %d] tokens", count, n);
   return check_ids(r, count, n, ids, lengths);
 }
 

@@ -27,9 +27,7 @@ static void read_sides(config_reader *r, attend_stack *e, attend_stack *d) {
 
 /* "relu", "gated-gelu" (which means gelu_new), "gated-silu". */
 static void read_mlp(config_reader *r, attend_config *c) {
-  const char *text =
-      attend_json_string(attend_json_get(r->json, "feed_forward_proj"), NULL);
-  if (!text) text = "relu";
+  const char *text = read_text_of(r, r->json, "feed_forward_proj", "relu");
   c->gated = !strncmp(text, "gated-", 6);
   if (c->gated) text += 6;
   if (c->gated && !strcmp(text, "gelu")) text = "gelu_new";
@@ -37,9 +35,9 @@ static void read_mlp(config_reader *r, attend_config *c) {
 }
 
 /* Sentence encoders are T5 without the half that writes. */
-static bool is_encoder_alone(const attend_json *json) {
-  const char *what = attend_json_string(
-      attend_json_at(attend_json_get(json, "architectures"), 0), NULL);
+static bool is_encoder_alone(config_reader *r) {
+  const attend_json *list = read_tree(r, "architectures", ATTEND_JSON_ARRAY);
+  const char *what = attend_json_string(attend_json_at(list, 0), NULL);
   return what &&
          (!strcmp(what, "T5EncoderModel") || !strcmp(what, "MT5EncoderModel"));
 }
@@ -54,14 +52,14 @@ static attend_status configure(attend_context *ctx, const attend_json *json,
   c->buckets = read_size(&r, "relative_attention_num_buckets", 32);
   c->max_distance = read_size(&r, "relative_attention_max_distance", 128);
   c->rms = c->final_norm = 1;
-  c->norm_eps = read_real(&r, "layer_norm_epsilon", 1e-6);
+  c->norm_eps = read_epsilon(&r, "layer_norm_epsilon", 1e-6);
   c->score_factor = 1;
   c->tied = read_switch(&r, "tie_word_embeddings", true);
   if (read_switch(&r, "scale_decoder_outputs", c->tied))
     c->head_factor = 1 / sqrtf((float)c->decoder.width);
   read_mlp(&r, c);
   c->copy = read_copy(&r);
-  if (is_encoder_alone(json)) {
+  if (is_encoder_alone(&r)) {
     c->parts = ATTEND_ENCODER;
     c->decoder = (attend_stack){0};
     c->tied = c->copy = 0;

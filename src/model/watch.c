@@ -31,8 +31,10 @@ static attend_status kept_room(attend_run *r, kept_keys *kept, size_t width,
   float *bigger;
   if (room <= kept->room) return ATTEND_OK;
   room = 2 * room + 64;
-  size_t row = (size_t)room * width, old = (size_t)kept->room * width;
-  ATTEND_TRY(take_zeroed(r->ctx, (size_t)r->batch * row * sizeof *bigger,
+  size_t row = size_times((size_t)room, width),
+         old = (size_t)kept->room * width;
+  ATTEND_TRY(take_zeroed(r->ctx,
+                         SIZE_PRODUCT((size_t)r->batch, row, sizeof *bigger),
                          "keys that are watched", &bigger));
   for (int b = 0; b < r->batch && kept->keys; b++)
     memcpy(bigger + (size_t)b * row, kept->keys + (size_t)b * old,
@@ -48,11 +50,12 @@ static attend_status kept_open(attend_run *r, const mixing *m,
   int which = m->role == ATTEND_CROSS;
   int layers = r->model->config.decoder.layers;
   if (!r->kept[which])
-    ATTEND_TRY(take_zeroed(r->ctx, (size_t)layers * sizeof **kept,
+    ATTEND_TRY(take_zeroed(r->ctx, size_times((size_t)layers, sizeof **kept),
                            "keys that are watched", &r->kept[which]));
   *kept = &r->kept[which][m->layer];
   if ((*kept)->length) return ATTEND_OK;
-  return take_zeroed(r->ctx, (size_t)r->batch * sizeof *(*kept)->length,
+  return take_zeroed(r->ctx,
+                     size_times((size_t)r->batch, sizeof *(*kept)->length),
                      "keys that are watched", &(*kept)->length);
 }
 
@@ -87,10 +90,11 @@ static attend_status reorder_kept(attend_run *r, kept_keys *kept, size_t width,
   float *keys;
   int64_t *length;
   if (!kept->keys) return ATTEND_OK;
-  ATTEND_TRY(
-      take(r->ctx, (size_t)r->batch * row, "keys that are watched", &keys));
-  attend_status status = take(r->ctx, (size_t)r->batch * sizeof *length,
-                              "keys that are watched", &length);
+  ATTEND_TRY(take(r->ctx, size_times((size_t)r->batch, row),
+                  "keys that are watched", &keys));
+  attend_status status =
+      take(r->ctx, size_times((size_t)r->batch, sizeof *length),
+           "keys that are watched", &length);
   if (status) {
     give(r->ctx, keys);
     return status;
@@ -163,9 +167,9 @@ static attend_status look_kept(const looking *l, const kept_keys *kept, int b,
   d.engine = "linear";
   d.mask.lengths = NULL;
   ATTEND_TRY(attend_plan_create(r->ctx, &d, &plan));
-  attend_status status =
-      take(r->ctx, H * (size_t)n * (1 + (size_t)d.kv_len) * sizeof *mine,
-           "attention that is watched", &mine);
+  attend_status status = take(
+      r->ctx, SIZE_PRODUCT(H, (size_t)n, (1 + (size_t)d.kv_len), sizeof *mine),
+      "attention that is watched", &mine);
   if (!status) {
     part = mine + H * (size_t)n * (size_t)d.kv_len;
     for (size_t h = 0; h < H; h++)
@@ -231,10 +235,10 @@ static attend_status see_entropy(attend_run *r, const mixing *m, attend_view q,
     return fail(r->ctx, ATTEND_UNSUPPORTED,
                 "a linear form keeps no keys to see entropy by: look at it "
                 "through attend/lens.h");
-  ATTEND_TRY(take_zeroed(
-      r->ctx,
-      (size_t)r->batch * (size_t)d->heads * (size_t)r->n * sizeof *entropy,
-      "entropy that is watched", &entropy));
+  ATTEND_TRY(take_zeroed(r->ctx,
+                         SIZE_PRODUCT((size_t)r->batch, (size_t)d->heads,
+                                      (size_t)r->n, sizeof *entropy),
+                         "entropy that is watched", &entropy));
   attend_look look = {.entropy = entropy};
   attend_status status =
       m->state ? attend_state_observe(m->plan, m->state, r->n, q, lse, &look)
@@ -252,11 +256,12 @@ static attend_status see_attention(attend_run *r, const mixing *m,
   const attend_desc *d = attend_plan_desc(m->plan);
   looking l = {r, m, d, m->state ? longest(r, m->state) : r->n, NULL, NULL};
   size_t row = (size_t)r->n * (size_t)l.keys;
-  ATTEND_TRY(
-      take(r->ctx, (size_t)r->n * sizeof *l.rows, "rows to watch", &l.rows));
+  ATTEND_TRY(take(r->ctx, size_times((size_t)r->n, sizeof *l.rows),
+                  "rows to watch", &l.rows));
   for (int i = 0; i < r->n; i++) l.rows[i] = i;
   attend_status status = take_zeroed(
-      r->ctx, (size_t)r->batch * (size_t)d->heads * row * sizeof *l.weights,
+      r->ctx,
+      SIZE_PRODUCT((size_t)r->batch, (size_t)d->heads, row, sizeof *l.weights),
       "attention that is watched", &l.weights);
   if (!status) status = look(&l, q, k, lse);
   if (!status) {
@@ -316,6 +321,12 @@ attend_status watch_stop(const attend_run *r) {
 
 /* ---- how much it would be ------------------------------------------------------------------- */
 
+/* A count in double as a size; SIZE_MAX if none holds it. */
+static size_t whole(double count) {
+  if (count >= 0x1p63) return SIZE_MAX;
+  return count > 0 ? (size_t)count : 0;
+}
+
 static size_t attention_floats(const attend_stack *s, unsigned what, double T,
                                double S) {
   double H = s->heads, G = s->kv_heads, sum = 0;
@@ -326,14 +337,14 @@ static size_t attention_floats(const attend_stack *s, unsigned what, double T,
   if (what & ATTEND_SEE_ATTENTION) sum += H * T * S;
   if (what & ATTEND_SEE_DENOMINATOR) sum += H * T;
   if (what & ATTEND_SEE_ENTROPY) sum += H * T;
-  return (size_t)(sum * s->layers);
+  return whole(sum * s->layers);
 }
 
 static size_t stream_floats(const attend_stack *s, unsigned what, double T) {
   double sum = 0;
   if (what & ATTEND_SEE_HIDDEN) sum += T * s->width * (s->layers + 1);
   if (what & ATTEND_SEE_MIDDLE) sum += T * s->width * s->layers;
-  return (size_t)sum;
+  return whole(sum);
 }
 
 size_t attend_model_trace_bytes(const attend_model *m, unsigned what,
@@ -342,14 +353,15 @@ size_t attend_model_trace_bytes(const attend_model *m, unsigned what,
   double S = (double)encoder, T = (double)decoder;
   size_t floats = 0;
   if (c->encoder.layers)
-    floats += attention_floats(&c->encoder, what, S, S) +
-              stream_floats(&c->encoder, what, S);
+    floats = size_add(attention_floats(&c->encoder, what, S, S),
+                      stream_floats(&c->encoder, what, S));
   if (c->decoder.layers)
-    floats += attention_floats(&c->decoder, what, T, T) +
-              stream_floats(&c->decoder, what, T);
+    floats =
+        size_add(floats, size_add(attention_floats(&c->decoder, what, T, T),
+                                  stream_floats(&c->decoder, what, T)));
   if (c->parts == ATTEND_BOTH)
-    floats += attention_floats(&c->decoder, what, T, S);
+    floats = size_add(floats, attention_floats(&c->decoder, what, T, S));
   if (what & ATTEND_SEE_LOGITS)
-    floats += (size_t)((c->decoder.layers ? T : S) * c->vocab);
-  return floats * sizeof(float);
+    floats = size_add(floats, whole((c->decoder.layers ? T : S) * c->vocab));
+  return size_times(floats, sizeof(float));
 }

@@ -217,11 +217,10 @@ attend_status attend_plot_svg(attend_context *ctx, const attend_plot *plot,
                               char **text, size_t *length) {
   page g = {.is = plot, .across = plot->across ? plot->across : 1};
   sheet s = {.ctx = ctx};
-  bool overflow = false;
   *text = NULL;
   ATTEND_TRY(check(ctx, plot));
   if (g.across > plot->count) g.across = plot->count;
-  size_t bytes = size_times(plot->count, sizeof *g.panels, &overflow);
+  size_t bytes = size_times(plot->count, sizeof *g.panels);
   ATTEND_TRY(take_zeroed(ctx, bytes, "the panels of a plot", &g.panels));
   lay_out(&g);
   put_page(&s, &g);

@@ -81,11 +81,10 @@ static size_t thin(const curve *c, double size, spot *to) {
 
 attend_status curve_spots(attend_context *ctx, const curve *c, spot **spots,
                           size_t *count) {
-  bool overflow = false, is_long = (double)c->count > 4 * c->on->area.w;
-  size_t bytes = size_times(c->count, sizeof **spots, &overflow);
+  bool is_long = (double)c->count > 4 * c->on->area.w;
+  size_t bytes = size_times(c->count, sizeof **spots);
   *count = 0;
-  ATTEND_TRY(
-      take(ctx, overflow ? SIZE_MAX : bytes, "the points of a plot", spots));
+  ATTEND_TRY(take(ctx, bytes, "the points of a plot", spots));
   *count = thin(c, is_long ? 1 : 0, *spots);
   return ATTEND_OK;
 }

@@ -78,10 +78,9 @@ attend_status attend_bootstrap(attend_context *ctx, size_t n, size_t columns,
   ATTEND_TRY(check(ctx, n, &o));
   size_t count = (size_t)o.resamples;
   double *means, tail = (1 - o.confidence) / 2;
-  bool overflow = false;
-  size_t bytes = size_times(size_times(count, columns, &overflow),
-                            sizeof *means, &overflow);
-  ATTEND_CHECK(ctx, !overflow, "%zu columns are too many to resample", columns);
+  size_t bytes = SIZE_PRODUCT(count, columns, sizeof *means);
+  ATTEND_CHECK(ctx, bytes <= PTRDIFF_MAX,
+               "%zu columns are too many to resample", columns);
   ATTEND_TRY(take(ctx, bytes, "resamples", &means));
   resampling r = {o.seed, n, columns, values, count, means};
   parallel_for(ctx, ctx->threads, o.resamples, resample, &r);

@@ -2,7 +2,7 @@
  *
  * Place: src/studies/ - under purification.
  *
- * By LAPACKE where the program was linked with it, else by rotations of our own:
+ * By LAPACKE where the program defines it, else by rotations of our own:
  * libattend asks for LAPACKE by a weak name, so that it has no Fortran below it
  * and static programs need nothing more.
  */

@@ -6,13 +6,6 @@
  */
 #include "text/tokenizer.h"
 
-#include <stdlib.h>
-
-static bool starts_with(const view *v, size_t at, const chars *s) {
-  return v->length - at >= s->length && s->length &&
-         !memcmp(v->bytes + at, s->bytes, s->length);
-}
-
 static uint32_t char_before(const view *v, size_t at, size_t *start) {
   uint32_t c;
   *start = at - 1;
@@ -32,14 +25,18 @@ static bool is_alone(const view *v, size_t start, size_t end) {
 
 static const added_token *token_at(const added_list *list, bool normalized,
                                    const view *v, size_t at) {
-  for (size_t i = 0; i < list->count; i++) {
-    const added_token *a = &list->token[i];
-    if (a->normalized != normalized || !starts_with(v, at, &a->match)) continue;
-    /* a longer match that does not stand alone hides shorter ones */
-    if (a->single_word && !is_alone(v, at, at + a->match.length)) return NULL;
-    return a;
+  const added_token *a = NULL;
+  uint32_t node = 0;
+  for (size_t i = at; i < v->length; i++) {
+    const trie_edge *e =
+        trie_step(&list->match[normalized], node, (unsigned char)v->bytes[i]);
+    if (!e) break;
+    node = e->child;
+    if (e->value >= 0) a = &list->token[e->value];
   }
-  return NULL;
+  /* a longer match that does not stand alone hides shorter ones */
+  bool hides = a && a->single_word && !is_alone(v, at, at + a->match.length);
+  return hides ? NULL : a;
 }
 
 /* Takes the white space in that the token asks for, from `low` on. */
@@ -60,7 +57,7 @@ static void widen(const added_token *a, const view *v, size_t low,
 bool added_find(const added_list *list, bool normalized, const view *v,
                 size_t at, size_t *start, size_t *end, int32_t *id) {
   unsigned bit = normalized ? 2 : 1;
-  if (!list->any[normalized]) return false;
+  if (!list->match[normalized].edge) return false;
   for (size_t i = at; i < v->length; i++) {
     if (!(list->first[(unsigned char)v->bytes[i]] & bit)) continue;
     const added_token *a = token_at(list, normalized, v, i);
@@ -76,34 +73,51 @@ bool added_find(const added_list *list, bool normalized, const view *v,
 
 /* ---- making the list -------------------------------------------------------------- */
 
+static uint32_t *slot_of(const added_list *list, const chars *content) {
+  size_t mask = list->slots - 1;
+  size_t at =
+      (size_t)hash_keyed(list->hash, content->bytes, content->length) & mask;
+  for (; list->slot[at]; at = (at + 1) & mask) {
+    const chars *c = &list->token[list->slot[at] - 1].content;
+    if (c->length == content->length &&
+        !memcmp(c->bytes, content->bytes, c->length))
+      break;
+  }
+  return &list->slot[at];
+}
+
+static attend_status widen_slots(attend_context *ctx, added_list *list) {
+  uint32_t *fresh;
+  size_t slots = list->slots ? 2 * list->slots : 64;
+  if (2 * list->count < list->slots) return ATTEND_OK;
+  ATTEND_TRY(take_zeroed(ctx, slots * sizeof *fresh, "added tokens", &fresh));
+  give(ctx, list->slot);
+  if (!list->slots) list->hash = hash_key_draw();
+  list->slot = fresh;
+  list->slots = slots;
+  for (size_t i = 0; i < list->count; i++)
+    *slot_of(list, &list->token[i].content) = (uint32_t)(i + 1);
+  return ATTEND_OK;
+}
+
 /* Two of the same content are one; the later says how it is matched. */
 attend_status added_put(attend_tokenizer *t, const added_token *token) {
   added_list *list = &t->added;
   added_token copy = *token;
-  size_t at = 0;
-  while (at < list->count &&
-         (list->token[at].content.length != token->content.length ||
-          memcmp(list->token[at].content.bytes, token->content.bytes,
-                 token->content.length)))
-    at++;
-  if (at < list->count) {
-    copy.content = list->token[at].content;
-    list->token[at] = copy;
+  ATTEND_TRY(widen_slots(t->ctx, list));
+  uint32_t *slot = slot_of(list, &token->content);
+  if (*slot) {
+    copy.content = list->token[*slot - 1].content;
+    list->token[*slot - 1] = copy;
     return ATTEND_OK;
   }
-  ATTEND_TRY(grow(t->ctx, &list->token, &list->capacity, at + 1,
+  ATTEND_TRY(grow(t->ctx, &list->token, &list->capacity, list->count + 1,
                   sizeof *list->token, "added tokens"));
   ATTEND_TRY(pool_copy(t->ctx, &t->pool, token->content.bytes,
                        token->content.length, &copy.content.bytes));
   list->token[list->count++] = copy;
+  *slot = (uint32_t)list->count;
   return ATTEND_OK;
-}
-
-static int by_length(const void *a, const void *b) {
-  const added_token *x = a, *y = b;
-  if (x->match.length != y->match.length)
-    return x->match.length > y->match.length ? -1 : 1;
-  return x->id < y->id ? -1 : x->id > y->id;
 }
 
 static attend_status normalize_token(attend_tokenizer *t, scratch *s,
@@ -117,19 +131,38 @@ static attend_status normalize_token(attend_tokenizer *t, scratch *s,
   return pool_copy(t->ctx, &t->pool, v.bytes, v.length, &a->match.bytes);
 }
 
+/* Of two that normalizing has made alike the one with the smaller id counts. */
+static attend_status put_match(attend_tokenizer *t, size_t i) {
+  added_list *list = &t->added;
+  const added_token *a = &list->token[i];
+  trie *to = &list->match[a->normalized];
+  int32_t *value;
+  if (!a->match.length) return ATTEND_OK;
+  if (!to->edge) ATTEND_TRY(trie_start(t->ctx, to));
+  ATTEND_TRY(trie_put(t->ctx, to, a->match.bytes, a->match.length, &value));
+  if (*value < 0 || a->id < list->token[*value].id) *value = (int32_t)i;
+  list->first[(unsigned char)a->match.bytes[0]] |= a->normalized ? 2 : 1;
+  return ATTEND_OK;
+}
+
 attend_status added_finish(attend_tokenizer *t) {
   added_list *list = &t->added;
   scratch s;
+  size_t bytes = 0;
   attend_status status = scratch_start(t, &s);
+  for (size_t i = 0; i < list->count; i++)
+    bytes += list->token[i].content.length;
+  scratch_begin(&s, bytes);
   for (size_t i = 0; i < list->count && !status; i++) {
-    added_token *a = &list->token[i];
-    status = normalize_token(t, &s, a);
-    if (status || !a->match.length) continue;
-    list->any[a->normalized] = true;
-    list->first[(unsigned char)a->match.bytes[0]] |= a->normalized ? 2 : 1;
+    status = normalize_token(t, &s, &list->token[i]);
+    if (!status) status = put_match(t, i);
   }
   scratch_free(t, &s);
-  if (list->count)
-    qsort(list->token, list->count, sizeof *list->token, by_length);
   return status;
+}
+
+void added_free(const attend_context *ctx, added_list *list) {
+  give(ctx, list->token);
+  give(ctx, list->slot);
+  for (int i = 0; i < 2; i++) trie_free(ctx, &list->match[i]);
 }

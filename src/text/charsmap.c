@@ -3,7 +3,8 @@
  * Place: text/ - two normalizers. The table is a double-array trie (Darts):
  * each unit holds a label, an offset to its children and whether a value
  * follows; a value is a place among strings that end in zero bytes. It comes
- * from a file, so every index is checked on the way.
+ * from a file, so every index is checked on the way, and no entry is longer
+ * than a piece: units may lead in a circle.
  */
 #include "text/tokenizer.h"
 
@@ -46,7 +47,7 @@ static size_t find_entry(const charsmap *m, const char *s, size_t n,
   size_t best = 0, at = 0;
   if (!m->units) return 0;
   at ^= unit_offset(m->unit[0]);
-  for (size_t i = 0; i < n; i++) {
+  for (size_t i = 0; i < n && i < LONGEST_PIECE; i++) {
     unsigned char byte = (unsigned char)s[i];
     at ^= byte;
     if (at >= m->units || unit_label(m->unit[at]) != byte) break;

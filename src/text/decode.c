@@ -7,6 +7,8 @@
 #define _GNU_SOURCE /* memmem */
 #include "text/tokenizer.h"
 
+enum { MOST_TOKEN_GROWTH = 1024 }; /* bytes, beside MOST_GROWTH times */
+
 typedef struct {
   char *bytes;
   size_t length, capacity;
@@ -16,6 +18,7 @@ struct attend_decoder {
   const attend_tokenizer *t;
   bool skip_special;
   bool begun;                   /* a token has been decoded */
+  size_t source_length;         /* of the token that is decoded now */
   bool space_waiting;           /* of a word that has ended: if another comes */
   size_t stripped[DECODE_MOST]; /* characters that a step after FUSE took */
   text_buffer token, other, out;
@@ -100,6 +103,16 @@ static void swap(attend_decoder *d) {
   d->other = b;
 }
 
+/* Fails if `more` bytes make too much of the token. */
+static attend_status check_token(const attend_decoder *d, size_t more) {
+  size_t most = MOST_GROWTH * d->source_length + MOST_TOKEN_GROWTH;
+  if (d->other.length + more <= most) return ATTEND_OK;
+  return fail(d->t->ctx, ATTEND_UNSUPPORTED,
+              "the tokenizer's decoder makes more than %zu bytes of a token of "
+              "%zu: look at its Replace steps",
+              most, d->source_length);
+}
+
 static attend_status replace(attend_decoder *d, chars what, chars with) {
   size_t at = 0;
   const char *found;
@@ -108,6 +121,7 @@ static attend_status replace(attend_decoder *d, chars what, chars with) {
   while ((found = memmem(d->token.bytes + at, d->token.length - at, what.bytes,
                          what.length))) {
     size_t place = (size_t)(found - d->token.bytes);
+    ATTEND_TRY(check_token(d, place - at + with.length));
     ATTEND_TRY(put(d, &d->other, d->token.bytes + at, place - at));
     ATTEND_TRY(put(d, &d->other, with.bytes, with.length));
     at = place + what.length;
@@ -123,9 +137,13 @@ static void cut_front(attend_decoder *d, size_t n) {
   memmove(d->token.bytes, d->token.bytes + n, d->token.length);
 }
 
+static bool is_at(const attend_decoder *d, size_t at, chars s) {
+  return s.length && d->token.length - at >= s.length &&
+         !memcmp(d->token.bytes + at, s.bytes, s.length);
+}
+
 static bool front_is(const attend_decoder *d, chars s) {
-  return s.length && d->token.length >= s.length &&
-         !memcmp(d->token.bytes, s.bytes, s.length);
+  return is_at(d, 0, s);
 }
 
 static bool back_is(const attend_decoder *d, chars s) {
@@ -138,11 +156,10 @@ static bool back_is(const attend_decoder *d, chars s) {
  * FUSE, of the whole text, of which only the front is known. */
 static void strip(attend_decoder *d, const decode_step *st, size_t *taken,
                   bool fused) {
-  size_t here = 0, *count = fused ? taken : &here;
-  while (*count < (size_t)st->start && front_is(d, st->text)) {
-    cut_front(d, st->text.length);
-    ++*count;
-  }
+  size_t here = 0, *count = fused ? taken : &here, front = 0;
+  for (; *count < (size_t)st->start && is_at(d, front, st->text); ++*count)
+    front += st->text.length;
+  cut_front(d, front);
   if (fused && d->token.length) *taken = (size_t)st->start;
   for (int i = 0; i < st->stop && !fused && back_is(d, st->text); i++)
     d->token.length -= st->text.length;
@@ -231,6 +248,7 @@ static attend_status decode_one(attend_decoder *d, int32_t id) {
                 (int)id, t->vocab.real - 1);
   if (d->skip_special && t->vocab.piece[id].special) return ATTEND_OK;
   chars source = source_of(t, id);
+  d->source_length = source.length;
   d->token.length = 0;
   if (!t->decodes && d->begun) ATTEND_TRY(put(d, &d->token, " ", 1));
   ATTEND_TRY(put(d, &d->token, source.bytes, source.length));

@@ -21,7 +21,13 @@ typedef struct {
 attend_status scratch_start(const attend_tokenizer *t, scratch *s) {
   memset(s, 0, sizeof *s);
   s->first = s->last = true;
+  s->clean.most = SIZE_MAX; /* thrice its text at most */
   return pattern_scratch(t, s);
+}
+
+void scratch_begin(scratch *s, size_t length) {
+  s->room = MOST_GROWTH * length + MOST_PREFIXES;
+  s->work = WORK_EACH * length + WORK_FREE;
 }
 
 void scratch_free(const attend_tokenizer *t, scratch *s) {
@@ -101,8 +107,9 @@ static attend_status encode_text(encoding *e, const char *text, size_t length) {
 
 /* ---- around it --------------------------------------------------------------------------- */
 
-static const template plain = {{TEMPLATE_A}, {0}, 1, 0};
-static const template plain_pair = {{TEMPLATE_A, TEMPLATE_B}, {0, 1}, 2, 0};
+static const template plain = {{TEMPLATE_A}, {0}, 1, 0, {1, 0}};
+static const template plain_pair = {
+    {TEMPLATE_A, TEMPLATE_B}, {0, 1}, 2, 0, {1, 1}};
 
 static const template *template_for(const attend_tokenizer *t,
                                     const attend_encode_options *o) {
@@ -111,19 +118,39 @@ static const template *template_for(const attend_tokenizer *t,
   return o->pair ? &plain_pair : &plain;
 }
 
-/* The longer loses first, so they are levelled. */
-static void truncate_pair(size_t room, size_t *a, size_t *b) {
-  size_t over = *a + *b > room ? *a + *b - room : 0;
-  size_t *longer = *a >= *b ? a : b, *shorter = *a >= *b ? b : a;
-  size_t gap = *longer - *shorter, first = over < gap ? over : gap;
-  *longer -= first;
-  over -= first;
-  *a -= over / 2;
-  *b -= over - over / 2;
+/* Ids of texts of a and b, each as often as it is named. They have been in
+ * memory once, and TEMPLATE_MOST times as many are counted in 64 bits. */
+static uint64_t ids_of(const template *around, size_t a, size_t b) {
+  return (uint64_t)a * (uint64_t)around->times[0] +
+         (uint64_t)b * (uint64_t)around->times[1];
 }
 
-static attend_status make_room(encoding *e, size_t count) {
+static size_t at_most(size_t n, size_t most) { return n < most ? n : most; }
+
+/* The longer loses first, so they are levelled; what is left over then goes to
+ * the first, if it can be used there. */
+static void truncate_pair(const template *around, size_t room, size_t *a,
+                          size_t *b) {
+  size_t low = 0, high = (*a > *b ? *a : *b) + 1;
+  while (high - low > 1) {
+    size_t level = low + (high - low) / 2;
+    bool fits = ids_of(around, at_most(*a, level), at_most(*b, level)) <= room;
+    *(fits ? &low : &high) = level;
+  }
+  size_t less_a = at_most(*a, low), less_b = at_most(*b, low);
+  size_t more_a = at_most(*a, low + 1), more_b = at_most(*b, low + 1);
+  if (ids_of(around, more_a, less_b) <= room) less_a = more_a;
+  if (ids_of(around, less_a, more_b) <= room) less_b = more_b;
+  *a = less_a;
+  *b = less_b;
+}
+
+static attend_status make_room(encoding *e, uint64_t wanted) {
   attend_context *ctx = e->t->ctx;
+  size_t count = (size_t)wanted;
+  if (wanted > SIZE_MAX)
+    return fail(ctx, ATTEND_NO_MEMORY, "no memory for %llu ids",
+                (unsigned long long)wanted);
   if (count <= e->capacity) return ATTEND_OK;
   size_t c[5] = {e->capacity, e->capacity, e->capacity, e->capacity,
                  e->capacity};
@@ -167,8 +194,18 @@ static void put_part(encoding *e, size_t first, size_t count, int32_t type,
   for (size_t i = 0; i < count; i++)
     put_out(e, e->s.raw[first + i], type, part);
   if (!e->t->trim) return;
-  for (size_t i = from; i < e->public.count; i++)
-    trim(text, &e->start[i], &e->end[i]);
+  for (size_t i = 0; i < count; i++) {
+    const raw_token *r = &e->s.raw[first + i];
+    size_t at = from + i;
+    /* tokens that share a long range are trimmed once */
+    bool again = i && r->start == r[-1].start && r->end == r[-1].end;
+    if (again) {
+      e->start[at] = e->start[at - 1];
+      e->end[at] = e->end[at - 1];
+    } else {
+      trim(text, &e->start[at], &e->end[at]);
+    }
+  }
 }
 
 static void publish(encoding *e) {
@@ -189,8 +226,9 @@ static attend_status assemble(encoding *e, const attend_encode_options *o,
                 "a max_length of %zu leaves no room beside %zu special "
                 "tokens: raise it, or encode without them",
                 o->max_length, specials);
-  if (o->max_length) truncate_pair(o->max_length - specials, &a, &b);
-  ATTEND_TRY(make_room(e, a + b + specials + 1)); /* never NULL */
+  if (o->max_length) truncate_pair(around, o->max_length - specials, &a, &b);
+  ATTEND_TRY(
+      make_room(e, ids_of(around, a, b) + specials + 1)); /* never NULL */
   for (int i = 0; i < around->count; i++) {
     int32_t id = around->id[i], type = around->type[i];
     if (id == TEMPLATE_A)

@@ -19,7 +19,13 @@ attend_status text_keep(attend_tokenizer *t, const char *bytes, size_t length,
 }
 
 attend_status step_add(attend_tokenizer *t, steps *list, step st) {
-  attend_status status = plain_find(t, &st);
+  attend_status status =
+      list->count < STEPS_MOST
+          ? plain_find(t, &st)
+          : fail(t->ctx, ATTEND_UNSUPPORTED,
+                 "the tokenizer's normalizer or pre-tokenizer has more than "
+                 "%d steps",
+                 STEPS_MOST);
   if (!status)
     status = grow(t->ctx, &list->step, &list->capacity, list->count + 1,
                   sizeof *list->step, "steps");
@@ -41,17 +47,15 @@ attend_status decode_add(attend_tokenizer *t, decode_step st) {
 
 attend_status build_trie(attend_tokenizer *t) {
   const vocab *v = &t->vocab;
-  size_t bytes = 0;
-  for (size_t i = 0; i < v->count; i++)
-    if (v->piece[i].kind == PIECE_NORMAL) bytes += v->piece[i].key.length;
-  ATTEND_TRY(trie_start(t->ctx, &t->model.trie, bytes));
+  ATTEND_TRY(trie_start(t->ctx, &t->model.trie));
   for (size_t i = 0; i < v->count; i++) {
     const piece *p = &v->piece[i];
-    if (p->kind == PIECE_NORMAL && p->key.length)
-      ATTEND_TRY(trie_put(t->ctx, &t->model.trie, p->key.bytes, p->key.length,
-                          (int32_t)i));
+    int32_t *value;
+    if (p->kind != PIECE_NORMAL || !p->key.length) continue;
+    ATTEND_TRY(
+        trie_put(t->ctx, &t->model.trie, p->key.bytes, p->key.length, &value));
+    *value = (int32_t)i;
   }
-  ATTEND_TRY(trie_finish(t->ctx, &t->model.trie));
   ATTEND_TRY(take(t->ctx, v->count * sizeof *t->model.scores, "scores",
                   &t->model.scores));
   for (size_t i = 0; i < v->count; i++) t->model.scores[i] = v->piece[i].score;
@@ -201,6 +205,7 @@ static attend_status start(attend_context *ctx, attend_tokenizer **t) {
   ATTEND_TRY(take_zeroed(ctx, sizeof **t, "a tokenizer", t));
   (*t)->ctx = ctx;
   (*t)->model.unk = -1;
+  for (int i = 0; i < 3; i++) (*t)->vocab.hash[i] = hash_key_draw();
   for (int i = 0; i < ATTEND_SPECIALS; i++) (*t)->special[i] = -1;
   return ATTEND_OK;
 }
@@ -245,7 +250,7 @@ void attend_tokenizer_free(attend_tokenizer *t) {
   give(t->ctx, t->model.merges);
   trie_free(t->ctx, &t->model.trie);
   give(t->ctx, t->model.scores);
-  give(t->ctx, t->added.token);
+  added_free(t->ctx, &t->added);
   vocab_free(t->ctx, &t->vocab);
   pool_free(t->ctx, &t->pool);
   give(t->ctx, t);

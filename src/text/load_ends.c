@@ -6,6 +6,15 @@
 
 /* ---- what goes around a text ------------------------------------------------------------- */
 
+static void put(template *to, int32_t id, int32_t type) {
+  if (id == -1 - TEMPLATE_MOST) return;
+  to->id[to->count] = id;
+  to->type[to->count++] = type;
+  to->specials += id >= 0;
+  to->times[0] += id == TEMPLATE_A;
+  to->times[1] += id == TEMPLATE_B;
+}
+
 static attend_status template_put(attend_tokenizer *t, const char *what,
                                   template *to, int64_t id, int64_t type) {
   if (to->count == TEMPLATE_MOST)
@@ -17,9 +26,7 @@ static attend_status template_put(attend_tokenizer *t, const char *what,
     return fail(t->ctx, ATTEND_IO,
                 "%s: the template names the id %lld, which has no piece", what,
                 (long long)id);
-  to->id[to->count] = (int32_t)id;
-  to->type[to->count++] = (int32_t)type;
-  to->specials += id >= 0;
+  put(to, (int32_t)id, (int32_t)type);
   return ATTEND_OK;
 }
 
@@ -63,13 +70,6 @@ static attend_status read_template(attend_tokenizer *t, const char *what,
                   "%s: entry %zu of a template is not understood", what, i);
   }
   return ATTEND_OK;
-}
-
-static void put(template *to, int32_t id, int32_t type) {
-  if (id == -1 - TEMPLATE_MOST) return;
-  to->id[to->count] = id;
-  to->type[to->count++] = type;
-  to->specials += id >= 0;
 }
 
 /* before A after [middle] B after; -1 leaves out. */
@@ -123,6 +123,17 @@ attend_status load_template(attend_tokenizer *t, const char *what,
       ATTEND_TRY(load_template(t, what, attend_json_at(list, i)));
     return ATTEND_OK;
   }
+  if (!strcmp(type, "ByteLevel")) {
+    t->trim = attend_json_boolean(attend_json_get(j, "trim_offsets"), true);
+    return ATTEND_OK;
+  }
+  /* Hugging Face hands the parts that the first has made to the second as
+   * texts of their own, and fails on all but one or two. */
+  if (t->single.count || t->pair.count)
+    return fail(t->ctx, ATTEND_UNSUPPORTED,
+                "%s: more than one post-processor puts special tokens around a "
+                "text: leave one",
+                what);
   if (!strcmp(type, "TemplateProcessing")) {
     const attend_json *specials = attend_json_get(j, "special_tokens");
     ATTEND_TRY(read_template(t, what, attend_json_get(j, "single"), specials,
@@ -132,10 +143,6 @@ attend_status load_template(attend_tokenizer *t, const char *what,
   }
   if (!strcmp(type, "BertProcessing")) return read_cls_sep(t, what, j, false);
   if (!strcmp(type, "RobertaProcessing")) return read_cls_sep(t, what, j, true);
-  if (!strcmp(type, "ByteLevel")) {
-    t->trim = attend_json_boolean(attend_json_get(j, "trim_offsets"), true);
-    return ATTEND_OK;
-  }
   return fail(t->ctx, ATTEND_UNSUPPORTED,
               "%s: the post-processor \"%.40s\" is not known here", what, type);
 }

@@ -52,11 +52,9 @@ static attend_status read_vocab_list(attend_tokenizer *t, const char *what,
 
 /* ---- merges ------------------------------------------------------------------------------ */
 
-enum { LONGEST_MERGE = 4096 };
-
 static attend_status put_merge(attend_tokenizer *t, const char *what,
                                uint32_t rank, chars a, chars b) {
-  char joined[LONGEST_MERGE];
+  char joined[LONGEST_PIECE];
   size_t skip = t->model.prefix.length;
   int32_t left = vocab_name(&t->vocab, a.bytes, a.length);
   int32_t right = vocab_name(&t->vocab, b.bytes, b.length);

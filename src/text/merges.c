@@ -6,16 +6,22 @@
  * none: it joins any two neighbours whose letters together are a piece, the
  * best score first. That is the same table, with the rank of a merge the place
  * of its result among the scores; equal scores have equal ranks.
+ *
+ * The table multiplies pairs by a random odd number, a universal hash of the
+ * right and, as far as the table is long, of the left: no file can choose many
+ * pairs that collide, as ids do not lie far beyond the number of pieces.
  */
 #include "text/tokenizer.h"
 
 #include <stdlib.h>
 
-enum { LONGEST_PIECE = 1024 };
+/* Of scores: bytes of a piece, and merges of all; a vocabulary of 256,000
+ * pieces has a million. */
+enum { LONGEST_CUT = 1024, MOST_CUTS = 1 << 22 };
 
 static size_t slot_of(const model *m, int32_t left, int32_t right) {
   uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-  size_t at = (size_t)((key * 0x9e3779b97f4a7c15u) >> 28) & m->merge_mask;
+  size_t at = (size_t)((key * m->merge_odd) >> 32) & m->merge_mask;
   while (m->merges[at].left >= 0 &&
          (m->merges[at].left != left || m->merges[at].right != right))
     at = (at + 1) & m->merge_mask;
@@ -25,6 +31,7 @@ static size_t slot_of(const model *m, int32_t left, int32_t right) {
 attend_status merges_reserve(attend_context *ctx, model *m, size_t count) {
   size_t slots = 64;
   while (slots < 2 * count) slots *= 2;
+  m->merge_odd = hash_key_draw().k[0] | 1;
   ATTEND_TRY(take(ctx, slots * sizeof *m->merges, "merges", &m->merges));
   for (size_t i = 0; i < slots; i++) m->merges[i].left = -1;
   m->merge_mask = slots - 1;
@@ -90,11 +97,11 @@ static attend_status add_phantoms(attend_tokenizer *t, size_t real) {
 /* Cutting a piece everywhere takes time that grows as its length squared. */
 static attend_status check_lengths(attend_tokenizer *t) {
   for (size_t id = 0; id < t->vocab.count; id++)
-    if (t->vocab.piece[id].key.length > LONGEST_PIECE)
+    if (t->vocab.piece[id].key.length > LONGEST_CUT)
       return fail(t->ctx, ATTEND_IO,
                   "piece %zu of the vocabulary has %zu bytes: %d are the most "
                   "that can be merged",
-                  id, t->vocab.piece[id].key.length, LONGEST_PIECE);
+                  id, t->vocab.piece[id].key.length, LONGEST_CUT);
   return ATTEND_OK;
 }
 
@@ -129,7 +136,13 @@ attend_status merges_from_scores(attend_tokenizer *t) {
   if (!status)
     status = take(t->ctx, t->vocab.count * sizeof *rank, "merges", &rank);
   if (!status) rank_scores(&t->vocab, list, rank);
-  if (!status) status = merges_reserve(t->ctx, &t->model, put_cuts(t, NULL));
+  size_t cuts = put_cuts(t, NULL);
+  if (!status && cuts > MOST_CUTS)
+    status = fail(t->ctx, ATTEND_IO,
+                  "the pieces of the vocabulary can be merged in %zu ways: %d "
+                  "are the most",
+                  cuts, MOST_CUTS);
+  if (!status) status = merges_reserve(t->ctx, &t->model, cuts);
   if (!status) put_cuts(t, rank);
   give(t->ctx, list);
   give(t->ctx, rank);

@@ -171,9 +171,17 @@ static attend_status put_step(const attend_tokenizer *t, scratch *s,
   }
 }
 
+attend_status check_growth(const attend_tokenizer *t, const scratch *s,
+                           size_t bytes) {
+  return bytes <= s->room ? ATTEND_OK : strand_too_long(t->ctx);
+}
+
+/* Takes as much room as the text is long at its longest: what a step shortens
+ * again has been work. */
 attend_status normalize(const attend_tokenizer *t, scratch *s, view v,
                         view *result) {
   int turn = 0;
+  size_t longest = v.length;
   for (size_t i = 0; i < t->normalizers.count; i++) {
     const step *st = &t->normalizers.step[i];
     strand *out = &s->text[turn];
@@ -181,9 +189,13 @@ attend_status normalize(const attend_tokenizer *t, scratch *s, view v,
     if (v.length && rough == v.length) continue;
     turn = !turn;
     out->length = 0;
+    out->most = s->room;
     ATTEND_TRY(put_step(t, s, st, &v, rough, out));
     v = strand_view(out);
+    if (v.length > longest) longest = v.length;
   }
+  ATTEND_TRY(check_growth(t, s, longest));
+  s->room -= longest;
   *result = v;
   return ATTEND_OK;
 }

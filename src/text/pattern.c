@@ -8,7 +8,10 @@
 
 #include "text/pattern.h"
 
-enum { MOST_KIB = 32 << 10 }; /* of memory, to find a way through a pattern */
+/* To find a way through a pattern: memory, and steps from each place of a text
+ * before its work is counted. Real patterns take few, and tokenizers have few
+ * patterns. */
+enum { MOST_KIB = 32 << 10, QUICK_STEPS = 64, MOST_REGEXES = 32 };
 
 typedef enum { LITERAL, GPT2, LLAMA3, REGEX } pattern_kind;
 
@@ -65,6 +68,10 @@ attend_status pattern_string(attend_tokenizer *t, const char *text,
 
 static attend_status compile(attend_tokenizer *t, const char *text,
                              size_t length, pattern *p) {
+  if (t->regexes++ == MOST_REGEXES)
+    return fail(t->ctx, ATTEND_UNSUPPORTED,
+                "the tokenizer has more than %d regular expressions",
+                MOST_REGEXES);
   int error = PCRE2_ERROR_HEAP_FAILED;
   size_t at = 0;
   unsigned char why[200];
@@ -90,8 +97,18 @@ static attend_status compile(attend_tokenizer *t, const char *text,
               text, at, why);
 }
 
+/* Other libraries do not know them, and some change what limits mean. */
+static attend_status check_options(attend_tokenizer *t, const char *text) {
+  if (strncmp(text, "(*", 2)) return ATTEND_OK;
+  return fail(t->ctx, ATTEND_UNSUPPORTED,
+              "the tokenizer's regular expression \"%.100s\" begins with an "
+              "option in (*..), which is not known here",
+              text);
+}
+
 attend_status pattern_regex(attend_tokenizer *t, const char *text,
                             size_t length, pattern **p) {
+  ATTEND_TRY(check_options(t, text));
   ATTEND_TRY(start(t, REGEX, p));
   for (size_t i = 0; i < sizeof known / sizeof *known; i++)
     if (strlen(known[i].text) == length && !strcmp(known[i].text, text)) {
@@ -125,6 +142,7 @@ attend_status pattern_scratch(const attend_tokenizer *t, scratch *s) {
   s->limits = memory ? pcre2_match_context_create(memory) : NULL;
   pcre2_general_context_free(memory);
   if (s->limits) pcre2_set_heap_limit(s->limits, MOST_KIB);
+  if (s->limits) pcre2_set_match_limit(s->limits, QUICK_STEPS);
   if (s->match && s->limits) return ATTEND_OK;
   return fail(t->ctx, ATTEND_NO_MEMORY, "no memory for regular expressions");
 }
@@ -134,21 +152,48 @@ void pattern_scratch_free(scratch *s) {
   pcre2_match_context_free(s->limits);
 }
 
+/* A match at `at` alone, with ever more steps until the work is used up. PCRE2
+ * does not say how many it took: all that were allowed count. */
+static int match_here(scratch *s, const pattern *p, const char *text,
+                      size_t end, size_t at) {
+  for (uint32_t most = QUICK_STEPS;; most *= 4) {
+    size_t work = most > QUICK_STEPS ? most : 0;
+    if (work > s->work) return PCRE2_ERROR_MATCHLIMIT;
+    s->work -= work;
+    pcre2_set_match_limit(s->limits, most);
+    int n = pcre2_match(p->code, (PCRE2_SPTR)text, end, at,
+                        PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT | PCRE2_ANCHORED,
+                        s->match, s->limits);
+    if (n != PCRE2_ERROR_MATCHLIMIT) return n;
+  }
+}
+
+static int match_slowly(scratch *s, const pattern *p, const char *text,
+                        size_t end, size_t at) {
+  int n = PCRE2_ERROR_NOMATCH;
+  for (; n == PCRE2_ERROR_NOMATCH && at <= end; at++) {
+    bool inside = at < end && ((unsigned char)text[at] & 0xc0) == 0x80;
+    if (!inside) n = match_here(s, p, text, end, at);
+  }
+  pcre2_set_match_limit(s->limits, QUICK_STEPS);
+  return n;
+}
+
+/* The limit holds for each place where a match may start, and means something
+ * else in compiled patterns: hence the second way, which counts. */
 static attend_status next_regex(const attend_tokenizer *t, scratch *s,
                                 const pattern *p, const char *text, size_t end,
                                 size_t at, span *match, bool *found) {
-  PCRE2_SPTR subject = (PCRE2_SPTR)text;
-  int n = pcre2_match(p->code, subject, end, at, PCRE2_NO_UTF_CHECK, s->match,
-                      s->limits);
-  if (n == PCRE2_ERROR_JIT_STACKLIMIT)
-    n = pcre2_match(p->code, subject, end, at,
-                    PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, s->match, s->limits);
+  int n = pcre2_match(p->code, (PCRE2_SPTR)text, end, at, PCRE2_NO_UTF_CHECK,
+                      s->match, s->limits);
+  if (n == PCRE2_ERROR_JIT_STACKLIMIT || n == PCRE2_ERROR_MATCHLIMIT)
+    n = match_slowly(s, p, text, end, at);
   *found = n >= 0;
   if (n == PCRE2_ERROR_NOMATCH) return ATTEND_OK;
   if (n < 0)
     return fail(t->ctx, ATTEND_UNSUPPORTED,
-                "the tokenizer's regular expression gives up on this text "
-                "(PCRE2 says %d): cut the text into smaller pieces",
+                "the tokenizer's regular expression takes too many steps on "
+                "this text (PCRE2 says %d): cut the text into smaller pieces",
                 n);
   size_t *where = pcre2_get_ovector_pointer(s->match);
   *match = (span){(uint32_t)where[0], (uint32_t)where[1]};

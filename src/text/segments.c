@@ -22,9 +22,12 @@ static attend_status put_token_at(const cutting *c, const view *v, size_t start,
 
 static attend_status cut_plain(const cutting *c, view v) {
   span *spans;
-  size_t count;
+  size_t count, before = v.length;
   if (!v.length) return ATTEND_OK;
   ATTEND_TRY(split_text(c->t, c->s, &v, &spans, &count));
+  size_t more = v.length > before ? v.length - before : 0;
+  ATTEND_TRY(check_growth(c->t, c->s, more));
+  c->s->room -= more;
   return c->sink->words(c->sink->user, &v, spans, count);
 }
 
@@ -75,6 +78,7 @@ attend_status segment_text(const attend_tokenizer *t, scratch *s,
     return fail(t->ctx, ATTEND_INVALID,
                 "the text has %zu bytes: encode at most %d at a time", length,
                 LONGEST_TEXT);
+  scratch_begin(s, length);
   if (!utf8_is_valid(text, length)) {
     s->clean.length = 0;
     ATTEND_TRY(strand_put_lossy(t->ctx, &s->clean, text, length));

@@ -24,6 +24,14 @@ attend_status grow_more(attend_context *ctx, void *block, size_t *capacity,
 
 /* ---- strands ----------------------------------------------------------------- */
 
+attend_status strand_too_long(attend_context *ctx) {
+  return fail(ctx, ATTEND_UNSUPPORTED,
+              "the tokenizer's normalizer or pre-tokenizer makes more than %d "
+              "bytes of each byte of the text: look at its steps Replace, "
+              "Prepend, Precompiled and Metaspace",
+              MOST_GROWTH);
+}
+
 /* The three arrays grow together; on failure those that grew are longer than
  * the capacity says, which harms nobody. */
 static attend_status strand_grow(attend_context *ctx, strand *s, size_t more) {
@@ -33,6 +41,7 @@ static attend_status strand_grow(attend_context *ctx, strand *s, size_t more) {
                 "the text grows beyond %d bytes when it is normalized: encode "
                 "less at a time",
                 INT32_MAX);
+  if (wanted > s->most) return strand_too_long(ctx);
   size_t a = s->capacity, b = s->capacity, c = s->capacity;
   ATTEND_TRY(grow(ctx, &s->bytes, &a, wanted, 1, "a text"));
   ATTEND_TRY(grow(ctx, &s->from, &b, wanted, sizeof *s->from, "a text"));

@@ -29,6 +29,7 @@ typedef struct { /* a view with room to grow */
   char *bytes;
   uint32_t *from, *to;
   size_t length, capacity;
+  size_t most; /* that it may grow to; what it has already it may use */
 } strand;
 
 static inline uint32_t view_from(const view *v, size_t i) {
@@ -57,6 +58,13 @@ static inline attend_status grow(attend_context *ctx, void *block,
   if (wanted <= *capacity) return ATTEND_OK;
   return grow_more(ctx, block, capacity, wanted, element, what);
 }
+
+/* What steps may make of a text: so many times its bytes, and some for
+ * prefixes. NFKD makes 33 bytes of the 3 of U+FDFA, and no character grows
+ * more. */
+enum { MOST_GROWTH = 32, MOST_PREFIXES = 1 << 16 };
+/* Fails: steps have made more of a text. */
+attend_status strand_too_long(attend_context *ctx);
 
 /* Appends bytes that all stand for the same range. */
 attend_status strand_put(attend_context *ctx, strand *s, const char *bytes,

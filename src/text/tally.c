@@ -20,6 +20,7 @@ static attend_status widen(attend_context *ctx, tally *t) {
   size_t slots = t->slots ? 2 * t->slots : 1 << 12;
   uint32_t *fresh;
   ATTEND_TRY(take_zeroed(ctx, slots * sizeof *fresh, "words", &fresh));
+  if (!t->slots) t->hash = hash_key_draw();
   give(ctx, t->slot);
   t->slot = fresh;
   t->slots = slots;
@@ -47,8 +48,8 @@ static attend_status put_word(attend_context *ctx, tally *t, const char *text,
 
 attend_status tally_add(attend_context *ctx, tally *t, const char *text,
                         size_t length, uint64_t times) {
-  uint32_t hash = hash_bytes(text, length);
   if (2 * t->count >= t->slots) ATTEND_TRY(widen(ctx, t));
+  uint32_t hash = (uint32_t)hash_keyed(t->hash, text, length);
   size_t at = slot_of(t, text, length, hash);
   if (t->slot[at]) {
     t->word[t->slot[at] - 1].times += times;

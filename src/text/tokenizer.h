@@ -12,6 +12,7 @@
 #define TEXT_TOKENIZER_H
 
 #include "attend/text.h"
+#include "base/hash.h"
 #include "text/pool.h"
 #include "text/strand.h"
 
@@ -94,6 +95,7 @@ typedef struct {
   bool escape;  /* SP_SPACES: ' ' becomes U+2581 */
 } step;
 
+enum { STEPS_MOST = 512 }; /* far more than any tokenizer has */
 typedef struct {
   step *step;
   size_t count, capacity;
@@ -107,6 +109,8 @@ typedef enum {
   PIECE_HIDDEN, /* never made from text: control, unknown, a lone byte, unused */
   PIECE_PHANTOM /* a character that only occurs inside pieces */
 } piece_kind;
+
+enum { LONGEST_PIECE = 4096 }; /* bytes */
 
 typedef struct {
   chars name; /* as the file has it */
@@ -127,6 +131,8 @@ typedef struct {
   size_t real;            /* without phantoms, which stand behind */
   size_t listed;          /* entries of the lists that give ids */
   string_table names, keys;
+  bool indexed;      /* nothing was put in since the tables were made */
+  hash_key hash[3];  /* of the two tables: see vocab.c */
   int32_t byte[256]; /* of "<0x00>" or, in byte-level models, of the byte; -1 */
 } vocab;
 
@@ -148,16 +154,18 @@ typedef struct {
 
 typedef struct { /* bytes to a node, by (node, byte); node 0 is the root */
   trie_edge *edge;
-  size_t mask, nodes, most;
+  size_t mask, nodes;
+  uint64_t odd; /* random: what the keys are multiplied by */
 } trie;
 
 typedef struct {
   model_kind kind;
   merge *merges;
-  size_t merge_mask; /* slots - 1; 0: none */
-  trie trie;         /* of keys: WordPiece and unigram */
-  float *scores;     /* [ids] unigram: those of the pieces, side by side */
-  int32_t unk;       /* -1: none; what is not known is left out */
+  size_t merge_mask;  /* slots - 1; 0: none */
+  uint64_t merge_odd; /* random: what the pairs are multiplied by */
+  trie trie;          /* of keys: WordPiece and unigram */
+  float *scores;      /* [ids] unigram: those of the pieces, side by side */
+  int32_t unk;        /* -1: none; what is not known is left out */
   bool byte_level, byte_fallback, fuse_unk, ignore_merges;
   bool from_scores; /* BPE without a list of merges */
   bool single;      /* sum scores in single precision, as SentencePiece does */
@@ -177,9 +185,12 @@ typedef struct {
 } added_token;
 
 typedef struct {
-  added_token *token; /* longest first */
+  added_token *token;
   size_t count, capacity;
-  bool any[2];              /* not normalized, normalized */
+  uint32_t *slot; /* by content: an index + 1, 0 is free */
+  size_t slots;
+  hash_key hash;
+  trie match[2];            /* to indices: not normalized, normalized */
   unsigned char first[256]; /* bit 0: starts a match, bit 1: a normalized one */
 } added_list;
 
@@ -188,6 +199,7 @@ typedef struct {
   int32_t id[TEMPLATE_MOST]; /* or TEMPLATE_A, TEMPLATE_B */
   int32_t type[TEMPLATE_MOST];
   int count, specials;
+  int times[2]; /* how often A and B are named */
 } template;
 
 typedef enum {
@@ -216,6 +228,7 @@ struct attend_tokenizer {
   vocab vocab;
   model model;
   steps normalizers, splitters;
+  int regexes; /* of all steps, but for those that are known */
   added_list added;
   template single, pair;
   bool trim;     /* offsets leave white space out */
@@ -300,15 +313,22 @@ typedef struct scratch {
   void *match;      /* of the regular expressions */
   void *limits;     /* what they may take */
   bool first, last; /* whether the portion starts, ends its text */
+  size_t room;      /* bytes that may still become of the text */
+  size_t work;      /* steps that its slow matches may still take */
   double carry;     /* unigram: the score that leads up to the word */
 } scratch;
 
 attend_status scratch_start(const attend_tokenizer *t, scratch *s);
+/* A new text of so many bytes: what it may become, and take, starts anew. */
+void scratch_begin(scratch *s, size_t length);
 void scratch_free(const attend_tokenizer *t, scratch *s);
 
 /* ---- the room's functions, file by file -------------------------------------------------- */
 
-/* normalize.c: *result is v itself where there is nothing to do. */
+/* normalize.c: fails if steps have made more of a text than s->room. */
+attend_status check_growth(const attend_tokenizer *t, const scratch *s,
+                           size_t bytes);
+/* *result is v itself where there is nothing to do. */
 attend_status normalize(const attend_tokenizer *t, scratch *s, view v,
                         view *result);
 /* The character that replaces c in a step that goes one by one; UTF8_BAD: none
@@ -371,9 +391,9 @@ bool added_find(const added_list *list, bool normalized, const view *v,
 attend_status added_put(attend_tokenizer *t, const added_token *token);
 /* Once all are there and the normalizers too. */
 attend_status added_finish(attend_tokenizer *t);
+void added_free(const attend_context *ctx, added_list *list);
 
 /* vocab.c */
-uint32_t hash_bytes(const char *bytes, size_t length);
 attend_status vocab_put(attend_tokenizer *t, int64_t id, const char *name,
                         size_t length, float score, piece_kind kind);
 attend_status vocab_index(attend_tokenizer *t); /* makes the two tables */
@@ -394,12 +414,13 @@ bool bytes_of_piece(const char *name, size_t length, char *out, size_t *n);
 
 /* trie.c */
 static inline size_t trie_slot(const trie *t, uint64_t key) {
-  return (size_t)((key * 0x9e3779b97f4a7c15u) >> 20) & t->mask;
+  return (size_t)((key * t->odd) >> 20) & t->mask;
 }
-attend_status trie_start(attend_context *ctx, trie *t, size_t bytes);
+attend_status trie_start(attend_context *ctx, trie *t);
+/* The value of a key that is not empty, -1 if it is new: to read and to set.
+ * It stays until the next call. */
 attend_status trie_put(attend_context *ctx, trie *t, const char *key,
-                       size_t length, int32_t value);
-attend_status trie_finish(attend_context *ctx, trie *t);
+                       size_t length, int32_t **value);
 /* The edge out of a node, NULL if there is none. */
 static inline const trie_edge *trie_step(const trie *t, uint32_t node,
                                          unsigned char byte) {

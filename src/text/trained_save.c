@@ -69,24 +69,24 @@ static attend_status put_pieces(const attend_text_trainer *r, lines *to) {
 
 /* ---- files ----------------------------------------------------------------------- */
 
-static attend_status save_lines(const attend_text_trainer *r, int file,
-                                const char *path) {
+static attend_status put_lines(const attend_text_trainer *r, int file,
+                               attend_draft *draft) {
   lines l = {0};
   attend_status status =
       file == FILE_MERGES ? put_merges(r, &l) : put_pieces(r, &l);
-  if (!status) status = attend_file_write(r->ctx, path, l.text, l.length);
+  if (!status) status = attend_draft_put(draft, l.text, l.length);
   give(r->ctx, l.text);
   return status;
 }
 
-static attend_status save_json(const attend_text_trainer *r, int file,
-                               const char *path) {
+static attend_status put_json(const attend_text_trainer *r, int file,
+                              attend_draft *draft) {
   attend_json_writer w = attend_json_writer_text(r->ctx);
   attend_status status = file == FILE_VOCAB_JSON ? write_vocab_json(r, &w)
                          : file == FILE_SPECIALS ? write_specials_json(r, &w)
                          : file == FILE_CONFIG   ? write_config_json(r, &w)
                                                  : write_tokenizer_json(r, &w);
-  if (!status) status = attend_file_write(r->ctx, path, w.text, w.length);
+  if (!status) status = attend_draft_put(draft, w.text, w.length);
   attend_json_writer_free(&w);
   return status;
 }
@@ -100,46 +100,44 @@ static bool belongs(const attend_text_trainer *r, int file) {
 
 /* ---- the folder ------------------------------------------------------------------ */
 
-/* folder/name, or with ".new" behind it. */
 static attend_status path_to(const attend_text_trainer *r, const char *folder,
-                             int file, bool fresh, char path[LONGEST_PATH]) {
-  int n = snprintf(path, LONGEST_PATH, "%s/%s%s", folder, names[file],
-                   fresh ? ".new" : "");
+                             int file, char path[LONGEST_PATH]) {
+  int n = snprintf(path, LONGEST_PATH, "%s/%s", folder, names[file]);
   if (n > 0 && n < LONGEST_PATH) return ATTEND_OK;
   return fail(r->ctx, ATTEND_INVALID, "the folder's name is too long");
 }
 
-static attend_status save_fresh(const attend_text_trainer *r,
-                                const char *folder) {
+/* All of them are on the disk before the first takes its name. */
+static attend_status write_drafts(const attend_text_trainer *r,
+                                  const char *folder,
+                                  attend_draft *draft[FILES]) {
   char path[LONGEST_PATH];
   for (int i = 0; i < FILES; i++) {
     if (!belongs(r, i)) continue;
-    ATTEND_TRY(path_to(r, folder, i, true, path));
-    ATTEND_TRY(i == FILE_MERGES || i == FILE_VOCAB_TXT ? save_lines(r, i, path)
-                                                       : save_json(r, i, path));
+    ATTEND_TRY(path_to(r, folder, i, path));
+    ATTEND_TRY(attend_draft_open(r->ctx, path, &draft[i]));
+    ATTEND_TRY(i == FILE_MERGES || i == FILE_VOCAB_TXT
+                   ? put_lines(r, i, draft[i])
+                   : put_json(r, i, draft[i]));
+    ATTEND_TRY(draft_settle(draft[i]));
   }
   return ATTEND_OK;
 }
 
-static attend_status replace(const attend_text_trainer *r, const char *folder) {
-  char path[LONGEST_PATH], fresh[LONGEST_PATH];
-  for (int i = 0; i < FILES; i++) {
-    ATTEND_TRY(path_to(r, folder, i, false, path));
-    ATTEND_TRY(path_to(r, folder, i, true, fresh));
-    if (!belongs(r, i))
-      remove(path); /* of a tokenizer that was there before, if any */
-    else if (rename(fresh, path))
-      return fail(r->ctx, ATTEND_IO, "renaming to \"%.300s\" failed: %s", path,
-                  strerror(errno));
-  }
-  folder_sync(folder);
-  return ATTEND_OK;
-}
-
-static void remove_fresh(const attend_text_trainer *r, const char *folder) {
+static attend_status replace(const attend_text_trainer *r, const char *folder,
+                             attend_draft *draft[FILES]) {
   char path[LONGEST_PATH];
-  for (int i = 0; i < FILES; i++)
-    if (!path_to(r, folder, i, true, path)) remove(path);
+  for (int i = 0; i < FILES; i++) {
+    attend_draft *one = draft[i];
+    ATTEND_TRY(path_to(r, folder, i, path));
+    if (!one) {
+      remove(path); /* of a tokenizer that was there before, if any */
+      continue;
+    }
+    draft[i] = NULL;
+    ATTEND_TRY(attend_draft_keep(one));
+  }
+  return ATTEND_OK;
 }
 
 attend_status attend_text_trainer_save(attend_text_trainer *r,
@@ -150,8 +148,9 @@ attend_status attend_text_trainer_save(attend_text_trainer *r,
   if (mkdir(folder, 0777) && errno != EEXIST)
     return fail(r->ctx, ATTEND_IO, "the folder %.300s cannot be made: %s",
                 folder, strerror(errno));
-  attend_status status = save_fresh(r, folder);
-  if (!status) status = replace(r, folder);
-  if (status) remove_fresh(r, folder);
+  attend_draft *draft[FILES] = {0};
+  attend_status status = write_drafts(r, folder, draft);
+  if (!status) status = replace(r, folder, draft);
+  for (int i = 0; i < FILES; i++) attend_draft_drop(draft[i]);
   return status;
 }

@@ -29,6 +29,7 @@ typedef struct { /* open addressing; a slot is an index + 1, 0 is free */
   size_t count, capacity;
   uint32_t *slot;
   size_t slots; /* 0 or a power of 2, more than twice count */
+  hash_key hash;
   pool pool;
 } tally;
 
@@ -86,7 +87,7 @@ struct attend_text_trainer {
   pool pool; /* names */
   attend_tokenizer *cutter;
   pthread_mutex_t memory; /* for the caller's allocator */
-  tally_worker *worker; /* [workers] */
+  tally_worker *worker;   /* [workers] */
   int workers;
   char *held; /* fed, not yet counted */
   size_t held_length, held_capacity;

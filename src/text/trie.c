@@ -1,21 +1,28 @@
 /* A trie over bytes.
  *
- * Place: text/ - WordPiece and unigram look for the pieces that start here.
+ * Place: text/ - WordPiece and unigram look for the pieces that start here,
+ * and added tokens are looked for in texts.
  *
  * Its edges are one hash table from (node, byte) to node: building is a pass
  * over the vocabulary, a step is one probe, and nothing depends on how many
- * children a node has.
+ * children a node has. Keys are multiplied by a random odd number, which is a
+ * universal hash (Dietzfelbinger and others, 1997): no file can choose edges
+ * that collide.
  */
 #include "text/tokenizer.h"
 
-/* bytes: those of all keys together, so that the table never grows. */
-attend_status trie_start(attend_context *ctx, trie *t, size_t bytes) {
-  size_t slots = 64;
-  while (slots < 2 * bytes) slots *= 2;
+/* LONGEST_KEY: from each place of a text so many steps may be taken. */
+enum { FIRST_SLOTS = 64, LONGEST_KEY = 1024 };
+
+static attend_status take_edges(attend_context *ctx, trie *t, size_t slots) {
   t->mask = slots - 1;
-  t->most = bytes + 1;
-  t->nodes = 1;
   return take_zeroed(ctx, slots * sizeof *t->edge, "a vocabulary", &t->edge);
+}
+
+attend_status trie_start(attend_context *ctx, trie *t) {
+  t->nodes = 1;
+  t->odd = hash_key_draw().k[0] | 1;
+  return take_edges(ctx, t, FIRST_SLOTS);
 }
 
 static trie_edge *edge_of(const trie *t, uint64_t key) {
@@ -24,34 +31,36 @@ static trie_edge *edge_of(const trie *t, uint64_t key) {
   return &t->edge[at];
 }
 
-attend_status trie_put(attend_context *ctx, trie *t, const char *key,
-                       size_t length, int32_t value) {
-  uint32_t node = 0;
-  trie_edge *e = NULL;
-  for (size_t i = 0; i < length; i++) {
-    uint64_t k = ((uint64_t)node << 8 | (unsigned char)key[i]) + 1;
-    e = edge_of(t, k);
-    if (!e->key) {
-      if (t->nodes >= t->most || t->nodes > t->mask / 4 * 3)
-        return fail(ctx, ATTEND_IO, "the vocabulary is longer than it said");
-      *e = (trie_edge){k, (uint32_t)t->nodes++, -1};
-    }
-    node = e->child;
-  }
-  if (e) e->value = value;
+/* Twice as many slots; at most half of them are ever in use. */
+static attend_status widen(attend_context *ctx, trie *t) {
+  trie wide = *t;
+  ATTEND_TRY(take_edges(ctx, &wide, 2 * (t->mask + 1)));
+  for (size_t i = 0; i <= t->mask; i++)
+    if (t->edge[i].key) *edge_of(&wide, t->edge[i].key) = t->edge[i];
+  give(ctx, t->edge);
+  *t = wide;
   return ATTEND_OK;
 }
 
-/* Keys share their beginnings: the table is larger than it need be, and a
- * small one stays in the cache. */
-attend_status trie_finish(attend_context *ctx, trie *t) {
-  trie small = {.nodes = t->nodes, .most = t->nodes};
-  ATTEND_TRY(trie_start(ctx, &small, t->nodes));
-  small.nodes = t->nodes;
-  for (size_t i = 0; i <= t->mask; i++)
-    if (t->edge[i].key) *edge_of(&small, t->edge[i].key) = t->edge[i];
-  give(ctx, t->edge);
-  *t = small;
+attend_status trie_put(attend_context *ctx, trie *t, const char *key,
+                       size_t length, int32_t **value) {
+  uint32_t node = 0;
+  if (length > LONGEST_KEY)
+    return fail(ctx, ATTEND_IO,
+                "the tokenizer's piece \"%.40s..\" has %zu bytes: %d are the "
+                "most of an added token or a piece of WordPiece or unigram",
+                key, length, LONGEST_KEY);
+  for (size_t i = 0; i < length; i++) {
+    uint64_t k = ((uint64_t)node << 8 | (unsigned char)key[i]) + 1;
+    trie_edge *e = edge_of(t, k);
+    if (!e->key && 2 * t->nodes > t->mask) {
+      ATTEND_TRY(widen(ctx, t));
+      e = edge_of(t, k);
+    }
+    if (!e->key) *e = (trie_edge){k, (uint32_t)t->nodes++, -1};
+    node = e->child;
+    *value = &e->value;
+  }
   return ATTEND_OK;
 }
 

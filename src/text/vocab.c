@@ -11,33 +11,7 @@
 
 /* Ids beyond are a lie, not a vocabulary. There may be holes between them, but
  * a short list does not lead far. */
-enum { MOST_PIECES = 1 << 22, HOLES = 1 << 16, HOLES_EACH = 16 };
-
-/* Fewer than 8 bytes as a number, without a loop. */
-static uint64_t tail_of(const char *bytes, size_t length) {
-  uint32_t a, b;
-  if (length >= 4) {
-    memcpy(&a, bytes, 4);
-    memcpy(&b, bytes + length - 4, 4);
-    return (uint64_t)b << 32 | a;
-  }
-  if (!length) return 0;
-  return (unsigned char)bytes[0] | (unsigned char)bytes[length / 2] << 8 |
-         (unsigned char)bytes[length - 1] << 16;
-}
-
-uint32_t hash_bytes(const char *bytes, size_t length) {
-  uint64_t h = 0x9e3779b97f4a7c15u ^ length, word;
-  for (; length >= 8; bytes += 8, length -= 8) {
-    memcpy(&word, bytes, 8);
-    h = (h ^ word) * 0xff51afd7ed558ccdu;
-    h ^= h >> 32;
-  }
-  h = (h ^ tail_of(bytes, length)) * 0xff51afd7ed558ccdu;
-  h ^= h >> 29;
-  h *= 0xc4ceb9fe1a85ec53u;
-  return (uint32_t)(h >> 32);
-}
+enum { MOST_PIECES = 1 << 22, HOLES = 1 << 16, HOLES_EACH = 4 };
 
 static attend_status make_room(attend_tokenizer *t, size_t id) {
   vocab *v = &t->vocab;
@@ -76,8 +50,11 @@ attend_status vocab_put(attend_tokenizer *t, int64_t id, const char *name,
                 "the vocabulary gives \"%.60s\" the id %lld: ids run from 0 to "
                 "%lld",
                 name, (long long)id, (long long)end - 1);
-  if (length > INT32_MAX)
-    return fail(t->ctx, ATTEND_IO, "a piece of the vocabulary is too long");
+  if (length > LONGEST_PIECE)
+    return fail(t->ctx, ATTEND_IO,
+                "the vocabulary's piece with the id %lld has %zu bytes: %d are "
+                "the most",
+                (long long)id, length, LONGEST_PIECE);
   ATTEND_TRY(make_room(t, (size_t)id));
   piece *p = &t->vocab.piece[id];
   if (p->kind &&
@@ -86,6 +63,7 @@ attend_status vocab_put(attend_tokenizer *t, int64_t id, const char *name,
                 "the vocabulary gives the id %lld to \"%.60s\" and to "
                 "\"%.60s\"",
                 (long long)id, p->name.bytes, name);
+  t->vocab.indexed = false;
   *p = (piece){.score = score, .kind = (unsigned char)kind};
   p->name.length = length;
   ATTEND_TRY(pool_copy(t->ctx, &t->pool, name, length, &p->name.bytes));
@@ -99,9 +77,27 @@ static const chars *string_of(const vocab *v, const string_table *table,
   return table == &v->names ? &v->piece[id].name : &v->piece[id].key;
 }
 
+/* Short strings are two numbers and a length: multiplied by random numbers and
+ * summed, the high half is a universal hash (vector multiply-shift). */
+static uint64_t hash_of(const vocab *v, const char *bytes, size_t length) {
+  uint32_t a = 0, b = 0;
+  if (length > 8) return hash_keyed(v->hash[0], bytes, length);
+  if (length >= 4) {
+    memcpy(&a, bytes, 4);
+    memcpy(&b, bytes + length - 4, 4);
+  } else if (length) {
+    a = (uint32_t)(unsigned char)bytes[0] |
+        (uint32_t)(unsigned char)bytes[length / 2] << 8 |
+        (uint32_t)(unsigned char)bytes[length - 1] << 16;
+  }
+  return (a * v->hash[1].k[0] + b * v->hash[1].k[1] +
+          length * v->hash[2].k[0]) >>
+         32;
+}
+
 static size_t place_of(const vocab *v, const string_table *table,
                        const char *bytes, size_t length) {
-  size_t at = hash_bytes(bytes, length) & table->mask;
+  size_t at = (size_t)hash_of(v, bytes, length) & table->mask;
   for (; table->slot[at] >= 0; at = (at + 1) & table->mask) {
     const chars *s = string_of(v, table, table->slot[at]);
     if (s->length == length && !memcmp(s->bytes, bytes, length)) break;
@@ -163,9 +159,11 @@ static void find_bytes(attend_tokenizer *t) {
 }
 
 attend_status vocab_index(attend_tokenizer *t) {
+  if (t->vocab.indexed) return ATTEND_OK;
   ATTEND_TRY(fill(t, &t->vocab.names));
   ATTEND_TRY(fill(t, &t->vocab.keys));
   find_bytes(t);
+  t->vocab.indexed = true;
   return ATTEND_OK;
 }
 
@@ -177,6 +175,7 @@ attend_status vocab_put_phantom(attend_tokenizer *t, const char *key,
   ATTEND_TRY(vocab_put(t, id, key, length, 0, PIECE_PHANTOM));
   if (2 * v->count > v->keys.mask + 1) return vocab_index(t);
   v->keys.slot[place_of(v, &v->keys, key, length)] = (int32_t)id;
+  v->indexed = true;
   return ATTEND_OK;
 }
 

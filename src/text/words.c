@@ -3,7 +3,8 @@
  * Place: text/ - between encode.c and the models.
  *
  * The memory is a table with one slot per hash: a newer word pushes out an
- * older one, so it never grows and what comes out never depends on it.
+ * older one, so it never grows and what comes out never depends on it. Its
+ * hash needs no key: words that collide are encoded again, nothing more.
  */
 #include "text/tokenizer.h"
 
@@ -40,6 +41,32 @@ attend_status put_unknown(const attend_tokenizer *t, scratch *s,
 }
 
 /* ---- the memory --------------------------------------------------------------- */
+
+/* Fewer than 8 bytes as a number, without a loop. */
+static uint64_t tail_of(const char *bytes, size_t length) {
+  uint32_t a, b;
+  if (length >= 4) {
+    memcpy(&a, bytes, 4);
+    memcpy(&b, bytes + length - 4, 4);
+    return (uint64_t)b << 32 | a;
+  }
+  if (!length) return 0;
+  return (unsigned char)bytes[0] | (unsigned char)bytes[length / 2] << 8 |
+         (unsigned char)bytes[length - 1] << 16;
+}
+
+static uint32_t hash_bytes(const char *bytes, size_t length) {
+  uint64_t h = 0x9e3779b97f4a7c15u ^ length, word;
+  for (; length >= 8; bytes += 8, length -= 8) {
+    memcpy(&word, bytes, 8);
+    h = (h ^ word) * 0xff51afd7ed558ccdu;
+    h ^= h >> 32;
+  }
+  h = (h ^ tail_of(bytes, length)) * 0xff51afd7ed558ccdu;
+  h ^= h >> 29;
+  h *= 0xc4ceb9fe1a85ec53u;
+  return (uint32_t)(h >> 32);
+}
 
 static attend_status recall(const attend_tokenizer *t, scratch *s,
                             const cached_word *c) {

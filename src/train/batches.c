@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/files.h"
 #include "train/corpus.h"
 #include "train/training.h"
 
@@ -312,7 +313,8 @@ uint64_t batches_digest(const attend_batches *b) {
   const attend_batch_options *o = &b->o;
   uint32_t share;
   memcpy(&share, &o->mask_share, sizeof share);
-  uint64_t words[] = {o->seed,
+  uint64_t words[] = {attend_corpus_digest(b->c),
+                      o->seed,
                       (uint64_t)o->task,
                       (uint64_t)o->parts,
                       (uint64_t)o->batch,
@@ -324,10 +326,9 @@ uint64_t batches_digest(const attend_batches *b) {
                       (uint64_t)o->sep,
                       (uint64_t)o->vocab,
                       share};
-  uint64_t sum = attend_corpus_digest(b->c);
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    sum = digest_stir(sum, words[i]);
-  return sum ^ sum >> 31;
+  attend_digest sum = {0};
+  attend_digest_add(&sum, words, sizeof words);
+  return digest_word(&sum);
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "base/files.h"
+
 attend_status attend_corpus_create(attend_context *ctx,
                                    attend_corpus **corpus) {
   attend_corpus *c;
@@ -82,12 +84,12 @@ size_t attend_corpus_bytes(const attend_corpus *c) { return c->bytes; }
 size_t attend_corpus_dropped(const attend_corpus *c) { return c->dropped; }
 
 uint64_t attend_corpus_digest(const attend_corpus *c) {
-  uint64_t sum = DIGEST_START;
-  sum = digest_stir(sum, c->pairs);
-  for (size_t i = 0; i < c->parts; i++) sum = digest_stir(sum, c->end[i]);
-  for (size_t i = 0; i < c->count; i++)
-    sum = digest_stir(sum, (uint32_t)c->ids[i]);
-  return sum ^ sum >> 29;
+  const uint64_t parts[] = {c->pairs, c->parts};
+  attend_digest sum = {0};
+  attend_digest_add(&sum, parts, sizeof parts);
+  attend_digest_add(&sum, c->end, c->parts * sizeof *c->end);
+  attend_digest_add(&sum, c->ids, c->count * sizeof *c->ids);
+  return digest_word(&sum);
 }
 
 /* ---- holding a share back ------------------------------------------------------- */

@@ -34,7 +34,8 @@ attend_status corpus_close(attend_corpus *c);
 typedef struct {
   const char *text; /* [length] */
   size_t length;
-  void *map; /* [bytes], or NULL: there are none */
+  attend_context *ctx;
+  char *all; /* [bytes], or NULL: there are none */
   size_t bytes;
 } text_file;
 

@@ -5,7 +5,9 @@
  */
 #include <string.h>
 
+#include "base/files.h"
 #include "train/learner.h"
+#include "train/training.h"
 
 typedef struct {
   attend_learner *l;
@@ -50,8 +52,8 @@ static void describe(const attend_learner *l, size_t i, attend_stored stored,
   t->data = NULL;
 }
 
-attend_status attend_learner_save(attend_learner *l, const char *path,
-                                  attend_stored stored) {
+attend_status learner_save(attend_learner *l, const char *path,
+                           attend_stored stored, attend_digest *digest) {
   saving s = {.l = l};
   attend_tensor *list;
   int64_t most = 0;
@@ -68,8 +70,13 @@ attend_status attend_learner_save(attend_learner *l, const char *path,
                               "a turned matrix", &s.turned);
   if (!status)
     status =
-        attend_tensor_file_make(l->ctx, path, l->n_entries, list, fill, &s);
+        tensor_file_make(l->ctx, path, l->n_entries, list, fill, &s, digest);
   give(l->ctx, s.turned);
   give(l->ctx, list);
   return status;
+}
+
+attend_status attend_learner_save(attend_learner *l, const char *path,
+                                  attend_stored stored) {
+  return learner_save(l, path, stored, NULL);
 }

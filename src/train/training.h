@@ -16,6 +16,9 @@ struct attend_training {
   attend_training_options o;
 };
 
+/* attend_learner_save, and the digest of the file; may be NULL. */
+attend_status learner_save(attend_learner *l, const char *path,
+                           attend_stored stored, attend_digest *digest);
 /* What decides the lessons: equal where lessons are. */
 uint64_t batches_digest(const attend_batches *b);
 

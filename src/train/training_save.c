@@ -1,10 +1,14 @@
-/* Saved steps: written whole or not at all, and gone on from.
+/* Saved steps: written whole or not at all, verified, and gone on from.
  *
  * Place: train/ - a folder in Hugging Face layout, with the moments beside.
  *
- * The folder is made as .NAME.part; every file in it is brought to the disk, then
- * the folder's own list, then it is renamed. A process that is killed leaves a
- * .part that the next save of that step clears away.
+ * The folder is made as .NAME.12345678.part, which no other save shares; every file
+ * in it is brought to the disk, then the folder's own list, then it is renamed. A
+ * process that is killed leaves its draft; attend train clears such drafts away
+ * while it holds the lock of the run.
+ *
+ * digests.json lists the digest of every other file, taken as it was written: a bit
+ * that changed since, or a file of another step, is found before anything is taken.
  */
 #define _GNU_SOURCE /* renameat2 */
 #include <dirent.h>
@@ -25,7 +29,22 @@ typedef struct {
   char folder[LONGEST_PATH]; /* as it will be called */
   char draft[LONGEST_PATH];  /* as it is until then */
   char above[LONGEST_PATH];
+  attend_json_writer digests; /* an object: names of files, digests */
 } saving;
+
+#define DIGESTS "digests.json"
+/* What training goes on from; may have been removed, where the model stays. */
+static const char *const state_files[] = {"training.json",
+                                          "training.safetensors", NULL};
+/* What a step has besides the files from elsewhere. */
+static const char *const own_files[] = {"model.safetensors", "training.json",
+                                        "training.safetensors", DIGESTS, NULL};
+
+static bool is_one_of(const char *name, const char *const *list) {
+  for (; *list; list++)
+    if (!strcmp(name, *list)) return true;
+  return false;
+}
 
 static attend_status failed(const saving *s, const char *doing,
                             const char *what) {
@@ -51,9 +70,19 @@ static attend_status name_all(saving *s, const char *folder) {
   size_t up = slash ? (size_t)(slash - s->folder) : 0;
   snprintf(s->above, sizeof s->above, "%.*s", slash ? (int)(up ? up : 1) : 1,
            slash ? s->folder : ".");
-  char name[LONGEST_PATH];
-  snprintf(name, sizeof name, ".%.*s.part", 255, slash ? slash + 1 : s->folder);
-  return inside(s, s->above, name, s->draft);
+  return ATTEND_OK;
+}
+
+static int make_folder(const char *draft) { return mkdir(draft, 0777); }
+
+static attend_status make_draft(saving *s) {
+  char name[LONGEST_PATH], path[LONGEST_PATH];
+  const char *slash = strrchr(s->folder, '/');
+  snprintf(name, sizeof name, ".%.*s", 255, slash ? slash + 1 : s->folder);
+  ATTEND_TRY(inside(s, s->above, name, path));
+  if (!draft_make(path, s->draft, sizeof s->draft, make_folder))
+    return ATTEND_OK;
+  return failed(s, "making a folder beside", s->folder);
 }
 
 /* ---- clearing away --------------------------------------------------------------- */
@@ -73,7 +102,16 @@ static void remove_folder(const saving *s, const char *folder) {
 
 /* ---- the files ---------------------------------------------------------------------- */
 
-static attend_status copy_file(const saving *s, const char *name) {
+static void note_digest(saving *s, const char *name,
+                        const attend_digest *digest) {
+  char text[ATTEND_DIGEST_TEXT];
+  attend_digest_text(digest, text);
+  attend_json_member(&s->digests, name);
+  attend_json_put_string(&s->digests, text);
+}
+
+static attend_status copy_file(saving *s, const char *name) {
+  attend_digest digest;
   char from[LONGEST_PATH], to[LONGEST_PATH], *bytes;
   size_t length;
   struct stat info;
@@ -81,18 +119,20 @@ static attend_status copy_file(const saving *s, const char *name) {
   ATTEND_TRY(inside(s, s->draft, name, to));
   if (stat(from, &info) || !S_ISREG(info.st_mode)) return ATTEND_OK;
   ATTEND_TRY(file_read(s->t->ctx, from, &bytes, &length));
-  attend_status status = attend_file_write(s->t->ctx, to, bytes, length);
+  attend_status status = file_write(s->t->ctx, to, bytes, length, &digest);
+  if (!status) note_digest(s, name, &digest);
   give(s->t->ctx, bytes);
   return status;
 }
 
-static attend_status copy_beside(const saving *s) {
+static attend_status copy_beside(saving *s) {
   attend_status status = ATTEND_OK;
   if (!s->keep->beside) return ATTEND_OK;
   DIR *dir = opendir(s->keep->beside);
   if (!dir) return failed(s, "opening", s->keep->beside);
   for (struct dirent *e; !status && (e = readdir(dir));)
-    if (e->d_name[0] != '.') status = copy_file(s, e->d_name);
+    if (e->d_name[0] != '.' && !is_one_of(e->d_name, own_files))
+      status = copy_file(s, e->d_name);
   closedir(dir);
   return status;
 }
@@ -110,7 +150,8 @@ static attend_tensor flat(const char *name, const float *data, size_t count) {
 }
 
 /* Moments, and the values where the weights were rounded. */
-static attend_status write_state(const saving *s) {
+static attend_status write_state(saving *s) {
+  attend_digest digest;
   attend_training *t = s->t;
   attend_tensor list[3];
   size_t n = 0, count;
@@ -123,7 +164,9 @@ static attend_status write_state(const saving *s) {
   }
   if (!is_exact(s->keep)) list[n++] = flat("values", values, count);
   ATTEND_TRY(inside(s, s->draft, "training.safetensors", path));
-  return attend_tensor_file_write(t->ctx, path, n, list);
+  ATTEND_TRY(tensor_file_make(t->ctx, path, n, list, NULL, NULL, &digest));
+  note_digest(s, "training.safetensors", &digest);
+  return ATTEND_OK;
 }
 
 static void put_hex(attend_json_writer *w, const char *name, uint64_t x) {
@@ -133,7 +176,8 @@ static void put_hex(attend_json_writer *w, const char *name, uint64_t x) {
   attend_json_put_string(w, text);
 }
 
-static attend_status write_notes(const saving *s) {
+static attend_status write_notes(saving *s) {
+  attend_digest digest;
   attend_training *t = s->t;
   uint64_t step = attend_training_steps(t);
   char path[LONGEST_PATH];
@@ -151,22 +195,38 @@ static attend_status write_notes(const saving *s) {
   attend_json_close(&w, '}');
   attend_status status = attend_json_finish(&w);
   if (!status) status = inside(s, s->draft, "training.json", path);
-  if (!status) status = attend_file_write(t->ctx, path, w.text, w.length);
+  if (!status) status = file_write(t->ctx, path, w.text, w.length, &digest);
+  if (!status) note_digest(s, "training.json", &digest);
   attend_json_writer_free(&w);
   return status;
 }
 
-static attend_status write_draft(const saving *s) {
+static attend_status write_weights(saving *s) {
   char path[LONGEST_PATH];
-  remove_folder(s, s->draft);
-  if (mkdir(s->draft, 0777)) return failed(s, "making the folder", s->draft);
-  ATTEND_TRY(copy_beside(s));
+  attend_digest digest;
+  attend_stored as = is_exact(s->keep) ? ATTEND_STORED_F32 : ATTEND_STORED_BF16;
   ATTEND_TRY(inside(s, s->draft, "model.safetensors", path));
-  ATTEND_TRY(attend_learner_save(
-      s->t->learner, path,
-      is_exact(s->keep) ? ATTEND_STORED_F32 : ATTEND_STORED_BF16));
+  ATTEND_TRY(learner_save(s->t->learner, path, as, &digest));
+  note_digest(s, "model.safetensors", &digest);
+  return ATTEND_OK;
+}
+
+static attend_status write_digests(saving *s) {
+  char path[LONGEST_PATH];
+  attend_json_close(&s->digests, '}');
+  ATTEND_TRY(attend_json_finish(&s->digests));
+  ATTEND_TRY(inside(s, s->draft, DIGESTS, path));
+  return attend_file_write(s->t->ctx, path, s->digests.text, s->digests.length);
+}
+
+static attend_status write_draft(saving *s) {
+  attend_json_indent(&s->digests, true);
+  attend_json_open(&s->digests, '{');
+  ATTEND_TRY(copy_beside(s));
+  ATTEND_TRY(write_weights(s));
   ATTEND_TRY(write_state(s));
   ATTEND_TRY(write_notes(s));
+  ATTEND_TRY(write_digests(s));
   folder_sync(s->draft);
   return ATTEND_OK;
 }
@@ -185,7 +245,6 @@ static attend_status replace_folder(const saving *s) {
   char old[LONGEST_PATH];
   if (exchange(s)) return ATTEND_OK;
   snprintf(old, sizeof old, "%.*s.old", LONGEST_PATH - 8, s->draft);
-  remove_folder(s, old);
   if (rename(s->folder, old)) return failed(s, "moving away", s->folder);
   if (rename(s->draft, s->folder)) {
     attend_status status = failed(s, "renaming to", s->folder);
@@ -222,9 +281,103 @@ attend_status attend_training_save(attend_training *t, const char *folder,
                !as || as == ATTEND_STORED_F32 || as == ATTEND_STORED_BF16,
                "weights are saved as f32 or bf16");
   ATTEND_TRY(name_all(&s, folder));
+  ATTEND_TRY(make_draft(&s));
+  s.digests = attend_json_writer_text(t->ctx);
   attend_status status = write_draft(&s);
+  attend_json_writer_free(&s.digests);
   if (!status) status = put_in_place(&s);
   if (status) remove_folder(&s, s.draft);
+  return status;
+}
+
+/* ---- verifying ------------------------------------------------------------------------ */
+
+static attend_status read_digests(attend_context *ctx, const char *folder,
+                                  attend_json **list) {
+  char path[LONGEST_PATH];
+  *list = NULL;
+  if (!file_beside(folder, DIGESTS, path, sizeof path))
+    return fail(ctx, ATTEND_IO,
+                "%.300s has no %s, so that its files cannot be verified: begin "
+                "a new training from its weights",
+                folder, DIGESTS);
+  ATTEND_TRY(json_read(ctx, path, list));
+  for (size_t i = 0; i < attend_json_count(*list); i++) {
+    const attend_json *one = attend_json_at(*list, i);
+    const char *name = attend_json_name(one, NULL);
+    if (name && *name && !strchr(name, '/') && attend_json_string(one, NULL))
+      continue;
+    attend_json_free(*list);
+    *list = NULL;
+    return fail(ctx, ATTEND_IO, "%.300s is no list of digests", path);
+  }
+  return ATTEND_OK;
+}
+
+/* *is: whether folder/name is the file that was saved. */
+static attend_status compare_file(attend_context *ctx, const char *folder,
+                                  const char *name, const char *saved,
+                                  bool *is) {
+  char path[LONGEST_PATH], text[ATTEND_DIGEST_TEXT];
+  attend_digest digest = {0};
+  *is = false;
+  if (!file_beside(folder, name, path, sizeof path)) return ATTEND_OK;
+  ATTEND_TRY(attend_digest_file(ctx, path, &digest));
+  attend_digest_text(&digest, text);
+  *is = saved && !strcmp(text, saved);
+  return ATTEND_OK;
+}
+
+static attend_status verify_file(attend_context *ctx, const char *folder,
+                                 const attend_json *list, const char *name) {
+  char path[LONGEST_PATH];
+  bool is, there = file_beside(folder, name, path, sizeof path);
+  if (!there && is_one_of(name, state_files)) return ATTEND_OK;
+  const char *saved = attend_json_string(attend_json_get(list, name), NULL);
+  ATTEND_TRY(compare_file(ctx, folder, name, saved, &is));
+  if (is) return ATTEND_OK;
+  return fail(ctx, ATTEND_IO, "%.300s/%s is %s", folder, name,
+              there ? "damaged, or of another step: its digest is not the one "
+                      "that was saved"
+                    : "missing");
+}
+
+attend_status attend_training_verify(attend_context *ctx, const char *folder) {
+  static const char *const must[] = {"model.safetensors", "training.json",
+                                     "training.safetensors", NULL};
+  attend_json *list;
+  ATTEND_TRY(read_digests(ctx, folder, &list));
+  attend_status status = ATTEND_OK;
+  for (int i = 0; !status && must[i]; i++)
+    status = verify_file(ctx, folder, list, must[i]);
+  for (size_t i = 0; !status && i < attend_json_count(list); i++) {
+    const char *name = attend_json_name(attend_json_at(list, i), NULL);
+    if (!is_one_of(name, must)) status = verify_file(ctx, folder, list, name);
+  }
+  attend_json_free(list);
+  return status;
+}
+
+attend_status attend_training_verify_beside(attend_context *ctx,
+                                            const char *folder,
+                                            const char *beside) {
+  attend_json *list;
+  ATTEND_TRY(read_digests(ctx, folder, &list));
+  attend_status status = ATTEND_OK;
+  for (size_t i = 0; !status && i < attend_json_count(list); i++) {
+    const attend_json *one = attend_json_at(list, i);
+    const char *name = attend_json_name(one, NULL);
+    bool is = is_one_of(name, own_files);
+    if (!is)
+      status =
+          compare_file(ctx, beside, name, attend_json_string(one, NULL), &is);
+    if (!status && !is)
+      status = fail(ctx, ATTEND_IO,
+                    "%.300s/%s is missing, or not what %.300s was saved with: "
+                    "copy it from there",
+                    beside, name, folder);
+  }
+  attend_json_free(list);
   return status;
 }
 
@@ -312,6 +465,7 @@ attend_status attend_training_resume(attend_training *t, const char *folder,
   attend_json *json;
   place p = {0};
   if (notes) *notes = NULL;
+  ATTEND_TRY(attend_training_verify(t->ctx, folder));
   snprintf(path, sizeof path, "%.*s/training.json", LONGEST_PATH - 64, folder);
   ATTEND_TRY(json_read(t->ctx, path, &json));
   attend_status status = read_place(t, path, json, &p);

@@ -73,7 +73,8 @@ export async function watched_page(browser, home, options = {}) {
     const url = r.url();
     page.requests.push(url);
     if (/^(data|blob):/.test(url)) return;
-    if (!url.startsWith(home)) page.faults.push("a request to " + url);
+    if (!url.startsWith(home.split("?")[0]))
+      page.faults.push("a request to " + url);
     const name = /\/api\/(\w+)$/.exec(url)?.[1];
     if (name) page.asked.push({ name, body: r.postDataJSON() });
   });

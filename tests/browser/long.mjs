@@ -84,11 +84,7 @@ const weight_bytes = (c) =>
 
 // The run that the page has: the same case has the same run, and is not run again.
 async function run_of(server, what) {
-  const answer = await fetch(server.url + "api/run", {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(what),
-  });
+  const answer = await server.ask("run", what);
   const events = (await answer.text())
     .split("\n\n")
     .filter((e) => e.startsWith("event: done"));
@@ -98,19 +94,15 @@ async function run_of(server, what) {
 
 // One weight, asked of the program: the answer's last four bytes are it.
 async function weight_of(server, run, { row, key }) {
-  const answer = await fetch(server.url + "api/block", {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({
-      run: run.run,
-      role: "decoder",
-      layer: 0,
-      head: 0,
-      row,
-      rows: 1,
-      key,
-      keys: 1,
-    }),
+  const answer = await server.ask("block", {
+    run: run.run,
+    role: "decoder",
+    layer: 0,
+    head: 0,
+    row,
+    rows: 1,
+    key,
+    keys: 1,
   });
   const bytes = Buffer.from(await answer.arrayBuffer());
   return bytes.readFloatLE(4 + bytes.readUInt32LE(0));

@@ -41,8 +41,21 @@ export const BOTH = {
 const servers = new Set();
 const ended = [];
 
-// serve(["--model", ..]) -> {url, pid, stop}. One that ends before it is told to is a fault,
-// which stop_servers() tells.
+// A question of a server, as its page asks it.
+function ask(url, name, body) {
+  const token = new URL(url).searchParams.get("token");
+  return fetch(new URL("api/" + name, url), {
+    method: "POST",
+    headers: {
+      "Content-Type": "application/json",
+      Authorization: "Bearer " + token,
+    },
+    body: JSON.stringify(body),
+  });
+}
+
+// serve(["--model", ..]) -> {url, pid, ask, stop}. One that ends before it is told to is a
+// fault, which stop_servers() tells.
 export function serve(args, { program = ATTEND, cwd = WORK } = {}) {
   const child = spawn(program, ["view", ...args], {
     cwd,
@@ -64,8 +77,9 @@ export function serve(args, { program = ATTEND, cwd = WORK } = {}) {
     });
     child.stdout.on("data", (text) => {
       out += text;
-      const url = /http:\/\/\S+/.exec(out)?.[0];
-      if (url) done({ url, pid: child.pid, stop });
+      const url = /(http:\/\/\S+)\n/.exec(out)?.[1];
+      if (url)
+        done({ url, pid: child.pid, ask: ask.bind(null, url), stop });
     });
   });
 }

@@ -55,6 +55,10 @@ if ((got == 0)); then
     OPENBLAS_CORETYPE=Haswell run 0 "${narrow[@]}"
     [[ ! -s $work/err ]] || fail "a needless line: $(cat "$work/err")"
   fi
+  mkdir "$work/broken" # a library that cannot be opened is as one that is missing
+  : >"$work/broken/libopenblas.so.0"
+  LD_LIBRARY_PATH=$work/broken complains 1 'libopenblas.so.0 cannot be opened.*install' \
+    bench --repeat 1 sgemm:m32n32k32
 else
   ((got == 1)) || fail "sgemm without a BLAS exits with $got"
   grep -q 'built without' "$work/err" || fail "sgemm: $(cat "$work/err")"

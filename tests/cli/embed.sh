@@ -72,6 +72,25 @@ printf '{"max_seq_length": 4}' >"$work/bert/sentence_bert_config.json"
 run 0 embed "$work/bert" "the cat sat on"
 grep -q '1 of 1 texts was cut to 4 tokens' "$work/err" || fail "the folder's"
 rm "$work/bert/sentence_bert_config.json"
+
+# Settings of the wrong type are refused by name.
+refuse_settings() { # refuse_settings FILE TEXT WORDS
+  mkdir -p "$work/bert/1_Pooling"
+  printf '%s' "$2" >"$work/bert/$1"
+  complains 1 "$3" embed "$work/bert" "a cat"
+  rm -rf "$work/bert/$1" "$work/bert/1_Pooling"
+}
+refuse_settings sentence_bert_config.json '{"max_seq_length": "4"}' \
+  'max_seq_length is "4": expected a whole number'
+refuse_settings sentence_bert_config.json '{"max_seq_length": -4}' \
+  'max_seq_length is -4'
+refuse_settings modules.json '{}' 'expected an array'
+refuse_settings modules.json '[{"type": 5, "path": ""}]' 'type is 5'
+refuse_settings 1_Pooling/config.json '{"pooling_mode_cls_token": 1}' \
+  'pooling_mode_cls_token is 1: expected true or false'
+refuse_settings 1_Pooling/config.json '{"pooling_mode": true}' \
+  'pooling_mode is true: expected a string'
+refuse_settings 1_Pooling/config.json '[]' 'expected an object'
 complains 2 'more than the 40 positions' embed "$work/bert" --max-length 65 x
 
 # JSON: a row for each text.
@@ -122,6 +141,25 @@ run 2 embed "$work/bert" --search x --vectors y
 # A model whose numbers are none.
 mkdir "$work/none"
 cp "$work/bert/"* "$work/none"
-sed -i 's/"layer_norm_eps": [^,]*/"layer_norm_eps": -1e9/' "$work/none/config.json"
+without_numbers "$work/none"
 complains 1 'not finite' embed "$work/none" "the cat" "a dog"
 complains 1 'not finite' embed "$work/none" --search "a dog" "the cat"
+
+# A model whose file is shortened while it is in use.
+cp -r "$work/bert" "$work/cut"
+mkfifo "$work/pipe"
+"$ATTEND" embed "$work/cut" <"$work/pipe" >"$work/out" 2>"$work/err" &
+child=$!
+exec 9>"$work/pipe"
+seq 4096 | sed 's/.*/the cat/' >&9
+for _ in {1..1500}; do
+  [[ ! -s $work/out ]] || break
+  sleep 0.02
+done
+truncate -s 8 "$work/cut/model.safetensors"
+seq 4096 | sed 's/.*/a dog sat/' >&9
+exec 9>&-
+code=0
+wait $child || code=$?
+((code == 1)) || fail "a model that was cut: exits with $code"
+grep -q '^attend: a model.s file was shortened' "$work/err" || fail "not said: $(cat "$work/err")"

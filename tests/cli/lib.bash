@@ -7,7 +7,8 @@ set -euo pipefail
 models=${ATTEND_GOLDEN:-tests/golden}/models
 
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+server= # what a test that fails leaves running
+trap '[[ -z $server ]] || kill "$server" 2>/dev/null || true; rm -rf "$work"' EXIT
 export XDG_CACHE_HOME=$work/cache
 unset ATTEND_ISA ATTEND_NUM_THREADS
 export OMP_NUM_THREADS=2
@@ -68,6 +69,26 @@ without_view() {
   exit 0
 }
 
+# serve ARGUMENT...: attend view ARGUMENT... until end_server; $address is where.
+# shellcheck disable=SC2034 # address is for the tests
+serve() {
+  "$ATTEND" view "$@" >"$work/served" 2>"$work/err" &
+  server=$!
+  for _ in $(seq 200); do
+    address=$(grep -o 'http://[^ ]*' "$work/served" || true)
+    [[ -z $address ]] || return 0
+    sleep 0.1
+  done
+  fail "no address: $(cat "$work/err")"
+}
+end_server() {
+  local code=0 ended=$server
+  server=
+  kill -INT "$ended"
+  wait "$ended" || code=$?
+  ((code == 0)) || fail "the server ends with $code: $(cat "$work/err")"
+}
+
 # with_words FAMILY: $work/FAMILY, that model with a vocabulary of 211 words.
 with_words() {
   mkdir "$work/$1"
@@ -77,6 +98,25 @@ with_words() {
       on mat '##s' '##ing' . ,
     seq -f 'w%g' 195
   } >"$work/$1/vocab.txt"
+}
+
+# bytes_of NUMBER: as 8 bytes, little-endian.
+bytes_of() {
+  local n=$1
+  for _ in 1 2 3 4 5 6 7 8; do
+    printf '%b' "\\x$(printf %x $((n & 255)))"
+    n=$((n >> 8))
+  done
+}
+
+# without_numbers FOLDER: every weight of its model becomes NaN.
+without_numbers() {
+  local file=$1/model.safetensors head size
+  head=$(($(od -An -tu8 -N8 "$file") + 8))
+  size=$(($(stat -Lc %s "$file") - head))
+  { head -c "$head" "$file"; head -c "$size" /dev/zero | tr '\0' '\377'; } \
+    >"$file.part"
+  mv "$file.part" "$file"
 }
 
 # is_json ROWS: an array of flat objects, one a line, and so many of them.

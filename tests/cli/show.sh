@@ -109,3 +109,34 @@ rm "$work/big/model-2-of-2.safetensors"
 complains 1 'model-2-of-2.safetensors' show "$work/big"
 run 2 show
 run 2 show "$models/bert" "$models/gpt2"
+
+# A header of 64,000 empty tensors, and an index that names 4,000 shards 100
+# times each: listed or refused at once, in little memory.
+little() { (
+  [[ -n ${ATTEND_TEST_LIGHT:-} ]] || ulimit -v 786432 # sanitizers reserve more
+  timeout 60 "$ATTEND" show "$@" >"$work/out" 2>"$work/err"
+); }
+mkdir "$work/many" "$work/shards"
+cp "$models/gpt2/config.json" "$work/many"
+cp "$models/gpt2/config.json" "$work/shards"
+file=$models/gpt2/model.safetensors
+head=$(($(od -An -tu8 -N8 "$file")))
+{
+  head -c $((head + 8)) "$file" | tail -c "$head" | sed 's/} *$//'
+  seq -f ', "empty%g": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}' \
+    64000 | tr -d '\n'
+  printf '}'
+} >"$work/header"
+{
+  bytes_of "$(stat -c %s "$work/header")"
+  cat "$work/header"
+  tail -c +$((head + 9)) "$file"
+} >"$work/many/model.safetensors"
+little "$work/many" --tensors || fail "64,000 empty tensors: $(cat "$work/err")"
+[[ $(grep -c 'empty.*not used' "$work/out") == 64000 ]] || fail "not all are listed"
+little "$work/many" --tensors --json || fail "64,000 empty tensors as JSON"
+awk 'BEGIN { printf "{\"weight_map\": {\"t0\": \"s0\""
+  for (i = 1; i < 400000; i++) printf ", \"t%d\": \"s%d\"", i, i % 4000
+  print "}}" }' >"$work/shards/model.safetensors.index.json"
+! little "$work/shards" || fail "shards that are not there are opened"
+grep -q 's0: No such file' "$work/err" || fail "says: $(cat "$work/err")"

@@ -60,6 +60,19 @@ writes "$work/says" "166 15 201 91 116 91 31 7 31 7"
 says '"document_tokens": 11, '
 writes "$work/says" -n 3 --beams 1 "166 15 201"
 cp "$work/whole.txt" "$work/row.txt"
+# Settings of the wrong type are refused by name.
+cp -r "$work/says" "$work/types"
+refuse_setting() { # refuse_setting WORDS SED-COMMAND
+  sed "$2" "$work/says/config.json" >"$work/types/config.json"
+  complains 1 "$1" summarize --model "$work/types" "$work/row.txt"
+}
+refuse_setting 'prefix is 5: expected a string' 's/"prefix": "[^"]*"/"prefix": 5/'
+refuse_setting 'num_beams is "4": expected' 's/"num_beams": 4/"num_beams": "4"/'
+refuse_setting 'max_length is -1: expected' 's/"max_length": 11/"max_length": -1/'
+refuse_setting 'length_penalty is "2": expected' '1s/$/ "length_penalty": "2",/'
+refuse_setting 'early_stopping is 1: expected' '1s/$/ "early_stopping": 1,/'
+echo '{"no_repeat_ngram_size": true}' >"$work/types/generation_config.json"
+refuse_setting 'no_repeat_ngram_size is true: expected' ''
 
 # What attend train made is its best step.
 mkdir "$work/run"

@@ -141,6 +141,30 @@ complains 2 'other options.*--work' "${chunks[@]}" -n 9 --work "$work/kept" \
   "$work/long.txt"
 complains 2 'another model.*--work' "${chunks[@]}" --attention elu \
   --work "$work/kept" --model "$bart" "$work/long.txt"
+complains 2 'another model, tokenizer, --weights' "${chunks[@]}" --weights int8 \
+  --work "$work/kept" "$work/long.txt"
+[[ $("$ATTEND" version) != *avx2* ]] ||
+  complains 2 'instruction set' "${chunks[@]}" --isa scalar --work "$work/kept" \
+    "$work/long.txt"
+cp -r "$t5" "$work/other"
+for file in config.json tokenizer.json; do
+  cp "$t5/config.json" "$t5/tokenizer.json" "$work/other"
+  echo >>"$work/other/$file"
+  complains 2 'another model, tokenizer' "${chunks[@]}" --model "$work/other" \
+    --work "$work/kept" "$work/long.txt"
+done
+# Letters of a summary, and a line of another journal.
+cp "$kept" "$work/parts"
+sed -i '3s/\("summary": "[^"]*\)w/\1W/' "$kept"
+cmp -s "$kept" "$work/parts" && fail "no letter was changed"
+complains 1 'line 3 of .* is damaged' "${chunks[@]}" --work "$work/kept" \
+  "$work/long.txt"
+run 0 "${chunks[@]}" -n 9 --work "$work/nine" "$work/long.txt"
+(cat "$work/parts" && sed -n 2p "$work/nine/parts.jsonl") >"$kept"
+complains 1 'line .* is damaged' "${chunks[@]}" --work "$work/kept" "$work/long.txt"
+cp "$work/parts" "$kept"
+run 0 "${chunks[@]}" --work "$work/kept" "$work/long.txt"
+cmp "$work/out" "$work/want"
 sed -i '3s/summary/sommaire/' "$kept"
 complains 1 'line 3 of .* is damaged' "${chunks[@]}" --work "$work/kept" \
   "$work/long.txt"
@@ -172,9 +196,20 @@ run 0 "${linear[@]}" --json --work "$work/read" "$work/long.txt"
 cmp "$work/out" "$work/want"
 complains 1 'another text.*--work' "${linear[@]}" --work "$work/read" \
   "$work/short.txt"
-truncate -s 50 "$work"/read/*-cross-0-*.state
-complains 1 'cut off.*--work' "${linear[@]}" --work "$work/read" \
+complains 1 'another model.*--work' "${linear[@]}" --weights int8 --work "$work/read" \
   "$work/long.txt"
+cp -r "$work/read" "$work/whole"
+for state in "$work"/read/*-cross-0-*.state; do
+  printf '\1' | dd of="$state" bs=1 seek=$(($(stat -c %s "$state") / 2 + 3)) \
+    conv=notrunc status=none
+done
+complains 1 'cross-0.*is damaged.*--work' "${linear[@]}" --work "$work/read" \
+  "$work/long.txt"
+truncate -s 50 "$work"/read/*-cross-0-*.state
+complains 1 'cross-0.*is damaged.*--work' "${linear[@]}" --work "$work/read" \
+  "$work/long.txt"
+run 0 "${linear[@]}" --json --work "$work/whole" "$work/long.txt"
+cmp "$work/out" "$work/want"
 
 # A model that learnt softmax reads with favor, and says so.
 run 0 summarize --model "$bart" --long linear -n 5 "$work/long.txt"

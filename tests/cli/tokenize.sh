@@ -46,6 +46,28 @@ run 0 tokenize --decode --no-special "$golden/bert-vocab.txt" 101 7592 102
 run 0 tokenize --max-length 4 "$golden/bert-vocab.txt" "a b c d"
 grep -q '2 ids are beyond --max-length 4' "$work/err" || fail "not said"
 
+# Files that ask for much: a template of 32 texts, a text that doubles 40 times,
+# a pattern that looks ahead without end.
+model='"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}'
+texts=$(printf '{"Sequence": {"id": "A", "type_id": 0}}, %.0s' {1..32})
+steps=$(printf '{"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}, %.0s' {1..40})
+cat >"$work/template.json" <<END
+{$model, "post_processor": {"type": "TemplateProcessing", "special_tokens": {},
+ "single": [${texts%, }], "pair": []}}
+END
+cat >"$work/replace.json" <<END
+{$model, "normalizer": {"type": "Sequence", "normalizers": [${steps%, }]}}
+END
+cat >"$work/pattern.json" <<END
+{$model, "pre_tokenizer": {"type": "Split", "behavior": "Isolated",
+ "pattern": {"Regex": "a(?=(?:a|aa){0,22}b|)"}}}
+END
+text=$(printf 'a%.0s' {1..4096})
+run 0 tokenize --json "$work/template.json" "$text"
+is_json 131072
+complains 1 'more than 32 bytes of each byte' tokenize "$work/replace.json" aaaa
+complains 1 'takes too many steps' tokenize "$work/pattern.json" "$text"
+
 complains 1 'cannot be opened' tokenize /no/such/model x
 complains 1 'has no tokenizer' tokenize "$work" x
 complains 2 'no id' tokenize --decode "$golden/tok512.bin" 1 two

@@ -132,6 +132,6 @@ if (
   "$ATTEND" tokenize --train "$work/numbers" --out "$work/one" --force \
     --vocab 20000 --min-count 1 >"$work/out" 2>"$work/err"
 ); then fail "a full disk is not noticed"; fi
-grep -q '^attend: writing to ".*tokenizer.json.new" failed: ' "$work/err" ||
+grep -q '^attend: .*tokenizer.json cannot be written: ' "$work/err" ||
   fail "not said: $(cat "$work/err")"
 same "$work/one"

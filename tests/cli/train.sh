@@ -21,7 +21,8 @@ for file in run.json log.jsonl loss.svg base/config.json last/config.json \
   [[ -s $work/gpt2/$file ]] || fail "there is no $file"
 done
 [[ $(readlink "$work/gpt2/last") == step-00000006 ]] || fail "last"
-[[ ! -e $work/gpt2/step-00000003/training.json ]] || fail "old moments are kept"
+[[ -e $work/gpt2/step-00000003/training.json ]] || fail "the step before the last"
+[[ ! -e $work/gpt2/step-00000000/training.json ]] || fail "old moments are kept"
 no_leftovers gpt2
 python3 - "$work/gpt2" <<'END' || fail "what the run wrote"
 import json, sys, xml.etree.ElementTree as tree

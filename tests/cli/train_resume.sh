@@ -105,6 +105,9 @@ cp -r "$work/parts" "$work/hurt"
 truncate -s 1000 "$work/hurt/last/training.safetensors"
 complains 1 'training.safetensors' train --resume --out "$work/hurt"
 rm "$work/hurt/last/training.json"
+complains 1 'training.json is missing; step .* --resume-from last-good' \
+  train --resume --out "$work/hurt"
+rm -f "$work"/hurt/step-*/training.json
 complains 2 'can be gone on from' train --resume --out "$work/hurt"
 rm -r "$work/hurt" && cp -r "$work/parts" "$work/hurt"
 complains 2 'other texts or other lessons' train --resume --out "$work/hurt" --batch 3
@@ -124,8 +127,59 @@ rm -r "$work/hurt" && cp -r "$work/whole" "$work/hurt"
 ln -sfn step-00000005 "$work/hurt/last"
 rm "$work/hurt/best"
 mkdir "$work/hurt/.step-00000009.part" "$work/hurt/.gone.part" "$work/hurt/.base.part"
-touch "$work/hurt/.step-00000009.part/model.safetensors.part"
+touch "$work/hurt/.step-00000009.part/model.safetensors.part" \
+  "$work/hurt/run.json.0a1b2c3d.part" "$work/hurt/loss.svg.0a1b2c3e.part"
 printf '{"step": 15, "loss": 1}\n{"step": 14, "lo' >>"$work/hurt/log.jsonl"
 learn hurt --resume
 same_run whole hurt
 no_leftovers hurt
+
+# ---- saved steps that are not what was saved --------------------------------------------------
+# flip FILE: one bit in the middle of it.
+flip() {
+  local at=$(($(stat -c %s "$1") / 2)) byte
+  byte=$(od -An -tu1 -j $at -N 1 "$1")
+  printf '%b' "\\x$(printf %x $((byte ^ 16)))" | dd of="$1" bs=1 seek=$at conv=notrunc status=none
+}
+for file in model.safetensors training.safetensors training.json config.json; do
+  rm -r "$work/hurt" && cp -r "$work/whole" "$work/hurt"
+  flip "$work/hurt/step-00000014/$file"
+  complains 1 "step-00000014/$file is damaged.* --resume-from last-good" \
+    train --resume --out "$work/hurt" --steps 20
+done
+rm -r "$work/hurt" && cp -r "$work/whole" "$work/hurt"
+cp "$work/hurt/step-00000010/model.safetensors" "$work/hurt/step-00000014"
+complains 1 'model.safetensors is damaged, or of another step.* step 12 is as it was' \
+  train --resume --out "$work/hurt" --steps 20
+[[ -e $work/hurt/step-00000014 ]] || fail "a step was removed unasked"
+complains 2 'holds no step that --resume-from' train --resume-from 11 --out "$work/hurt"
+learn hurt --resume-from last-good --steps 14
+[[ $(step_of hurt) == 14 ]] || fail "from the last good step"
+same_run whole hurt
+learn hurt --resume-from 12 --steps 12
+[[ $(step_of hurt) == 12 && ! -e $work/hurt/step-00000014 ]] || fail "from step 12"
+grep -q resume-from "$work/hurt/run.json" && fail "--resume-from is remembered"
+learn hurt --resume --steps 14
+same_run whole hurt
+# The mean of steps, one of which is damaged; steps without digests.
+flip "$work/hurt/step-00000010/model.safetensors"
+run 1 train --resume --out "$work/hurt" --average 3
+grep -q 'step-00000010/model.safetensors is damaged' "$work/err" || fail "a mean of damage"
+rm "$work/hurt/step-00000014/digests.json"
+complains 1 'step-00000014 has no digests.json' train --resume --out "$work/hurt"
+# What goes with every step.
+for file in config.json tokenizer.json; do
+  rm -r "$work/hurt" && cp -r "$work/whole" "$work/hurt"
+  [[ -e $work/hurt/base/$file ]] || continue
+  rm "$work/hurt/base/$file"
+  complains 1 "base/$file is missing.* copy it" train --resume --out "$work/hurt" --steps 20
+  cp "$work/hurt/last/$file" "$work/hurt/base"
+  learn hurt --resume --steps 15
+done
+echo >>"$work/hurt/base/config.json"
+complains 1 'base/config.json is missing, or not what' train --resume --out "$work/hurt"
+# What it is measured with.
+head -c 3000 "$work/text.txt" >"$work/held.txt"
+learn measured "${words[@]}" --valid "$work/held.txt" --steps 5
+echo 'more' >>"$work/held.txt"
+complains 2 'measured with has changed' train --resume --out "$work/measured" --steps 8

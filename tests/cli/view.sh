@@ -9,6 +9,21 @@ gpt=$models/gpt2 bert=$models/bert bart=$models/bart
 ids="5 17 40 96 51 17 40"
 look() { run 0 view --model "$@"; }
 
+# ---- weights that are NaN: one sentence, whatever is asked for -----------------
+mkdir "$work/nan" "$work/pictures"
+cp "$gpt/config.json" "$gpt/model.safetensors" "$work/nan"
+without_numbers "$work/nan"
+for kind in html svg png json safetensors; do
+  complains 1 'values that are not finite' view --model "$work/nan" \
+    --out "$work/pictures/still.$kind" "$ids"
+  [[ ! -e $work/pictures/still.$kind ]] || fail "a .$kind of no numbers is written"
+done
+for view in model head neuron matrix flow embeddings generate; do
+  complains 1 'not finite' view --model "$work/nan" --json --view $view "$ids"
+  complains 1 'not finite' view --model "$work/nan" --terminal --view $view "$ids"
+done
+complains 1 'not finite' view --model "$work/nan" --json --view compare --form elu "$ids"
+
 # ---- numbers -------------------------------------------------------------------
 look "$gpt" --json --view head --layer 1 --head 2 "$ids"
 cp "$work/out" "$work/head.json"
@@ -145,20 +160,30 @@ complains 2 'allow it with --allow-remote' view --model "$gpt" --bind 0.0.0.0 "$
 complains 1 'the gallery needs models' view --gallery
 
 # ---- the server ---------------------------------------------------------------------
-"$ATTEND" view --model "$gpt" "$ids" >"$work/served" 2>"$work/err" &
-server=$!
-for _ in $(seq 100); do
-  address=$(grep -o 'http://[^ ]*' "$work/served" || true)
-  [[ -z $address ]] || break
-  sleep 0.1
-done
-[[ -n $address ]] || fail "no address: $(cat "$work/err")"
-python3 - "$address" "$work" <<'PYTHON' || fail "the answers of the server"
-import json, struct, sys, urllib.request
+# One question to the server, by its token.
+cat >"$work/asking.py" <<'PYTHON'
+import json, sys, urllib.request
 def ask(name, question):
-    request = urllib.request.Request(sys.argv[1] + "api/" + name, json.dumps(question).encode(),
-                                     {"Content-Type": "application/json"})
+    page, token = sys.argv[1].split("?token=")
+    request = urllib.request.Request(page + "api/" + name, json.dumps(question).encode(),
+                                     {"Content-Type": "application/json",
+                                      "Authorization": "Bearer " + token})
     return urllib.request.urlopen(request, timeout=60).read()
+PYTHON
+export PYTHONPATH=$work PYTHONDONTWRITEBYTECODE=1
+serve --model "$work/nan" "$ids"
+python3 - "$address" <<'PYTHON' || fail "the page is not told of weights that are NaN"
+import json
+from asking import ask
+case = json.loads(ask("hello", {}))["start"]["case"]
+last = ask("run", case).decode().strip().split("\n\n")[-1]
+assert last.startswith("event: error") and "not finite" in last, last
+PYTHON
+end_server
+serve --model "$gpt" "$ids"
+python3 - "$address" "$work" <<'PYTHON' || fail "the answers of the server"
+import json, struct, sys
+from asking import ask
 hello = json.loads(ask("hello", {}))
 events = ask("run", hello["start"]["case"]).decode().strip().split("\n\n")
 name, data = events[-1].split("\n", 1)
@@ -170,7 +195,4 @@ weights = struct.unpack("<49f", answer[4 + n:4 + n + 196])
 head = json.load(open(sys.argv[2] + "/head.json"))["answers"]["block"]["weights"]
 assert all(abs(a - b) < 1e-7 for a, b in zip(weights, sum(head, [])))
 PYTHON
-kill -INT "$server"
-code=0
-wait "$server" || code=$?
-((code == 0)) || fail "the server ends with $code: $(cat "$work/err")"
+end_server

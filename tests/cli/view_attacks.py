@@ -180,10 +180,11 @@ def garbage(server):
 
 
 def old_versions(server):
-    throw(server, b"GET /\r\n\r\n", 400, 403)
-    throw(server, b"GET / HTTP/0.9\r\n\r\n", 400, 403, 505)
-    throw(server, b"GET / HTTP/1.0\r\n\r\n", 400, 403)
-    throw(server, b"GET / HTTP/1.1\r\n\r\n", 400, 403)
+    page = b"GET " + server.page().encode()
+    throw(server, page + b"\r\n\r\n", 400, 403)
+    throw(server, page + b" HTTP/0.9\r\n\r\n", 400, 403, 505)
+    throw(server, page + b" HTTP/1.0\r\n\r\n", 400, 403)
+    throw(server, page + b" HTTP/1.1\r\n\r\n", 400, 403)
 
 
 def wrong_hosts(server):
@@ -194,10 +195,10 @@ def wrong_hosts(server):
                  f"localhost:{p}x", f"@localhost:{p}", f"localhost:{p}@x",
                  f"0.0.0.0:{p}", f"{socket.gethostname()}:{p}", "[", "[]", ":",
                  f"[::1:{p}", f"localhost:0{p}0", "a" * 5000):
-        got = throw(server, f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode(),
-                    400, 403)
-        assert statuses(got), host
-    throw(server, f"GET / HTTP/1.1\r\nHost: {server.own}\r\n"
+        got = throw(server, f"GET {server.page()} HTTP/1.1\r\nHost: {host}\r\n"
+                    f"\r\n".encode(), 400, 403)
+        assert statuses(got) and b"lacks the token" not in got, host
+    throw(server, f"GET {server.page()} HTTP/1.1\r\nHost: {server.own}\r\n"
           f"Host: evil.example\r\n\r\n".encode(), 400, 403)
 
 
@@ -212,6 +213,32 @@ def other_sites(server):
         more = f"Content-Length: 1\r\n{line}\r\n"
         got = throw(server, server.head(more=more) + b"x", 403)
         assert statuses(got) == [403], (line, got)
+        assert b"lacks the token" not in got, line
+
+
+def wrong_tokens(server):
+    """Missing, cut short, too long, of another kind, or in another place."""
+    right = server.token
+    changed = ("0" if right[0] != "0" else "1") + right[1:]
+    wrong = ["", right[:-1], right[:1], right + "0", right[1:], changed, right[::-1],
+             "%" + right, "x" * len(right), "x" * 4000]
+    host = f"Host: {server.own}\r\n"
+    paths = ["/", "/?", "/?token", "/?Token=" + right, "/?x=token=" + right]
+    for path in paths + ["/?token=" + t for t in wrong]:
+        got = throw(server, f"GET {path} HTTP/1.1\r\n{host}\r\n".encode(), 403)
+        assert b"open the whole address" in got, path
+    lines = ["", f"Cookie: token={right}\r\n", f"Authorization: {right}\r\n",
+             f"Authorization: Basic {right}\r\n"]
+    lines += [f"Authorization: Bearer {t}\r\n" for t in wrong]
+    for line in lines:
+        got = throw(server, f"POST /api/echo?token={right} HTTP/1.1\r\n{host}"
+                    f"Content-Type: application/json\r\nContent-Length: 1\r\n"
+                    f"{line}\r\nx".encode(), 403)
+        assert b"open the whole address" in got, line
+    twice = f"GET {server.page()}&token={right} HTTP/1.1\r\n{host}\r\n"
+    assert statuses(throw(server, twice.encode(), 403))
+    twice = f"Content-Length: 1\r\nAuthorization: Bearer {right}\r\n"
+    assert statuses(throw(server, server.head(more=twice) + b"x", 403))
 
 
 def other_places(server):
@@ -279,7 +306,7 @@ def crowd(server):
 
 
 IMPROPER = [slow_line, slow_headers, slow_headers, slow_body, slow_body,
-            slow_chunks, slow_second, slow_reader, slow_reader, no_reader,
+            slow_chunks, slow_second, slow_reader, wrong_tokens, no_reader,
             long_body, endless_body, long_headers, bad_chunks, bad_lengths,
             garbage, old_versions, wrong_hosts, other_sites, other_places,
             other_methods, leave_request, leave_answer, leave_stream, crowd]

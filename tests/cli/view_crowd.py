@@ -11,13 +11,13 @@ import sys
 import threading
 import time
 import traceback
+from urllib.parse import parse_qs, urlsplit
 
 from view_attacks import (GUARD, bad_lengths, garbage, long_headers,
-                          other_places, slow_headers, wrong_hosts)
+                          other_places, slow_headers, wrong_hosts, wrong_tokens)
 from view_hostile import Server as Attacked
 
 SECONDS = 6
-JSON = {"Content-Type": "application/json"}
 TEXTS = ["5 17 40 96 51 17 40", "1 2 3", "9 8 7 6 5 4 3 2 1 0", "40 40 40 40",
          " ".join(str(i % 90) for i in range(60)), "77"]
 FORMS = ["softmax", "elu", "argmax"]
@@ -27,12 +27,13 @@ class Server(Attacked):
     """The same that the attacks know, but it runs already."""
 
     def __init__(self, address):
-        self.own = address.removeprefix("http://").rstrip("/")
-        self.port = int(self.own.split(":")[1])
+        parts = urlsplit(address)
+        self.own, self.port = parts.netloc, parts.port
+        self.token = parse_qs(parts.query)["token"][0]
 
     def ask(self, name, body):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=GUARD)
-        connection.request("POST", "/api/" + name, body, JSON)
+        connection.request("POST", "/api/" + name, body, self.json())
         reply = connection.getresponse()
         got = reply.read()
         connection.close()
@@ -137,7 +138,7 @@ leave_writing = leave("generate", b'{"case": {"text": "1 2"}, "new": 60}')
 leave_picture = leave("picture", b'{"state": {"view": "model", "case": {"text": "1"}}}')
 IMPROPER = [nonsense] * 6 + [out_of_range] * 3 + [leave_run] * 3 + \
     [leave_writing] * 3 + [leave_picture] * 2 + [slow_headers] * 2 + \
-    [garbage, garbage, wrong_hosts, bad_lengths, long_headers, other_places]
+    [garbage, wrong_tokens, wrong_hosts, bad_lengths, long_headers, other_places]
 
 
 # ---- all at once --------------------------------------------------------------------

@@ -1,6 +1,6 @@
 /* The server of `attend view` with a viewer whose answers are known beforehand:
  *
- *   view_echo [NAME=NUMBER | bind=ADDRESS | remote]...
+ *   view_echo [NAME=NUMBER | bind=ADDRESS | token=TEXT | remote]...
  *
  * prints the port, serves until its input ends, stops, and prints what it was
  * asked. Questions: echo (its body, reversed), bytes (as many as the body says),
@@ -132,6 +132,7 @@ static void read_option(const char *text, view_server_options *o) {
   }
   if (!strncmp(text, "held=", 5)) o->most_held = strtoul(text + 5, NULL, 10);
   if (!strncmp(text, "bind=", 5)) o->bind = text + 5;
+  if (!strncmp(text, "token=", 6)) o->token = text + 6;
   if (!strcmp(text, "remote")) o->allow_remote = true;
 }
 

@@ -11,6 +11,7 @@ import http.client
 import multiprocessing
 import os
 import random
+import secrets
 import socket
 import subprocess
 import sys
@@ -22,7 +23,6 @@ from view_attacks import GUARD, IMPROPER, drain
 
 ECHO = sys.argv[1]  # the program; view_crowd.py has another
 SECONDS = 7  # of the attack
-JSON = {"Content-Type": "application/json"}
 POLICY = {
     "Content-Security-Policy":
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' "
@@ -38,8 +38,10 @@ BROKEN = (ConnectionError, http.client.RemoteDisconnected,
 
 
 class Server:
-    def __init__(self, *options):
-        self.process = subprocess.Popen([ECHO, *options], text=True,
+    def __init__(self, *options, token=True):
+        self.token = secrets.token_hex(16)
+        needed = [f"token={self.token}"] if token else []
+        self.process = subprocess.Popen([ECHO, *needed, *options], text=True,
                                         stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE)
         port, kind = self.process.stdout.readline().split()
@@ -51,9 +53,17 @@ class Server:
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return s
 
+    def page(self):
+        return f"/?token={self.token}"
+
+    def json(self):
+        return {"Content-Type": "application/json",
+                "Authorization": "Bearer " + self.token}
+
     def head(self, name="echo", more=""):
+        headers = "".join(f"{n}: {v}\r\n" for n, v in self.json().items())
         return (f"POST /api/{name} HTTP/1.1\r\nHost: {self.own}\r\n"
-                f"Content-Type: application/json\r\n{more}\r\n").encode()
+                f"{headers}{more}\r\n").encode()
 
     def sockets(self):
         count = 0
@@ -118,10 +128,11 @@ class Client:
             self.connection.close()
         self.connection = None
 
-    def ask(self, method, path, body=None, headers=JSON):
+    def ask(self, method, path, body=None, headers=None):
         for _ in range(5):
             try:
-                reply = self.once(method, path, body, headers)
+                reply = self.once(method, path, body,
+                                  self.server.json() if headers is None else headers)
                 break
             except BROKEN:
                 self.again += 1
@@ -139,7 +150,7 @@ class Client:
 def proper_page(client, page, _):
     name, kind = random.choice([("html", "text/html"), ("css", "text/css"),
                                 ("js", "text/javascript")])
-    path = "/" if name == "html" else "/page." + name
+    path = client.server.page() if name == "html" else "/page." + name
     packed = random.choice([{}, {"Accept-Encoding": "br, gzip;q=0.5"},
                             {"Accept-Encoding": "gzip;q=0, identity"}])
     reply, got = client.ask("GET", path, headers=packed)
@@ -343,6 +354,27 @@ def check_room():
     server.stop()
 
 
+def check_tokens():
+    """Each server has its own; one without answers whoever asks."""
+    one, other = Server(), Server()
+    one.token, other.token = other.token, one.token
+    for server in one, other:
+        client = Client(server, False)
+        for reply, got in (client.ask("GET", server.page(), headers={}),
+                           client.ask("POST", "/api/echo", b"ab")):
+            assert reply.status == 403 and b"lacks the token" in got, got
+    one.token, other.token = other.token, one.token
+    for server in one, other:
+        assert Client(server, False).ask("POST", "/api/echo", b"ab")[1] == b"ba"
+        server.stop()
+    server = Server(token=False)
+    client = Client(server, False)
+    assert client.ask("GET", "/", headers={})[0].status == 200
+    assert client.ask("POST", "/api/echo", b"ab", {
+        "Content-Type": "application/json"})[1] == b"ba"
+    server.stop()
+
+
 def check_binding():
     def fails(code, sentence, *options):
         run = subprocess.run([ECHO, *options], stdin=subprocess.DEVNULL,
@@ -365,7 +397,7 @@ def check_binding():
                          (f"{name}:{server.port}", 200),
                          (f"evil.example:{server.port}", 403)):
         client = Client(server, False)
-        reply, _ = client.ask("GET", "/", headers={"Host": host})
+        reply, _ = client.ask("GET", server.page(), headers={"Host": host})
         assert reply.status == status, host
     server.stop()
 
@@ -377,6 +409,7 @@ def main():
         with open(f"{folder}/page.{name}", "rb") as f:
             page[name] = f.read()
     check_binding()
+    check_tokens()
     check_room()
     server = check_attack(page)
     check_stop(server, check_streams(server))

@@ -120,20 +120,15 @@ says '"step": 40'
 # ---- a run that grows, and more steps than are open at once ---------------------------
 mv "$course/step-00000040" "$work/later"
 ln -sfn step-00000030 "$course/last"
-"$ATTEND" view --run "$course" "$text" >"$work/served" 2>"$work/err" &
-server=$!
-for _ in $(seq 100); do
-  address=$(grep -o 'http://[^ ]*' "$work/served" || true)
-  [[ -z $address ]] || break
-  sleep 0.1
-done
-[[ -n $address ]] || fail "no address: $(cat "$work/err")"
+serve --run "$course" "$text"
 python3 - "$address" "$course" "$work" <<'PYTHON' || fail "the answers about a run"
 import json, os, sys, urllib.error, urllib.request
 address, run, work = sys.argv[1:]
 def ask(name, question):
-    request = urllib.request.Request(address + "api/" + name, json.dumps(question).encode(),
-                                     {"Content-Type": "application/json"})
+    page, token = address.split("?token=")
+    request = urllib.request.Request(page + "api/" + name, json.dumps(question).encode(),
+                                     {"Content-Type": "application/json",
+                                      "Authorization": "Bearer " + token})
     return urllib.request.urlopen(request, timeout=60).read()
 def ran(case):
     name, data = ask("run", case).decode().strip().split("\n\n")[-1].split("\n", 1)
@@ -163,5 +158,4 @@ name, answer = ran({**case, "step": 7})
 assert name == "event: error" and "no step 7" in answer["error"]
 assert ran(case)[0] == "event: done", "the server goes on"
 PYTHON
-kill -INT "$server"
-wait "$server" || fail "the server ends badly: $(cat "$work/err")"
+end_server

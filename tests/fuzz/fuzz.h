@@ -99,56 +99,78 @@ static inline const char *fuzz_file(const char *name, const void *bytes,
 /* ---- tokenizers ------------------------------------------------------------ */
 
 static inline void fuzz_check_encoding(const attend_tokenizer *t,
-                                       const attend_encoding *e,
-                                       size_t length) {
+                                       const attend_encoding *e, size_t length,
+                                       const attend_encode_options *o) {
+  MUST(!o->max_length || e->count <= o->max_length);
   for (size_t i = 0; i < e->count; i++) {
+    size_t of = e->part[i] == 1 ? o->pair_length : length;
     MUST(e->id[i] >= 0 && e->id[i] < attend_tokenizer_count(t));
     MUST(attend_tokenizer_piece(t, e->id[i], NULL));
-    MUST(e->start[i] <= e->end[i] && e->end[i] <= length);
+    MUST(e->start[i] <= e->end[i] && e->end[i] <= of);
+    MUST(e->part[i] >= -1 && e->part[i] <= 1 && e->type[i] >= 0);
     (void)attend_tokenizer_is_special(t, e->id[i]);
   }
 }
 
-/* What a decoder says piece by piece is what it says at once. */
-static inline void fuzz_check_decoding(attend_decoder *d,
+/* What a decoder says piece by piece is what it says at once; it may fail where
+ * its steps make too much of a token. */
+static inline void fuzz_check_decoding(attend_context *ctx, attend_decoder *d,
                                        const attend_encoding *e) {
   char *joined = NULL;
-  size_t total = 0, n;
+  size_t total = 0, room = 0, n;
   const char *text;
-  for (size_t i = 0; i <= e->count; i++) {
-    if (i < e->count)
-      MUST(!attend_decoder_push(d, e->id[i], &text, &n));
-    else
-      MUST(!attend_decoder_finish(d, &text, &n));
-    joined = realloc(joined, total + n + 1);
+  attend_status status = ATTEND_OK;
+  for (size_t i = 0; i <= e->count && !status; i++) {
+    status = i < e->count ? attend_decoder_push(d, e->id[i], &text, &n)
+                          : attend_decoder_finish(d, &text, &n);
+    if (status) break;
+    if (total + n >= room) joined = realloc(joined, room = 2 * (total + n + 1));
     MUST(joined);
     memcpy(joined + total, text, n);
     total += n;
   }
-  MUST(!attend_decode(d, e->id, e->count, &text, &n));
-  MUST(n == total && !memcmp(text, joined, n) && !text[n]);
+  if (status) MUST(*attend_message(ctx));
+  MUST(attend_decode(d, e->id, e->count, &text, &n) == status);
+  if (!status) MUST(n == total && !memcmp(text, joined, n) && !text[n]);
   free(joined);
 }
 
-/* An encoding may fail where a regular expression gives up. */
+/* An encoding may fail where a step makes too much of a text, where a regular
+ * expression takes too many steps, or where max_length is too short. */
+static inline void fuzz_encode(attend_context *ctx, const attend_tokenizer *t,
+                               attend_encoding *e, attend_decoder *d,
+                               const char *text, attend_encode_options o) {
+  size_t n = strlen(text);
+  if (attend_encode(e, text, n, &o)) {
+    MUST(*attend_message(ctx));
+    return;
+  }
+  fuzz_check_encoding(t, e, n, &o);
+  fuzz_check_decoding(ctx, d, e);
+}
+
+/* Alone and as one of a pair, whole and cut off. The last text is long enough
+ * for what takes time as its square or worse. */
 static inline void fuzz_use(attend_context *ctx, const attend_tokenizer *t) {
+  static char run[4097];
   static const char *const texts[] = {
       "", "Hello, world!  It's 1 234.5 ab\n",
       ("\xe2\x96\x81 caf\xc3\xa9 e\xcc\x81 \xe5\x8c\x97\xe4\xba\xac "
        "\xf0\x9f\x91\x8d\xef\xac\x81 \xff\xc3 \xc4\xb0<s>[CLS]</s>ab"),
-      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
+      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+      run};
   attend_encoding *e;
   attend_decoder *d;
+  memset(run, 'a', sizeof run - 1);
   MUST(!attend_encoding_create(t, &e));
   MUST(!attend_decoder_create(t, false, &d));
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-    size_t n = strlen(texts[i]);
-    if (attend_encode(e, texts[i], n, NULL)) {
-      MUST(*attend_message(ctx));
-      continue;
-    }
-    fuzz_check_encoding(t, e, n);
-    fuzz_check_decoding(d, e);
+    const char *other = texts[(i + 1) % 4];
+    attend_encode_options o = {.pair = other, .pair_length = strlen(other)};
+    fuzz_encode(ctx, t, e, d, texts[i], (attend_encode_options){0});
+    fuzz_encode(ctx, t, e, d, texts[i], o);
+    o.max_length = 7;
+    fuzz_encode(ctx, t, e, d, texts[i], o);
   }
   attend_decoder_free(d);
   attend_encoding_free(e);

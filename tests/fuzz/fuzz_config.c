@@ -27,6 +27,48 @@ static const char *put_weights(const char *family) {
   return folder;
 }
 
+/* What was taken makes sense: a member of another type than its key has, or a
+ * number without sense, is refused and never passed over. */
+static void check_members(const attend_json *root) {
+  static const struct {
+    const char *names[8];
+    attend_json_kind kind;
+  } keys[] = {
+      {{"hidden_act", "model_type", "feed_forward_proj", "attend_attention",
+        "attend_attention_roles"},
+       ATTEND_JSON_STRING},
+      {{"vocab_size", "bos_token_id", "pad_token_id", "decoder_start_token_id",
+        "forced_bos_token_id", "forced_eos_token_id"},
+       ATTEND_JSON_NUMBER},
+      {{"tie_word_embeddings"}, ATTEND_JSON_BOOL}};
+  const char *type =
+      attend_json_string(attend_json_get(root, "model_type"), NULL);
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    for (int k = 0; keys[i].names[k]; k++) {
+      const char *name = keys[i].names[k];
+      const attend_json *value = attend_json_get(root, name);
+      bool read = (strcmp(name, "hidden_act") || strstr(type, "llama") ||
+                   strstr(type, "bert") == type) &&
+                  (strcmp(name, "feed_forward_proj") || strstr(type, "t5"));
+      attend_json_kind kind = attend_json_kind_of(value);
+      MUST(!read || kind <= ATTEND_JSON_NULL || kind == keys[i].kind);
+    }
+}
+
+static void check_config(attend_context *ctx, const attend_config *c,
+                         const char *text, size_t length) {
+  attend_json *root;
+  MUST(!attend_json_parse(ctx, "config.json", text, length, &root));
+  check_members(root);
+  attend_json_free(root);
+  MUST(c->norm_eps > 0 && c->norm_eps <= 1);
+  for (int i = 0; i < c->n_eos; i++)
+    MUST(c->eos[i] >= 0 && c->eos[i] < c->vocab);
+  if (c->position != ATTEND_POSITIONS_ROTARY) return;
+  MUST(c->rope.theta > 0 && c->rope.theta < 1e300);
+  MUST(c->rope.factor > 0 && c->rope.context > 0);
+}
+
 static attend_status run_model(attend_model *model) {
   const attend_config *c = attend_model_config(model);
   static const int32_t ids[3] = {0, 1, 0};
@@ -61,6 +103,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   fuzz_file(name, bytes + 1, length - 1);
   attend_status status = attend_checkpoint_open(ctx, folder, &files);
   MUST((status == ATTEND_OK) == (files != NULL));
+  attend_config config;
+  if (!attend_config_read(ctx, folder, &config))
+    check_config(ctx, &config, (const char *)bytes + 1, length - 1);
   if (!status) status = attend_model_create(files, NULL, &model);
   if (!status) status = run_model(model);
   if (status) MUST(*attend_message(ctx));

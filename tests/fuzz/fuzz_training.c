@@ -1,5 +1,7 @@
 /* What a run of attend train leaves for its next start: the first byte chooses
- * training.json, training.safetensors, log.jsonl or run.json, the rest is the file.
+ * training.json, training.safetensors, log.jsonl, run.json or digests.json, the rest
+ * is the file. A step's file gets the digest that it has, so that what reads it is
+ * reached; what has another is refused.
  * What is refused changes nothing; what is taken can be written again. */
 #include <argp.h>
 
@@ -89,6 +91,29 @@ static void put_step_file(attend_context *ctx, const char *name,
   free(text);
 }
 
+/* digests.json says of the file what is so. */
+static void sign(attend_context *ctx, const char *name) {
+  char path[64], text[ATTEND_DIGEST_TEXT];
+  attend_digest digest = {0};
+  attend_json *list;
+  snprintf(path, sizeof path, "step/%s", name);
+  MUST(!attend_digest_file(ctx, fuzz_path(path), &digest));
+  attend_digest_text(&digest, text);
+  MUST(!json_read(ctx, fuzz_path("step/digests.json"), &list));
+  attend_json_writer w = attend_json_writer_text(ctx);
+  attend_json_open(&w, '{');
+  for (size_t i = 0; i < attend_json_count(list); i++) {
+    const attend_json *one = attend_json_at(list, i);
+    const char *of = attend_json_name(one, NULL);
+    json_text(&w, of, strcmp(of, name) ? attend_json_string(one, NULL) : text);
+  }
+  attend_json_close(&w, '}');
+  MUST(!attend_json_finish(&w));
+  fuzz_file("step/digests.json", w.text, w.length);
+  attend_json_writer_free(&w);
+  attend_json_free(list);
+}
+
 static void resume(attend_context *ctx, const char *name, const uint8_t *bytes,
                    size_t length) {
   attend_json *notes;
@@ -97,6 +122,10 @@ static void resume(attend_context *ctx, const char *name, const uint8_t *bytes,
   float *moments = attend_optimizer_moments(saved.optimizer, 0);
   MUST(!attend_training_save(saved.training, fuzz_path("step"), NULL));
   put_step_file(ctx, name, bytes, length);
+  if (strcmp(name, "digests.json")) {
+    sign(ctx, name);
+    MUST(!attend_training_verify(ctx, fuzz_path("step")));
+  }
   live = fuzz_live;
   if (attend_training_resume(saved.training, fuzz_path("step"), &notes)) {
     MUST(*attend_message(ctx) && !notes);
@@ -159,7 +188,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   if (!length) return 0;
   save_once(ctx);
   size_t live = fuzz_live;
-  switch (bytes[0] % 4) {
+  switch (bytes[0] % 5) {
     case 0:
       resume(ctx, "training.json", bytes + 1, length - 1);
       break;
@@ -168,6 +197,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
       break;
     case 2:
       reopen_log(ctx, bytes + 1, length - 1);
+      break;
+    case 4:
+      resume(ctx, "digests.json", bytes + 1, length - 1);
       break;
     default:
       parse_run(ctx, bytes + 1, length - 1);

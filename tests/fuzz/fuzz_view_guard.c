@@ -1,11 +1,12 @@
 /* The first lines of a request to `attend view`: method, path, Host, Origin,
- * Sec-Fetch-Site, Content-Type, Accept-Encoding and If-None-Match, each up to a
- * line's end; a line that is "-" is a header that did not come. The first byte
- * has the server's rules. */
+ * Sec-Fetch-Site, Content-Type, Accept-Encoding, If-None-Match, Authorization and
+ * the token of the query, each up to a line's end; a line that is "-" is one that
+ * did not come. The first byte has the server's rules. */
 #include "../../cli/view_guard.c"
 #include "fuzz.h"
 
-enum { LINES = 8, PORT = 8080 };
+enum { LINES = 10, PORT = 8080 };
+static const char token[] = "0123456789abcdef";
 
 /* Cuts the text into lines, which are strings then. */
 static void cut(char *text, const char *line[LINES]) {
@@ -32,6 +33,10 @@ static void check_allowed(const guard_rules *r, const guard_request *q,
   MUST(!strstr(q->path, "..") && !strchr(q->path, '%'));
   MUST((v->wish == ASKS_QUESTION) == (v->name[0] != 0));
   MUST((v->wish == ASKS_QUESTION) == !strcmp(q->method, "POST"));
+  if (r->token && v->wish == ASKS_PAGE) MUST(!strcmp(q->token, token));
+  if (r->token && v->wish == ASKS_QUESTION)
+    MUST(!strncasecmp(q->authorization, "bearer ", 7) &&
+         !strcmp(q->authorization + 7, token));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
@@ -42,10 +47,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   memcpy(text, bytes + 1, length - 1);
   text[length - 1] = 0;
   cut(text, line);
-  guard_rules r = {PORT, bytes[0] & 1, bytes[0] & 2 ? "machine" : ""};
+  guard_rules r = {PORT, bytes[0] & 1, bytes[0] & 2 ? "machine" : "",
+                   bytes[0] & 8 ? token : NULL};
   guard_request q = {.method = line[0] ? line[0] : "",
                      .path = line[1] ? line[1] : ""};
   q.host = line[2], q.origin = line[3], q.site = line[4], q.type = line[5];
+  q.authorization = line[8], q.token = line[9];
   q.twice = bytes[0] & 4;
   guard_verdict v = guard_judge(&r, &q);
   if (v.status == 200) check_allowed(&r, &q, &v);

@@ -16,10 +16,15 @@ void *need(size_t count, size_t size) {
   MUST(block);
   return block;
 }
+void *need_more(void *block, size_t used, size_t count, size_t size) {
+  void *wider = need(count, size);
+  if (used) memcpy(wider, block, used * size);
+  free(block);
+  return wider;
+}
 char *need_copy(const char *text) {
   return strcpy(need(strlen(text) + 1, 1), text);
 }
-double seconds_now(void) { return 0; }
 void progress_note(const char *now) { (void)now; }
 void progress_end(void) {}
 

@@ -36,6 +36,7 @@ export function SaveMenu() {
       say(failed.value);
     }
   };
+  // With the token: the link is for this machine, while the program runs.
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(location.href);

@@ -48,6 +48,8 @@ async function refuse(response: Response): Promise<never> {
 class LiveSource implements Source {
   readonly live = true;
   readonly writes = true;
+  // Of the address that the program printed: it goes with every question.
+  private readonly token = new URLSearchParams(location.search).get("token");
 
   private async ask(
     name: string,
@@ -58,7 +60,10 @@ class LiveSource implements Source {
     try {
       response = await fetch("api/" + name, {
         method: "POST",
-        headers: { "Content-Type": "application/json" },
+        headers: {
+          "Content-Type": "application/json",
+          ...(this.token && { Authorization: "Bearer " + this.token }),
+        },
         body: JSON.stringify(request),
         signal,
       });

@@ -1,0 +1,21 @@
+/* Keyed hashing of byte strings: SipHash-1-3 (Aumasson and Bernstein, 2012).
+ *
+ * Place: base/ - for hash tables whose keys come from a file. A file cannot
+ * choose keys that collide without knowing the table's key, which is random.
+ * Nothing that is computed may depend on the order of such a table.
+ */
+#ifndef BASE_HASH_H
+#define BASE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct {
+  uint64_t k[2];
+} hash_key;
+
+/* A fresh random key: draw one per table. */
+hash_key hash_key_draw(void);
+uint64_t hash_keyed(hash_key key, const void *bytes, size_t length);
+
+#endif
