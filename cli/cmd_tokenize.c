@@ -3,6 +3,7 @@
  * Place: cli/ - a verb. Answers are a table, JSON, or a line for a line; what
  * learns tokenizers is in tokenize_train.c.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,11 +11,12 @@
 
 #include "attend/json.h"
 #include "attend/text.h"
+#include "input.h"
 #include "model_path.h"
 #include "options.h"
+#include "printable.h"
 #include "table.h"
 #include "tokenize_train.h"
-#include "printable.h"
 
 typedef struct {
   options common;
@@ -29,6 +31,7 @@ typedef struct {
 typedef struct { /* of lines, read or to be written */
   char *text;
   size_t capacity, start, end; /* what was read and not yet handed out */
+  int failed;                  /* errno of a read that failed */
 } lines_buffer;
 
 typedef struct {
@@ -123,19 +126,6 @@ static const struct argp argp = {
 
 /* ---- input ------------------------------------------------------------------------- */
 
-static char *read_all(FILE *in, size_t *length) {
-  size_t capacity = 1 << 16, n;
-  char *text = need(capacity, 1);
-  *length = 0;
-  while ((n = fread(text + *length, 1, capacity - *length - 1, in))) {
-    *length += n;
-    if (capacity - *length > 1) continue;
-    text = need_more(text, *length, capacity *= 2, 1);
-  }
-  text[*length] = 0;
-  return text;
-}
-
 static void line_room(lines_buffer *b, size_t wanted) {
   if (wanted <= b->capacity) return;
   size_t capacity = wanted + b->capacity;
@@ -153,6 +143,7 @@ static bool line_fill(lines_buffer *b) {
   line_room(b, b->end + PIECE);
   ssize_t n = read(STDIN_FILENO, b->text + b->end, PIECE);
   if (n > 0) b->end += (size_t)n;
+  if (n < 0) b->failed = errno;
   return n > 0;
 }
 
@@ -174,9 +165,9 @@ static char *line_next(lines_buffer *b, size_t *length) {
 }
 
 /* The words with a space between, or all of the standard input. */
-static char *read_text(const tokenize_options *o, size_t *length) {
+static char *read_text(const tokenize_options *o, size_t *length, int *code) {
   size_t size = 1;
-  if (!o->count) return read_all(stdin, length);
+  if (!o->count) return input_all(stdin, "the standard input", length, code);
   for (int i = 0; i < o->count; i++) size += strlen(o->words[i]) + 1;
   char *text = need(size, 1);
   for (int i = 0; i < o->count; i++) {
@@ -250,10 +241,11 @@ static void add_row(const tokenize_run *run, table *t, size_t i) {
 
 static int encode_text(tokenize_run *run) {
   size_t length;
-  char *text = read_text(run->o, &length);
-  attend_status status = encode(run, text, length);
-  int code = status ? complain_status(run->ctx, status) : EXIT_OK;
-  if (!status) {
+  int code = EXIT_OK;
+  char *text = read_text(run->o, &length, &code);
+  attend_status status = code ? ATTEND_OK : encode(run, text, length);
+  if (status) code = complain_status(run->ctx, status);
+  if (!code) {
     table t = table_start(columns);
     for (size_t i = 0; i < run->encoding->count; i++) add_row(run, &t, i);
     code = run->o->common.json ? table_print_json(&t, run->ctx, stdout)
@@ -355,6 +347,10 @@ static int all_lines(tokenize_run *run) {
   int code = EXIT_OK;
   while (!code && (line = line_next(&run->in, &length)))
     code = one_line(run, line, length, ++number);
+  if (!code && run->in.failed) {
+    complain("the standard input cannot be read: %s", strerror(run->in.failed));
+    code = EXIT_FAILED;
+  }
   int written = check_written(stdout, "the lines");
   return code ? code : written;
 }
@@ -364,8 +360,9 @@ static int all_lines(tokenize_run *run) {
 static int decode_text(tokenize_run *run) {
   size_t length;
   const char *text;
-  char *input = read_text(run->o, &length);
-  int code = read_ids(run, input);
+  int code = EXIT_OK;
+  char *input = read_text(run->o, &length, &code);
+  if (!code) code = read_ids(run, input);
   free(input);
   if (code) return code;
   attend_status status =

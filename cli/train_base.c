@@ -108,10 +108,12 @@ static int write_config(train_run *run, const char *folder) {
   attend_architecture a = run->s->made;
   a.roles = run->roles;
   a.vocab = attend_tokenizer_count(run->tokenizer);
-  a.bos = train_special(run, ATTEND_SPECIAL_BOS, ATTEND_SPECIAL_CLS);
-  a.eos = train_special(run, ATTEND_SPECIAL_EOS, ATTEND_SPECIAL_SEP);
-  a.pad = train_special(run, ATTEND_SPECIAL_PAD, ATTEND_SPECIAL_PAD);
-  if (a.pad < 0) a.pad = a.eos;
+  const int bos = train_special(run, ATTEND_SPECIAL_BOS, ATTEND_SPECIAL_CLS);
+  const int eos = train_special(run, ATTEND_SPECIAL_EOS, ATTEND_SPECIAL_SEP);
+  const int pad = train_special(run, ATTEND_SPECIAL_PAD, ATTEND_SPECIAL_PAD);
+  a.bos = &bos;
+  a.eos = &eos;
+  a.pad = pad < 0 ? &eos : &pad;
   if (!a.positions) a.positions = run->s->length ? run->s->length : 256;
   char *path = path_of("%s/config.json", folder);
   attend_status status = attend_config_write(run->ctx, path, &a);

@@ -481,7 +481,6 @@ const struct argp train_argp = {
 
 train_settings train_defaults(void) {
   train_settings s = {.valid_share = -1,
-                      .made = {.bos = -1, .eos = -1, .pad = -1},
                       .steps = 1000,
                       .schedule = ATTEND_COSINE_RATE,
                       .rate = -1,

@@ -15,6 +15,7 @@ static inline attend_context *context(void) {
 
 /* The decoder narrower than the encoder, or wider. */
 static inline attend_architecture sides(const char *family, bool narrow) {
+  static const int bos = 1, eos = 2, pad = 0;
   return (attend_architecture){.family = family,
                                .layers = 2,
                                .decoder_layers = 1,
@@ -26,9 +27,9 @@ static inline attend_architecture sides(const char *family, bool narrow) {
                                .decoder_mlp = narrow ? 36 : 18,
                                .positions = 16,
                                .vocab = 29,
-                               .bos = 1,
-                               .eos = 2,
-                               .pad = 0};
+                               .bos = &bos,
+                               .eos = &eos,
+                               .pad = &pad};
 }
 
 static const char *const both[] = {"bart", "t5"};

@@ -132,9 +132,9 @@ static void write_twin(void) {
                            .decoder_mlp = d->mlp,
                            .positions = t.config.positions,
                            .vocab = t.config.vocab,
-                           .bos = 0,
-                           .eos = 2,
-                           .pad = 1};
+                           .bos = (const int[]){0},
+                           .eos = (const int[]){2},
+                           .pad = (const int[]){1}};
   l = begin(&a, NULL, &files);
   for (size_t i = 0; attend_learner_get(l, i, &x); i++)
     if (strstr(x.name, "embed_projection"))

@@ -28,9 +28,9 @@ static subject open_bart(attend_context *ctx, const attend_form *form) {
                            .positions = FITS,
                            .vocab = 60,
                            .copy = 5,
-                           .bos = 0,
-                           .eos = 2,
-                           .pad = 1};
+                           .bos = (const int[]){0},
+                           .eos = (const int[]){2},
+                           .pad = (const int[]){1}};
   attend_model_options o = {.form = form};
   OK(ctx, attend_config_write(ctx, in_folder("config.json"), &a));
   OK(ctx, attend_checkpoint_fresh(ctx, models_folder(), 5, &s.files));

@@ -139,7 +139,7 @@ typedef struct {      /* zero means default */
   unsigned roles;        /* of attend_in: where it is; 0: everywhere          */
   int untied;            /* a head of its own                                 */
   int copy; /* bart, t5: width of a head that copies words; 0: none           */
-  int bos, eos, pad; /* negative: none                                    */
+  const int *bos, *eos, *pad; /* token ids; NULL: none                      */
 } attend_architecture;
 
 ATTEND_API attend_status

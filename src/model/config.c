@@ -206,7 +206,7 @@ static attend_status read_config(attend_context *ctx, const char *path,
   if (!f)
     return fail(ctx, ATTEND_UNSUPPORTED,
                 "%s: models of type \"%.40s\" are not known here: gpt2, llama, "
-                "bert, distilbert, roberta, bart and t5 are",
+                "mistral, bert, distilbert, roberta, bart and t5 are",
                 path, type);
   snprintf(c->family, sizeof c->family, "%s", type);
   c->embed_factor = c->head_factor = 1;
@@ -243,6 +243,26 @@ static attend_status read_generation(attend_context *ctx, const char *folder,
   return r.status;
 }
 
+/* Files that people take for a model; what they are is not JSON. */
+static attend_status refuse_weights(attend_context *ctx, const char *path) {
+  unsigned char head[9] = {0};
+  FILE *f = fopen(path, "rb");
+  size_t n = f ? fread(head, 1, sizeof head, f) : 0;
+  if (f) fclose(f);
+  const char *what = NULL;
+  if (n >= 4 && !memcmp(head, "GGUF", 4))
+    what = "a GGUF file of llama.cpp, which is not read: give";
+  if (n >= 4 && !memcmp(head, "PK\3\4", 4))
+    what = "a PyTorch checkpoint, which is not read: give";
+  if (n == sizeof head && head[8] == '{' && !head[5] && !head[6] && !head[7])
+    what = "a file of weights (safetensors): give the folder that it is in, or";
+  if (!what) return ATTEND_OK;
+  return fail(ctx, ATTEND_IO,
+              "%s is %s a folder with config.json, model.safetensors and a "
+              "tokenizer",
+              path, what);
+}
+
 attend_status attend_config_read(attend_context *ctx, const char *path,
                                  attend_config *config) {
   char inside[LONGEST_PATH];
@@ -255,6 +275,7 @@ attend_status attend_config_read(attend_context *ctx, const char *path,
                 "%s has no config.json: a model is a folder with config.json, "
                 "weights and a tokenizer",
                 path);
+  if (!folder) ATTEND_TRY(refuse_weights(ctx, path));
   ATTEND_TRY(json_read(ctx, folder ? inside : path, &json));
   attend_status status = read_config(ctx, folder ? inside : path, json, config);
   attend_json_free(json);

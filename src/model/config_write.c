@@ -30,8 +30,8 @@ static void truth(sheet *s, const char *name, bool value) {
   attend_json_member(s->w, name);
   attend_json_put_boolean(s->w, value);
 }
-static void id(sheet *s, const char *name, int value) {
-  if (value >= 0) number(s, name, value);
+static void id(sheet *s, const char *name, const int *value) {
+  if (value && *value >= 0) number(s, name, *value);
 }
 
 /* ---- families ---------------------------------------------------------------- */

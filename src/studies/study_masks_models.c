@@ -230,9 +230,9 @@ static attend_status ask_family(study_run *r, table_store *t, int first,
                                  .heads = 2,
                                  .positions = MASKS_LONGEST,
                                  .vocab = VOCAB,
-                                 .bos = 1,
-                                 .eos = 2,
-                                 .pad = PAD};
+                                 .bos = (const int[]){1},
+                                 .eos = (const int[]){2},
+                                 .pad = (const int[]){PAD}};
   study_model m;
   TRY(study_untrained(r, &a, &m));
   attend_status status = ask(r, t, first, m.model, b);

@@ -37,3 +37,19 @@ if [[ -w /dev/full ]]; then
       fail "attend $command on a full disk: $(cat "$work/err")"
   done
 fi
+
+# files that are taken for a model
+printf 'GGUF\3\0\0\0\0' >"$work/model.gguf"
+printf 'PK\3\4more' >"$work/model.bin"
+for verb in show "generate --prompt a" "compare --text a"; do
+  # shellcheck disable=SC2086
+  complains 1 'is a GGUF file .* folder with config.json' $verb "$work/model.gguf"
+  # shellcheck disable=SC2086
+  complains 1 'is a PyTorch checkpoint' $verb "$work/model.bin"
+  # shellcheck disable=SC2086
+  complains 1 'weights .safetensors.: give the folder' $verb \
+    "$ATTEND_GOLDEN/models/gpt2/model.safetensors"
+done
+mkdir "$work/unknown"
+echo '{"model_type": "xlnet"}' >"$work/unknown/config.json"
+complains 1 'llama, mistral, bert' show "$work/unknown"

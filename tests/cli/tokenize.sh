@@ -77,3 +77,10 @@ printf '{}\n' >"$work/in"
 complains 1 'line 1 is not a JSON string' tokenize --jsonl \
   "$golden/tok512.bin" <"$work/in"
 run 2 tokenize
+
+# a standard input that cannot be read
+for how in "" --decode --jsonl; do
+  # shellcheck disable=SC2086
+  complains 1 'the standard input cannot be read: Is a directory' \
+    tokenize $how "$ATTEND_GOLDEN/tokens/gpt2-vocab.json" <"$work"
+done
