@@ -3,7 +3,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 CMAKE_FLAGS ?=
 
-.PHONY: all help demo test book bench install format lint clean
+.PHONY: all help demo check test book bench install format lint clean
 
 all: build/build.ninja
 	@cmake --build build
@@ -14,6 +14,7 @@ build/build.ninja:
 help:
 	@echo 'make          build/attend and the library (static and shared)'
 	@echo 'make demo     install what is missing, build, show what it does'
+	@echo 'make check    the tests to run while working: two minutes'
 	@echo 'make test     install what is missing, run the whole suite'
 	@echo 'make book     the tutorial, docs/book, as pages: build/book/index.html'
 	@echo 'make bench    time the fixed list of problems: bench/results.csv'
@@ -27,6 +28,10 @@ demo:
 	@tools/setup demo
 	@$(MAKE) --no-print-directory all
 	@tools/demo
+
+check: all
+	@ATTEND_TEST_LIGHT=1 ctest --test-dir build -L check -j $$(nproc) \
+		--no-tests=error --output-on-failure --progress
 
 test:
 	@tools/setup test
