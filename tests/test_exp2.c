@@ -192,7 +192,7 @@ TEST(every_float) {
   uint32_t step = light() ? 16 : 1;
   attend_context *ctx = open_context(NULL, 0, NULL);
   sweep w = {all, n, step};
-  parallel_for(ctx, ctx->threads, chunks / step, try_item, &w);
+  PARALLEL_FOR(ctx, ctx->threads, chunks / step, try_item, w);
   attend_context_free(ctx);
   for (int s = 0; s < n; s++) {
     printf("%s: at most %.4f ulp, at %a (%s)\n", all[s].kernels->isa,

@@ -166,6 +166,7 @@ static attend_status backward(call *c) {
 
 const attend_engine engine_definition = {
     .name = "definition",
+    .at_once = true,
     .applicable = applicable,
     .size = size,
     .forward = forward,

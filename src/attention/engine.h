@@ -26,10 +26,10 @@ struct attend_plan {
   const struct kernels *kn;
   const struct block_kernels *fast; /* forward's, for this dtype */
   int threads;
-  attend_stream stream; /* that calls run on */
-  int group;            /* heads that share a kv head: H / G */
-  int ldk, ldv;         /* D and M rounded up to whole lanes */
-  int tile;             /* rows that share loaded keys */
+  attend_stream own; /* that calls run on */
+  int group;         /* heads that share a kv head: H / G */
+  int ldk, ldv;      /* D and M rounded up to whole lanes */
+  int tile;          /* rows that share loaded keys */
   float score_to2; /* q.k -> log2 of the weight: scale log2(e) / temperature */
   float bias_to2;  /* bias -> the same */
   bool by_gaps;    /* gaussian: from q - k, not from q.k; see direct.c */
@@ -66,6 +66,7 @@ struct attend_engine {
   attend_status (*forward)(call *c); /* also looks into a state */
   attend_status (*backward)(call *c);
   attend_status (*observe)(call *c);
+  bool at_once; /* computes within the call: what is queued must be done */
 };
 
 extern const attend_engine engine_softmax, engine_argmax, engine_direct,
@@ -80,6 +81,16 @@ static inline size_t panel_value_at(int pair, int ld, int slot, int i) {
   if (pair == 1) return (size_t)slot * (size_t)ld + (size_t)i;
   return ((size_t)(slot / 2) * (size_t)ld + (size_t)i) * 2 + (size_t)(slot % 2);
 }
+
+/* The context's stream while a session has it open, else the plan's own. */
+static inline attend_stream *plan_stream(attend_plan *p) {
+  attend_stream *open = &p->ctx->stream;
+  if (!open->depth) return &p->own;
+  if (open->threads == p->threads) return open;
+  stream_wait(open); /* what the plan reads may be queued there */
+  return &p->own;
+}
+static inline void plan_wait(attend_plan *p) { stream_wait(plan_stream(p)); }
 
 /* Counts rows that an item found weak. */
 static inline void plan_weak(attend_plan *p, int64_t rows) {

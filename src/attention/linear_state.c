@@ -167,7 +167,7 @@ static void stack_item(const void *args, int64_t i, int worker) {
 static void run_stacks(call *c, attend_state *s, bool append, bool queries) {
   extension e = {*c, s, append, queries};
   c->plan->weak_rows = 0;
-  STREAM_ADD(&c->plan->stream, PHASE_STATIC,
+  STREAM_ADD(plan_stream(c->plan), PHASE_STATIC,
              (int64_t)s->batch * c->plan->desc.kv_heads, stack_item, e);
 }
 
@@ -179,6 +179,7 @@ void linear_extend(call *c, attend_state *s, bool queries) {
 
 attend_status linear_look(call *c, attend_state *s) {
   const attend_desc *d = &c->plan->desc;
+  if (d->mask.causal != ATTEND_NOT_CAUSAL) plan_wait(c->plan); /* for folded */
   for (int b = 0; b < s->batch; b++) {
     int64_t summed = s->linear[b * d->kv_heads].folded * PANEL;
     bool causal = d->mask.causal != ATTEND_NOT_CAUSAL;

@@ -60,7 +60,7 @@ static void derive(attend_plan *p) {
   p->kn = p->ctx->kernels;
   p->fast = p->kn->block[d->dtype];
   p->threads = p->ctx->threads;
-  p->stream = stream_on(p->ctx, p->threads);
+  p->own = stream_on(p->ctx, p->threads);
   p->group = d->heads / d->kv_heads;
   p->ldk = (int)round_up((size_t)d->dim, LANES);
   p->ldv = (int)round_up((size_t)d->dim_v, LANES);
@@ -211,6 +211,7 @@ attend_status attend_forward(attend_plan *p, attend_view q, attend_view k,
   c.lse = lse;
   ATTEND_TRY(
       desc_check_output(p->ctx, d, "o", &c.o, d->heads, d->q_len, d->dim_v));
+  if (p->engine->at_once) plan_wait(p);
   return p->engine->forward(&c);
 }
 
@@ -253,6 +254,7 @@ attend_status attend_backward(attend_plan *p, attend_view q, attend_view k,
   ATTEND_TRY(check_gradients(&c));
   c.lse_in = lse;
   c.dbias = dbias;
+  if (p->engine->at_once) plan_wait(p);
   return p->engine->backward(&c);
 }
 
@@ -266,5 +268,8 @@ attend_status attend_observe(attend_plan *p, attend_view q, attend_view k,
   c.v.data = NULL;
   c.lse_in = lse;
   c.look = look;
-  return p->engine->observe(&c);
+  if (p->engine->at_once) plan_wait(p);
+  attend_status status = p->engine->observe(&c);
+  plan_wait(p);
+  return status;
 }

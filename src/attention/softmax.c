@@ -257,7 +257,7 @@ static void join_item(const void *args, int64_t i, int worker) {
 }
 
 static void forward_split(const call *c, const split *s) {
-  attend_stream *on = &c->plan->stream;
+  attend_stream *on = plan_stream(c->plan);
   int64_t tiles = call_tiles(c), wide = s->count - 1;
   split_wave x = {*c, *s, 0, 0};
   stream_enter(on);
@@ -277,7 +277,8 @@ attend_status softmax_forward(call *c) {
   if (split_make(c, &s))
     forward_split(c, &s);
   else
-    STREAM_ADD(&c->plan->stream, PHASE_DYNAMIC, call_tiles(c), tile_item, *c);
+    STREAM_ADD(plan_stream(c->plan), PHASE_DYNAMIC, call_tiles(c), tile_item,
+               *c);
   return ATTEND_OK;
 }
 

@@ -296,7 +296,7 @@ static void blocks_item(const void *args, int64_t lane, int worker) {
 attend_status softmax_backward(call *c) {
   attend_plan *p = c->plan;
   gradient x;
-  attend_stream *on = &p->stream;
+  attend_stream *on = plan_stream(p);
   int64_t heads = (int64_t)p->desc.batch * p->desc.heads;
   c->raw = true;
   x.c = *c;
@@ -310,6 +310,9 @@ attend_status softmax_backward(call *c) {
              blocks_item, x);
   if (x.s.dq) STREAM_ADD(on, PHASE_STATIC, heads, round_item, x);
   stream_leave(on);
-  if (c->dbias) bias_finish(c, &x.s);
+  if (c->dbias) {
+    plan_wait(p);
+    bias_finish(c, &x.s);
+  }
   return ATTEND_OK;
 }

@@ -191,7 +191,7 @@ static void append_head(const attend_state *s, const chunk *x, int b, int g,
   const sequence *q = &s->sequence[b];
   size_t element = attend_dtype_size(s->desc.dtype);
   for (int i = 0; i < count; i++) {
-    int64_t at = q->length + i;
+    int64_t at = q->start + i;
     page *to = q->page[at / PANEL];
     int slot = (int)(at % PANEL);
     if (x->key_mask && !x->key_mask[(size_t)b * (size_t)x->n + (size_t)i]) {
@@ -217,6 +217,7 @@ static void append_padding(attend_state *s, const chunk *x, int b, int count) {
     to->real[at % PANEL] = real;
     to->padded |= !real;
   }
+  q->start = q->length;
   q->length += count;
 }
 
@@ -318,11 +319,10 @@ attend_status attend_state_append(attend_plan *p, attend_state *s, int n,
   chunk x = {view_complete(k, d->kv_heads, n, d->dim),
              view_complete(v, d->kv_heads, n, d->dim_v), d->mask.key_mask, n};
   appending a = {s, x, d->mask.lengths};
-  attend_stream on = n > 16 ? p->stream : stream_on(p->ctx, 1);
-  STREAM_ADD(&on, PHASE_STATIC, (int64_t)s->batch * d->kv_heads, append_item,
-             a);
   for (int b = 0; b < s->batch; b++)
     append_padding(s, &x, b, new_keys(p, b, n));
+  PARALLEL_FOR(p->ctx, n > 16 ? p->threads : 1, (int64_t)s->batch * d->kv_heads,
+               append_item, a);
   return ATTEND_OK;
 }
 
@@ -375,6 +375,7 @@ static attend_status look(attend_plan *p, attend_state *s, int n, attend_view q,
   call c = look_call(p, s, n, q);
   c.o = view_complete(o, p->desc.heads, n, p->desc.dim_v);
   c.lse = lse;
+  if (p->engine->at_once) plan_wait(p);
   return s->linear ? linear_look(&c, s) : p->engine->forward(&c);
 }
 
@@ -425,5 +426,8 @@ attend_status attend_state_observe(attend_plan *p, attend_state *s, int n,
   call c = look_call(p, s, n, q);
   c.lse_in = lse;
   c.look = what;
-  return p->engine->observe(&c);
+  if (p->engine->at_once) plan_wait(p);
+  attend_status status = p->engine->observe(&c);
+  plan_wait(p);
+  return status;
 }

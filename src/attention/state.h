@@ -23,6 +23,7 @@ typedef struct {
 
 typedef struct {
   int64_t length; /* keys */
+  int64_t start;  /* of those that the last call appended */
   int64_t pages, room;
   page **page; /* [room], the first `pages` in use or reserved */
 } sequence;

@@ -15,6 +15,17 @@
 struct kernels; /* kernels/kernels.h */
 struct pools;   /* base/parallel.c */
 
+/* Work for threads: base/parallel.h. */
+struct pool;
+typedef void (*phase_body)(const void *args, int64_t item, int worker);
+
+typedef struct {
+  attend_context *ctx;
+  int threads;       /* at most; 1: everything runs in the caller */
+  struct pool *pool; /* while it is open, or NULL: run at once, alone */
+  int depth;         /* of stream_enter */
+} attend_stream;
+
 struct attend_context {
   char message[512]; /* of the last failure; "" before the first */
   attend_allocator allocator;
@@ -22,7 +33,8 @@ struct attend_context {
   const struct kernels *kernels; /* the table of the chosen instruction set */
   const char *isa;
   size_t near_bytes;   /* of the cache that one core has to itself (L2) */
-  struct pools *pools; /* of threads: base/parallel.c */
+  struct pools *pools;  /* of threads: base/parallel.c */
+  attend_stream stream; /* that a session opens for a whole forward pass */
   attend_parallel_for parallel_for; /* the caller's, in their place, or NULL */
   void *parallel_user;
   size_t cache_bytes, cache_limit; /* of all states: held, and at most */

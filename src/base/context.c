@@ -25,6 +25,7 @@ attend_status attend_context_set_threads(attend_context *ctx, int threads) {
                "%d threads were asked for: choose a number from 1 to 4096",
                threads);
   ctx->threads = threads;
+  ctx->stream = (attend_stream){ctx, threads, NULL, 0};
   return ATTEND_OK;
 }
 

@@ -105,12 +105,21 @@ static void wake(struct pool *x) {
   syscall(SYS_futex, &x->change, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* n items of phase p, which ends at `end`, are done. */
-static void finish(struct pool *x, uint64_t p, uint64_t end, uint64_t n) {
+/* n items of phase p, which ends at `end`, are done. Whoever does the last goes on
+ * with the phases of one item that follow: only then need others be told. */
+static void finish(struct pool *x, uint64_t p, uint64_t end, uint64_t n,
+                   int worker) {
+  uint64_t limit = atomic_load_explicit(&x->limit, memory_order_relaxed);
   uint64_t before =
       atomic_fetch_add_explicit(&x->done, n, memory_order_acq_rel);
   if (before + n != end) return;
-  atomic_store(&x->current, p + 1);
+  for (p++; p < limit; p++) {
+    const phase *f = &x->ring[p % RING];
+    if (atomic_load_explicit(&f->items, memory_order_relaxed) != 1) break;
+    f->body(f->args, 0, worker);
+    atomic_fetch_add_explicit(&x->done, 1, memory_order_relaxed);
+  }
+  atomic_store(&x->current, p);
   wake(x);
 }
 
@@ -124,7 +133,7 @@ static bool drain(struct pool *x, uint64_t p, int owner, int worker) {
     f->body(f->args, item, worker);
     n++;
   } while ((item = claim(x, p, owner)) >= 0);
-  finish(x, p, end, n);
+  finish(x, p, end, n, worker);
   return true;
 }
 
@@ -136,7 +145,7 @@ static bool steal(struct pool *x, uint64_t p, int worker) {
     const phase *f = &x->ring[p % RING];
     uint64_t end = f->end;
     f->body(f->args, item, worker);
-    finish(x, p, end, 1);
+    finish(x, p, end, 1, worker);
     return true;
   }
   return false;
@@ -425,17 +434,32 @@ void stream_add(attend_stream *s, phase_order order, int64_t n, phase_body body,
 
 typedef struct {
   phase_body body;
-  const void *args;
-} borrowed;
+  int64_t n;
+  alignas(16) unsigned char args[LOOP_ARGS];
+} whole_loop;
 
-static void run_borrowed(const void *args, int64_t item, int worker) {
-  const borrowed *b = args;
-  b->body(b->args, item, worker);
+static void run_whole(const void *args, int64_t item, int worker) {
+  const whole_loop *w = args;
+  (void)item, (void)worker;
+  run_alone(w->n, w->body, w->args);
+}
+
+/* A loop that is not worth several threads, within a queue. */
+static void queue_whole(attend_stream *s, int64_t n, phase_body body,
+                        const void *args, size_t size) {
+  whole_loop w = {body, n, {0}};
+  memcpy(w.args, args, size);
+  STREAM_ADD(s, PHASE_STATIC, 1, run_whole, w);
 }
 
 void parallel_for(attend_context *ctx, int threads, int64_t n, phase_body body,
-                  const void *args) {
-  attend_stream s = stream_on(ctx, threads > 1 ? ctx->threads : 1);
-  borrowed b = {body, args};
-  STREAM_ADD(&s, PHASE_STATIC, n, run_borrowed, b);
+                  const void *args, size_t size) {
+  attend_stream *open = &ctx->stream;
+  attend_stream now = stream_on(ctx, threads > 1 ? ctx->threads : 1);
+  if (!open->pool)
+    stream_add(&now, PHASE_STATIC, n, body, args, size);
+  else if (threads > 1 || n == 1)
+    stream_add(open, PHASE_STATIC, n, body, args, size);
+  else if (n > 0)
+    queue_whole(open, n, body, args, size);
 }

@@ -14,22 +14,12 @@
 
 #include "base/base.h"
 
-typedef void (*phase_body)(const void *args, int64_t item, int worker);
-
-struct pool;
-
-typedef struct {
-  attend_context *ctx;
-  int threads;       /* at most; 1: everything runs in the caller */
-  struct pool *pool; /* while it is open, or NULL: run at once, alone */
-  int depth;         /* of stream_enter */
-} attend_stream;
-
 static inline attend_stream stream_on(attend_context *ctx, int threads) {
   return (attend_stream){ctx, threads, NULL, 0};
 }
 
-enum { PHASE_ARGS = 576 }; /* bytes of arguments, which are copied */
+/* Bytes of arguments, which are copied. */
+enum { PHASE_ARGS = 576, LOOP_ARGS = PHASE_ARGS - 32 };
 
 /* Runs body(args, i, worker) for i in [0, n). STATIC: item i goes to the same
  * worker every time, so that its data stay in that worker's caches; others take
@@ -43,15 +33,19 @@ void stream_add(attend_stream *s, phase_order order, int64_t n, phase_body body,
     stream_add(s, order, n, body, &(args), sizeof(args));               \
   } while (0)
 
-void stream_enter(
-    attend_stream *s); /* queue phases from here on; may be nested */
+void stream_enter(attend_stream *s); /* queue from here on; may be nested */
 void stream_wait(attend_stream *s);  /* run what is queued */
 void stream_leave(attend_stream *s); /* the outermost runs what is queued */
 
-/* One loop, at once, by all of the context's threads; or by the caller alone if
- * `threads` is 1. */
+/* One loop, by all of the context's threads, or as one item by one of them if
+ * `threads` is 1; queued while the context's stream is open, else at once. */
 void parallel_for(attend_context *ctx, int threads, int64_t n, phase_body body,
-                  const void *args);
+                  const void *args, size_t size);
+#define PARALLEL_FOR(ctx, threads, n, body, args)                     \
+  do {                                                                \
+    _Static_assert(sizeof(args) <= LOOP_ARGS, "too many for a loop"); \
+    parallel_for(ctx, threads, n, body, &(args), sizeof(args));       \
+  } while (0)
 
 /* ---- of a context ------------------------------------------------------------- */
 

@@ -50,8 +50,8 @@ static void product_back(const design_pass *p, const attend_design_part *part,
       d->features, part->rows, part->columns,      gradients + part->at,
       p->dx};
   int threads = x.rows > 256 ? p->threads : 1;
-  parallel_for(d->ctx, threads, x.k, add_weights, &x);
-  parallel_for(d->ctx, threads, x.rows, add_rows, &x);
+  PARALLEL_FOR(d->ctx, threads, x.k, add_weights, x);
+  PARALLEL_FOR(d->ctx, threads, x.rows, add_rows, x);
 }
 
 static attend_status head_back(design_pass *p, int i, const float *weights,

@@ -36,7 +36,7 @@ static void rows_times(attend_context *ctx, int threads, const float *x,
                        int rows, int ldx, const float *w, int k, int n,
                        float *y) {
   row_product p = {x, w, ldx, k, n, y};
-  parallel_for(ctx, rows > 256 ? threads : 1, rows, row_times, &p);
+  PARALLEL_FOR(ctx, rows > 256 ? threads : 1, rows, row_times, p);
 }
 
 /* ---- life ---------------------------------------------------------------------------- */

@@ -40,7 +40,7 @@ static double spin(attend_context *ctx, int threads, long rounds,
                    double *sums) {
   load l = {.kn = ctx->kernels, .rounds = rounds, .sums = sums};
   double start = seconds_now();
-  parallel_for(ctx, threads, threads, spin_part, &l);
+  PARALLEL_FOR(ctx, threads, threads, spin_part, l);
   return total(&l, threads) / (seconds_now() - start);
 }
 
@@ -69,7 +69,7 @@ static void clear_part(const void *args, int64_t i, int worker) {
 
 static double read_once(attend_context *ctx, int threads, const load *l) {
   double start = seconds_now();
-  parallel_for(ctx, threads, PARTS, read_part, l);
+  PARALLEL_FOR(ctx, threads, PARTS, read_part, *l);
   double took = seconds_now() - start;
   return total(l, PARTS) < 0 ? 0 : (double)(PARTS * l->n * sizeof *l->x) / took;
 }
@@ -90,7 +90,7 @@ attend_status attend_machine_measure(attend_context *ctx,
   load l = {.kn = ctx->kernels, .n = n / PARTS};
   ATTEND_TRY(take(ctx, n * sizeof *l.x + sums, "measuring memory", &l.x));
   l.sums = (double *)(l.x + n);
-  parallel_for(ctx, ctx->threads, PARTS, clear_part, &l);
+  PARALLEL_FOR(ctx, ctx->threads, PARTS, clear_part, l);
   machine->threads = ctx->threads;
   machine->flops_one = best_flops(ctx, 1, l.sums);
   machine->flops_all = best_flops(ctx, ctx->threads, l.sums);

@@ -59,7 +59,7 @@ void attend_gate(attend_context *ctx, attend_activation activation, int rows,
                   .ldb = ldb,
                   .y = y,
                   .ldy = ldy};
-  parallel_for(ctx, parts, parts, forward_part, &x);
+  PARALLEL_FOR(ctx, parts, parts, forward_part, x);
 }
 
 void attend_activate(attend_context *ctx, attend_activation activation,
@@ -88,7 +88,7 @@ void attend_gate_back(attend_context *ctx, attend_activation activation,
                   .ldda = ldda,
                   .db = db,
                   .lddb = lddb};
-  parallel_for(ctx, parts, parts, back_part, &x);
+  PARALLEL_FOR(ctx, parts, parts, back_part, x);
 }
 
 void attend_activate_back(attend_context *ctx, attend_activation activation,

@@ -38,5 +38,5 @@ void attend_dropout(attend_context *ctx, attend_random random, uint64_t first,
   int parts = parts_of(ctx, rows, (double)rows * n * 4);
   dropping d = {ctx->kernels, random, first, least, factor, rows,
                 parts,        n,      ldx,   ldy,   x,      y};
-  parallel_for(ctx, parts, parts, drop_part, &d);
+  PARALLEL_FOR(ctx, parts, parts, drop_part, d);
 }

@@ -43,7 +43,7 @@ void attend_embed(attend_context *ctx, const attend_table *table, int rows,
                   int ldy) {
   int parts = parts_of(ctx, rows, (double)rows * n);
   embedding e = {ctx, *table, rows, parts, n, ldy, ids, factor, add != 0, y};
-  parallel_for(ctx, parts, parts, embed_part, &e);
+  PARALLEL_FOR(ctx, parts, parts, embed_part, e);
 }
 
 /* Rows may have the same id: a part has some columns and takes all rows in
@@ -70,5 +70,5 @@ void attend_embed_back(attend_context *ctx, int rows, int n, const int32_t *ids,
   embedding e = {
       ctx,   {dy, ATTEND_F32, entries}, rows, parts, n, lddy, ids, factor, true,
       dtable};
-  parallel_for(ctx, parts, parts, embed_back_part, &e);
+  PARALLEL_FOR(ctx, parts, parts, embed_back_part, e);
 }

@@ -182,7 +182,7 @@ static attend_status pack_all(packing *pk) {
   for (int first = 0; first < l->lanes; first += round) {
     int last = (int)min64(first + (int64_t)round, l->lanes);
     pk->first = first;
-    parallel_for(l->ctx, threads, last - first, pack_lane, pk);
+    PARALLEL_FOR(l->ctx, threads, last - first, pack_lane, *pk);
     if (!l->back) tell_packed(pk, first * LANES, last * LANES);
   }
   give(l->ctx, pk->scratch);
@@ -402,9 +402,10 @@ static void forward(const attend_linear *l, int rows, const float *x, int ldx,
                     bool add, float *y, int ldy) {
   grid g = choose_grid(l->ctx, rows, l->inputs, l->lanes);
   int parts = g.by_rows * g.by_lanes;
-  attend_stream on = stream_on(l->ctx, l->ctx->threads);
+  attend_stream own = stream_on(l->ctx, l->ctx->threads);
+  attend_stream *on = l->ctx->stream.depth ? &l->ctx->stream : &own;
   product p = {l, g, rows, ldx, ldy, x, y, add};
-  STREAM_ADD(&on, parts > on.threads ? PHASE_DYNAMIC : PHASE_STATIC, parts,
+  STREAM_ADD(on, parts > on->threads ? PHASE_DYNAMIC : PHASE_STATIC, parts,
              forward_part, p);
 }
 

@@ -78,7 +78,7 @@ void attend_cross_entropy_smooth(attend_context *ctx, int rows, int n,
                .smoothing = smoothing,
                .loss = loss,
                .best = best};
-  parallel_for(ctx, parts, parts, loss_part, &e);
+  PARALLEL_FOR(ctx, parts, parts, loss_part, e);
 }
 
 void attend_cross_entropy(attend_context *ctx, int rows, int n, const float *x,
@@ -136,5 +136,5 @@ void attend_cross_entropy_back(attend_context *ctx, int rows, int n,
                .loss = loss,
                .dx = dx,
                .lddx = lddx};
-  parallel_for(ctx, parts, parts, back_part, &e);
+  PARALLEL_FOR(ctx, parts, parts, back_part, e);
 }

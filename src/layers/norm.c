@@ -44,7 +44,7 @@ static void norm(attend_context *ctx, bool centre, int rows, int n,
                .eps = eps,
                .y = y,
                .ldy = ldy};
-  parallel_for(ctx, parts, parts, norm_part, &o);
+  PARALLEL_FOR(ctx, parts, parts, norm_part, o);
 }
 
 void attend_layer_norm(attend_context *ctx, int rows, int n, const float *x,
@@ -94,7 +94,7 @@ void sum_columns(attend_context *ctx, int rows, int n, const float *x, int ldx,
                .ldx = ldx,
                .add = add,
                .y = out};
-  parallel_for(ctx, parts, parts, sum_part, &o);
+  PARALLEL_FOR(ctx, parts, parts, sum_part, o);
 }
 
 static int stretches(int rows) {
@@ -141,7 +141,7 @@ static void norm_back(attend_context *ctx, bool centre, int rows, int n,
                .dweight = dweight,
                .dbias = dbias,
                .work = work};
-  parallel_for(ctx, parts, units, norm_back_stretch, &o);
+  PARALLEL_FOR(ctx, parts, units, norm_back_stretch, o);
   if (dweight) sum_columns(ctx, units, n, work, 2 * n, true, dweight);
   if (dbias) sum_columns(ctx, units, n, work + n, 2 * n, true, dbias);
 }
@@ -190,7 +190,7 @@ void attend_batch_norm(attend_context *ctx, int rows, int n, const float *x,
                .eps = eps,
                .y = y,
                .ldy = ldy};
-  parallel_for(ctx, parts, parts, batch_part, &o);
+  PARALLEL_FOR(ctx, parts, parts, batch_part, o);
 }
 
 /* y is the mean, dx the variance. */
@@ -213,7 +213,7 @@ void attend_batch_moments(attend_context *ctx, int rows, int n, const float *x,
                .ldx = ldx,
                .y = mean,
                .dx = variance};
-  parallel_for(ctx, parts, parts, moments_part, &o);
+  PARALLEL_FOR(ctx, parts, parts, moments_part, o);
 }
 
 static void batch_back_part(const void *args, int64_t p, int worker) {
@@ -251,7 +251,7 @@ void attend_batch_norm_back(attend_context *ctx, int rows, int n,
                .lddx = lddx,
                .dweight = dweight,
                .dbias = dbias};
-  parallel_for(ctx, parts, parts, batch_back_part, &o);
+  PARALLEL_FOR(ctx, parts, parts, batch_back_part, o);
 }
 
 /* x + dy -> y. */
@@ -277,5 +277,5 @@ void attend_add(attend_context *ctx, int rows, int n, const float *a, int lda,
                .lddy = ldb,
                .y = y,
                .ldy = ldy};
-  parallel_for(ctx, parts, parts, add_part, &o);
+  PARALLEL_FOR(ctx, parts, parts, add_part, o);
 }

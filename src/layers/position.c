@@ -115,7 +115,7 @@ static void turn_part(const void *args, int64_t p, int worker) {
 static void turn(rotation t) {
   double work = (double)t.rows * (16.0 * t.dim + (double)t.heads * t.dim);
   t.parts = parts_of(t.ctx, t.rows, work);
-  parallel_for(t.ctx, t.parts, t.parts, turn_part, &t);
+  PARALLEL_FOR(t.ctx, t.parts, t.parts, turn_part, t);
 }
 
 void attend_rope_turn(attend_context *ctx, const double *frequency,

@@ -88,8 +88,7 @@ static attend_status pool_all(const pooling *p, const int32_t *rows, int n,
     ATTEND_TRY(lens_band(p->lens, &b, w));
     if (w2) ATTEND_TRY(lens_band(p->other, &b, w2));
     band_pool x = {p, &b, w, w2};
-    parallel_for(p->lens->ctx, p->lens->ctx->threads, a->height, pool_cells,
-                 &x);
+    PARALLEL_FOR(p->lens->ctx, p->lens->ctx->threads, a->height, pool_cells, x);
     if (i + most < n) ATTEND_TRY(lens_step(p->lens, (double)i / n));
   }
   return ATTEND_OK;

@@ -4,6 +4,7 @@
  *   norms first:  x <- x + f(norm(x))
  *   norms last:   x <- norm(x + f(x))
  */
+#include "base/parallel.h"
 #include "kernels/kernels.h"
 #include "model/transformer.h"
 
@@ -78,13 +79,24 @@ static void turn_heads(attend_run *r, const attend_stack *s, int ld) {
                    s->heads + s->kv_heads, s->dim, r->position, r->qkv, ld);
 }
 
+typedef struct {
+  float *q;
+  int ld, n;
+  float divisor;
+} scaling;
+
+static void scale_row(const void *args, int64_t i, int worker) {
+  const scaling *s = args;
+  float *q = s->q + i * s->ld;
+  (void)worker;
+  for (int j = 0; j < s->n; j++) q[j] /= s->divisor;
+}
+
 static void scale_queries(attend_run *r, const attend_stack *s, int number,
                           int ld) {
   if (!r->model->config.score_by_layer) return;
-  for (int i = 0; i < rows_of(r); i++) {
-    float *q = r->qkv + (size_t)i * (size_t)ld;
-    for (int j = 0; j < s->heads * s->dim; j++) q[j] /= (float)(number + 1);
-  }
+  scaling x = {r->qkv, ld, s->heads * s->dim, (float)(number + 1)};
+  PARALLEL_FOR(r->ctx, 1, rows_of(r), scale_row, x);
 }
 
 /* Queries, keys and values of self-attention into r->qkv. */
@@ -213,7 +225,7 @@ attend_status block_forward(attend_run *r, const stack *s, int number) {
   return ATTEND_OK;
 }
 
-attend_status stack_forward(attend_run *r, const stack *s) {
+static attend_status queue_stack(attend_run *r, const stack *s) {
   const int layers = s->shape->layers, width = s->shape->width;
   for (int i = 0; i < layers; i++) {
     see_stream(r, s, ATTEND_SEE_HIDDEN, i);
@@ -223,4 +235,12 @@ attend_status stack_forward(attend_run *r, const stack *s) {
     norm_rows(r, &s->final_norm, width, r->x, r->x);
   see_stream(r, s, ATTEND_SEE_HIDDEN, layers);
   return ATTEND_OK;
+}
+
+/* The threads are entered once for all layers. */
+attend_status stack_forward(attend_run *r, const stack *s) {
+  stream_enter(&r->ctx->stream);
+  attend_status status = queue_stack(r, s);
+  stream_leave(&r->ctx->stream);
+  return status;
 }

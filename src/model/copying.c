@@ -139,7 +139,7 @@ void copy_rows(attend_run *r, int rows, const float *x, int ld, float *logits) {
   for (size_t i = 0; i < (size_t)rows * width; i++) c->q[i] *= scale;
   int parts = parts_of(r->ctx, rows, (double)rows * m->config.vocab * 2);
   copy_work w = {r, logits};
-  parallel_for(r->ctx, parts, rows, copy_row_item, &w);
+  PARALLEL_FOR(r->ctx, parts, rows, copy_row_item, w);
 }
 
 void copy_reorder(attend_run *r, const int32_t *parents) {

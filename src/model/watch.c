@@ -10,12 +10,14 @@
 #include <string.h>
 
 #include "attention/state.h"
+#include "base/parallel.h"
 #include "model/transformer.h"
 
 void run_see(const attend_run *r, attend_see what, attend_role role, int number,
              attend_view view, const int shape[4]) {
   attend_sight s = {what, role, number, {0}, r->lengths, view};
   if (!(r->watch.what & what)) return;
+  stream_wait(&r->ctx->stream);
   memcpy(s.shape, shape, sizeof s.shape);
   r->watch.see(&s, r->watch.user);
 }
@@ -280,6 +282,7 @@ attend_status watch_mixing(attend_run *r, const mixing *m, attend_view q,
                            attend_view k, attend_view v, attend_view o,
                            const float *lse) {
   const attend_desc *d = attend_plan_desc(m->plan);
+  stream_wait(&r->ctx->stream);
   if (m->role == ATTEND_DECODER_SELF)
     ATTEND_TRY(watch_keep(r, m, r->n, r->lengths, k));
   if (r->watch.what & ATTEND_SEE_ATTENTION)
@@ -315,7 +318,9 @@ void watch_cross(attend_run *r, const mixing *m, int n, const int32_t *lengths,
 }
 
 attend_status watch_stop(const attend_run *r) {
-  if (!r->watch.stop || !r->watch.stop(r->watch.user)) return ATTEND_OK;
+  if (!r->watch.stop) return ATTEND_OK;
+  stream_wait(&r->ctx->stream); /* asked as the layers are done, not queued */
+  if (!r->watch.stop(r->watch.user)) return ATTEND_OK;
   return fail(r->ctx, ATTEND_STOPPED, "stopped before it was done");
 }
 

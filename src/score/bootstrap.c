@@ -83,7 +83,7 @@ attend_status attend_bootstrap(attend_context *ctx, size_t n, size_t columns,
                "%zu columns are too many to resample", columns);
   ATTEND_TRY(take(ctx, bytes, "resamples", &means));
   resampling r = {o.seed, n, columns, values, count, means};
-  parallel_for(ctx, ctx->threads, o.resamples, resample, &r);
+  PARALLEL_FOR(ctx, ctx->threads, o.resamples, resample, r);
   for (size_t c = 0; c < columns; c++) {
     double *sorted = means + c * count;
     qsort(sorted, count, sizeof *sorted, rising);

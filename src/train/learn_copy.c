@@ -70,7 +70,7 @@ void copy_study(attend_learner *l, const learn_places *p, const float *x,
   for (int i = 0; i < p->rows * width; i++) c->queries[i] *= factor;
   int parts = parts_of(l->ctx, p->rows, (double)p->rows * vocab * 4);
   copy_work w = {l, p, scale, loss};
-  parallel_for(l->ctx, parts, p->rows, study_row, &w);
+  PARALLEL_FOR(l->ctx, parts, p->rows, study_row, w);
 }
 
 /* Rows [i, end) are of one text; their weights are the scores' gradients now. */
@@ -108,7 +108,7 @@ void copy_unlearn(attend_learner *l, const learn_places *p, const float *x,
   int parts = parts_of(l->ctx, l->batch,
                        (double)p->rows * l->encoder.length * width * 2);
   copy_work w = {l, p, 0, NULL};
-  parallel_for(l->ctx, parts, l->batch, unlearn_item, &w);
+  PARALLEL_FOR(l->ctx, parts, l->batch, unlearn_item, w);
   for (int i = 0; i < p->rows * width; i++) c->d_queries[i] *= factor;
   linear_unlearn(l, &c->q, p->rows, x, p->ld, c->d_queries, width, true, dx,
                  p->ld);

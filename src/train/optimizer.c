@@ -100,7 +100,7 @@ static void norm_part(const void *args, int64_t i, int worker) {
 static double norm_of(const attend_optimizer *o) {
   double sum = 0;
   long n = (long)stretches(o);
-  parallel_for(o->ctx, o->ctx->threads, n, norm_part, o);
+  PARALLEL_FOR(o->ctx, o->ctx->threads, n, norm_part, *o);
   for (long i = 0; i < n; i++) sum += o->sums[i];
   return sqrt(sum);
 }
@@ -162,7 +162,7 @@ static void step_entry(attend_optimizer *o, const stride *s,
   size_t count = (size_t)x->count;
   long n = (long)((count + STRETCH - 1) / STRETCH);
   entry_step e = {o, s, o->options.decay[x->group], at, count};
-  parallel_for(o->ctx, n > 4 ? o->ctx->threads : 1, n, step_part, &e);
+  PARALLEL_FOR(o->ctx, n > 4 ? o->ctx->threads : 1, n, step_part, e);
 }
 
 attend_status attend_optimizer_step(attend_optimizer *o, float rate,
