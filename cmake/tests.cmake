@@ -28,7 +28,7 @@ if(CMAKE_CROSSCOMPILING AND CMAKE_CROSSCOMPILING_EMULATOR)
        GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 endif()
 
-set(environment ATTEND=${runner}
+set(environment ATTEND=${runner} "ATTEND_SANITIZE=${ATTEND_SANITIZE}"
                 ATTEND_GOLDEN=${PROJECT_SOURCE_DIR}/tests/golden)
 foreach(part TEXT PULL)
   set(built OFF)

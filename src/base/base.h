@@ -32,7 +32,7 @@ struct attend_context {
   int threads;
   const struct kernels *kernels; /* the table of the chosen instruction set */
   const char *isa;
-  size_t near_bytes;   /* of the cache that one core has to itself (L2) */
+  size_t near_bytes;    /* of the cache that one core has to itself (L2) */
   struct pools *pools;  /* of threads: base/parallel.c */
   attend_stream stream; /* that a session opens for a whole forward pass */
   attend_parallel_for parallel_for; /* the caller's, in their place, or NULL */

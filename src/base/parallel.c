@@ -370,6 +370,19 @@ void stream_leave(attend_stream *s) {
   s->pool = NULL;
 }
 
+int stream_suspend(attend_stream *s) {
+  int depth = s->depth;
+  if (!depth) return 0;
+  s->depth = 1;
+  stream_leave(s);
+  return depth;
+}
+
+void stream_resume(attend_stream *s, int depth) {
+  if (depth) stream_enter(s);
+  s->depth = depth;
+}
+
 static void queue_phase(attend_stream *s, phase_order order, int64_t n,
                         phase_body body, const void *args, size_t size) {
   struct pool *x = s->pool;

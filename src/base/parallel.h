@@ -36,6 +36,10 @@ void stream_add(attend_stream *s, phase_order order, int64_t n, phase_body body,
 void stream_enter(attend_stream *s); /* queue from here on; may be nested */
 void stream_wait(attend_stream *s);  /* run what is queued */
 void stream_leave(attend_stream *s); /* the outermost runs what is queued */
+/* Around a callback, which may use the context: runs what is queued and closes
+ * the stream; what it returns opens it again as deep as it was. */
+int stream_suspend(attend_stream *s);
+void stream_resume(attend_stream *s, int depth);
 
 /* One loop, by all of the context's threads, or as one item by one of them if
  * `threads` is 1; queued while the context's stream is open, else at once. */

@@ -17,9 +17,10 @@ void run_see(const attend_run *r, attend_see what, attend_role role, int number,
              attend_view view, const int shape[4]) {
   attend_sight s = {what, role, number, {0}, r->lengths, view};
   if (!(r->watch.what & what)) return;
-  stream_wait(&r->ctx->stream);
   memcpy(s.shape, shape, sizeof s.shape);
+  int depth = stream_suspend(&r->ctx->stream);
   r->watch.see(&s, r->watch.user);
+  stream_resume(&r->ctx->stream, depth);
 }
 
 /* ---- keys that are kept ----------------------------------------------------------------- */
@@ -319,8 +320,10 @@ void watch_cross(attend_run *r, const mixing *m, int n, const int32_t *lengths,
 
 attend_status watch_stop(const attend_run *r) {
   if (!r->watch.stop) return ATTEND_OK;
-  stream_wait(&r->ctx->stream); /* asked as the layers are done, not queued */
-  if (!r->watch.stop(r->watch.user)) return ATTEND_OK;
+  int depth = stream_suspend(&r->ctx->stream); /* the layers before are done */
+  bool stop = r->watch.stop(r->watch.user);
+  stream_resume(&r->ctx->stream, depth);
+  if (!stop) return ATTEND_OK;
   return fail(r->ctx, ATTEND_STOPPED, "stopped before it was done");
 }
 

@@ -113,7 +113,7 @@ run 2 show "$models/bert" "$models/gpt2"
 # A header of 64,000 empty tensors, and an index that names 4,000 shards 100
 # times each: listed or refused at once, in little memory.
 little() { (
-  [[ -n ${ATTEND_TEST_LIGHT:-} ]] || ulimit -v 786432 # sanitizers reserve more
+  [[ -n ${ATTEND_SANITIZE:-} ]] || ulimit -v 786432 # sanitizers reserve more
   timeout 60 "$ATTEND" show "$@" >"$work/out" 2>"$work/err"
 ); }
 mkdir "$work/many" "$work/shards"
