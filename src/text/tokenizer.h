@@ -152,8 +152,8 @@ typedef struct {
   int32_t value; /* id of the piece that ends at the child, or -1 */
 } trie_edge;
 
-typedef struct { /* bytes to a node, by (node, byte); node 0 is the root */
-  trie_edge *edge;
+typedef struct {   /* bytes to a node, by (node, byte); node 0 is the root */
+  trie_edge *edge; /* [mask + 1], then those out of the root [256] */
   size_t mask, nodes;
   uint64_t odd; /* random: what the keys are multiplied by */
 } trie;
@@ -425,6 +425,10 @@ attend_status trie_put(attend_context *ctx, trie *t, const char *key,
 static inline const trie_edge *trie_step(const trie *t, uint32_t node,
                                          unsigned char byte) {
   uint64_t key = ((uint64_t)node << 8 | byte) + 1;
+  if (!node) {
+    const trie_edge *e = &t->edge[t->mask + key];
+    return e->key ? e : NULL;
+  }
   size_t at = trie_slot(t, key);
   while (t->edge[at].key != key) {
     if (!t->edge[at].key) return NULL;

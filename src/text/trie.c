@@ -3,9 +3,10 @@
  * Place: text/ - WordPiece and unigram look for the pieces that start here,
  * and added tokens are looked for in texts.
  *
- * Its edges are one hash table from (node, byte) to node: building is a pass
- * over the vocabulary, a step is one probe, and nothing depends on how many
- * children a node has. Keys are multiplied by a random odd number, which is a
+ * Its edges are one hash table from (node, byte) to node, and behind it a table
+ * of those out of the root, where every search begins: building is a pass over
+ * the vocabulary, a step is one probe, and nothing depends on how many children a
+ * node has. Keys are multiplied by a random odd number, which is a
  * universal hash (Dietzfelbinger and others, 1997): no file can choose edges
  * that collide.
  */
@@ -16,7 +17,8 @@ enum { FIRST_SLOTS = 64, LONGEST_KEY = 1024 };
 
 static attend_status take_edges(attend_context *ctx, trie *t, size_t slots) {
   t->mask = slots - 1;
-  return take_zeroed(ctx, slots * sizeof *t->edge, "a vocabulary", &t->edge);
+  return take_zeroed(ctx, (slots + 256) * sizeof *t->edge, "a vocabulary",
+                     &t->edge);
 }
 
 attend_status trie_start(attend_context *ctx, trie *t) {
@@ -26,6 +28,7 @@ attend_status trie_start(attend_context *ctx, trie *t) {
 }
 
 static trie_edge *edge_of(const trie *t, uint64_t key) {
+  if (key <= 256) return &t->edge[t->mask + key];
   size_t at = trie_slot(t, key);
   while (t->edge[at].key && t->edge[at].key != key) at = (at + 1) & t->mask;
   return &t->edge[at];
@@ -35,7 +38,7 @@ static trie_edge *edge_of(const trie *t, uint64_t key) {
 static attend_status widen(attend_context *ctx, trie *t) {
   trie wide = *t;
   ATTEND_TRY(take_edges(ctx, &wide, 2 * (t->mask + 1)));
-  for (size_t i = 0; i <= t->mask; i++)
+  for (size_t i = 0; i <= t->mask + 256; i++)
     if (t->edge[i].key) *edge_of(&wide, t->edge[i].key) = t->edge[i];
   give(ctx, t->edge);
   *t = wide;
