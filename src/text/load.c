@@ -205,7 +205,7 @@ static attend_status start(attend_context *ctx, attend_tokenizer **t) {
   ATTEND_TRY(take_zeroed(ctx, sizeof **t, "a tokenizer", t));
   (*t)->ctx = ctx;
   (*t)->model.unk = -1;
-  for (int i = 0; i < 3; i++) (*t)->vocab.hash[i] = hash_key_draw();
+  (*t)->vocab.hash = hash_key_draw();
   for (int i = 0; i < ATTEND_SPECIALS; i++) (*t)->special[i] = -1;
   return ATTEND_OK;
 }

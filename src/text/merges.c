@@ -7,9 +7,7 @@
  * best score first. That is the same table, with the rank of a merge the place
  * of its result among the scores; equal scores have equal ranks.
  *
- * The table multiplies pairs by a random odd number, a universal hash of the
- * right and, as far as the table is long, of the left: no file can choose many
- * pairs that collide, as ids do not lie far beyond the number of pieces.
+ * Pairs are hashed with a key, so that no file can choose many that collide.
  */
 #include "text/tokenizer.h"
 
@@ -21,7 +19,7 @@ enum { LONGEST_CUT = 1024, MOST_CUTS = 1 << 22 };
 
 static size_t slot_of(const model *m, int32_t left, int32_t right) {
   uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
-  size_t at = (size_t)((key * m->merge_odd) >> 32) & m->merge_mask;
+  size_t at = (size_t)hash_word(m->merge_hash, key) & m->merge_mask;
   while (m->merges[at].left >= 0 &&
          (m->merges[at].left != left || m->merges[at].right != right))
     at = (at + 1) & m->merge_mask;
@@ -31,7 +29,7 @@ static size_t slot_of(const model *m, int32_t left, int32_t right) {
 attend_status merges_reserve(attend_context *ctx, model *m, size_t count) {
   size_t slots = 64;
   while (slots < 2 * count) slots *= 2;
-  m->merge_odd = hash_key_draw().k[0] | 1;
+  m->merge_hash = hash_key_draw();
   ATTEND_TRY(take(ctx, slots * sizeof *m->merges, "merges", &m->merges));
   for (size_t i = 0; i < slots; i++) m->merges[i].left = -1;
   m->merge_mask = slots - 1;

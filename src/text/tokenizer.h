@@ -132,7 +132,7 @@ typedef struct {
   size_t listed;          /* entries of the lists that give ids */
   string_table names, keys;
   bool indexed;      /* nothing was put in since the tables were made */
-  hash_key hash[3];  /* of the two tables: see vocab.c */
+  hash_key hash;     /* of the two tables */
   int32_t byte[256]; /* of "<0x00>" or, in byte-level models, of the byte; -1 */
 } vocab;
 
@@ -155,17 +155,17 @@ typedef struct {
 typedef struct {   /* bytes to a node, by (node, byte); node 0 is the root */
   trie_edge *edge; /* [mask + 1], then those out of the root [256] */
   size_t mask, nodes;
-  uint64_t odd; /* random: what the keys are multiplied by */
+  hash_key hash;
 } trie;
 
 typedef struct {
   model_kind kind;
   merge *merges;
-  size_t merge_mask;  /* slots - 1; 0: none */
-  uint64_t merge_odd; /* random: what the pairs are multiplied by */
-  trie trie;          /* of keys: WordPiece and unigram */
-  float *scores;      /* [ids] unigram: those of the pieces, side by side */
-  int32_t unk;        /* -1: none; what is not known is left out */
+  size_t merge_mask; /* slots - 1; 0: none */
+  hash_key merge_hash;
+  trie trie;     /* of keys: WordPiece and unigram */
+  float *scores; /* [ids] unigram: those of the pieces, side by side */
+  int32_t unk;   /* -1: none; what is not known is left out */
   bool byte_level, byte_fallback, fuse_unk, ignore_merges;
   bool from_scores; /* BPE without a list of merges */
   bool single;      /* sum scores in single precision, as SentencePiece does */
@@ -414,7 +414,7 @@ bool bytes_of_piece(const char *name, size_t length, char *out, size_t *n);
 
 /* trie.c */
 static inline size_t trie_slot(const trie *t, uint64_t key) {
-  return (size_t)((key * t->odd) >> 20) & t->mask;
+  return (size_t)hash_word(t->hash, key) & t->mask;
 }
 attend_status trie_start(attend_context *ctx, trie *t);
 /* The value of a key that is not empty, -1 if it is new: to read and to set.

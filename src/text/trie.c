@@ -6,9 +6,7 @@
  * Its edges are one hash table from (node, byte) to node, and behind it a table
  * of those out of the root, where every search begins: building is a pass over
  * the vocabulary, a step is one probe, and nothing depends on how many children a
- * node has. Keys are multiplied by a random odd number, which is a
- * universal hash (Dietzfelbinger and others, 1997): no file can choose edges
- * that collide.
+ * node has. Their hash is keyed.
  */
 #include "text/tokenizer.h"
 
@@ -23,7 +21,7 @@ static attend_status take_edges(attend_context *ctx, trie *t, size_t slots) {
 
 attend_status trie_start(attend_context *ctx, trie *t) {
   t->nodes = 1;
-  t->odd = hash_key_draw().k[0] | 1;
+  t->hash = hash_key_draw();
   return take_edges(ctx, t, FIRST_SLOTS);
 }
 

@@ -77,22 +77,17 @@ static const chars *string_of(const vocab *v, const string_table *table,
   return table == &v->names ? &v->piece[id].name : &v->piece[id].key;
 }
 
-/* Short strings are two numbers and a length: multiplied by random numbers and
- * summed, the high half is a universal hash (vector multiply-shift). */
+/* Strings of at most 8 bytes are one word, with the length in its top byte where
+ * there is room for it. */
 static uint64_t hash_of(const vocab *v, const char *bytes, size_t length) {
-  uint32_t a = 0, b = 0;
-  if (length > 8) return hash_keyed(v->hash[0], bytes, length);
-  if (length >= 4) {
-    memcpy(&a, bytes, 4);
-    memcpy(&b, bytes + length - 4, 4);
-  } else if (length) {
-    a = (uint32_t)(unsigned char)bytes[0] |
-        (uint32_t)(unsigned char)bytes[length / 2] << 8 |
-        (uint32_t)(unsigned char)bytes[length - 1] << 16;
-  }
-  return (a * v->hash[1].k[0] + b * v->hash[1].k[1] +
-          length * v->hash[2].k[0]) >>
-         32;
+  uint64_t word = (uint64_t)length << 56;
+  if (length > 8) return hash_keyed(v->hash, bytes, length);
+  if (length == 8)
+    memcpy(&word, bytes, 8);
+  else
+    for (size_t i = 0; i < length; i++)
+      word |= (uint64_t)(unsigned char)bytes[i] << 8 * i;
+  return hash_word(v->hash, word);
 }
 
 static size_t place_of(const vocab *v, const string_table *table,
