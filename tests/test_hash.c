@@ -2,6 +2,8 @@
  * (_imp.source_hash: the second half of the key is 0). */
 #include "base/hash.h"
 
+#include <stdbool.h>
+
 #include "attend/base.h"
 #include "check.h"
 
