@@ -29,7 +29,7 @@
 
 enum {
   RING = 128,            /* phases that may be queued */
-  TAKEN_BITS = 24,       /* of a slot; the others are the phase */
+  TAKEN_BITS = 32,       /* of a slot; the others are the phase */
   STACK_BYTES = 2 << 20, /* of a worker */
   SPIN_LEAST = 2000,     /* ns */
   SPIN_MOST = 1000000,   /* ns */
@@ -167,8 +167,8 @@ typedef struct {
 
 static moment look(struct pool *x) {
   moment m;
-  m.limit = atomic_load_explicit(&x->limit, memory_order_acquire);
-  m.current = atomic_load_explicit(&x->current, memory_order_acquire);
+  m.limit = atomic_load(&x->limit);
+  m.current = atomic_load(&x->current);
   return m;
 }
 
@@ -178,6 +178,8 @@ static bool changed(struct pool *x, moment m) {
          atomic_load(&x->stop);
 }
 
+/* Who changes something looks at `sleepers` afterwards, who sleeps looks for a
+ * change after it counted itself: one of the two sees the other. */
 static void sleep_until_change(struct pool *x, moment m) {
   atomic_fetch_add(&x->sleepers, 1);
   for (;;) {
@@ -259,8 +261,7 @@ static void start_workers(struct pool *x) {
   if (pthread_attr_init(&attributes)) return;
   pthread_attr_setstacksize(&attributes, STACK_BYTES);
   sigfillset(&all); /* signals are for the program's own threads, */
-  const int faults[] = {SIGBUS, SIGSEGV, SIGFPE,
-                        SIGILL}; /* save those of ours */
+  const int faults[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL}; /* but for these */
   for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
     sigdelset(&all, faults[i]);
   pthread_sigmask(SIG_SETMASK, &all, &before);
