@@ -48,7 +48,8 @@ typedef struct attend_tokenizer attend_tokenizer;
  * makes loading, encoding or decoding take time or memory out of proportion:
  * pieces, steps and what they make of a text are bounded, far beyond what
  * tokenizers have, and what goes beyond fails with ATTEND_IO or
- * ATTEND_UNSUPPORTED. */
+ * ATTEND_UNSUPPORTED. One exception: an unusual regular expression may scan the
+ * rest of the text at each of its steps, the square of a long text. */
 ATTEND_API attend_status attend_tokenizer_load(attend_context *ctx,
                                                const char *path,
                                                attend_tokenizer **tokenizer);
