@@ -29,7 +29,7 @@ typedef struct {
   attend_context *ctx;
   attend_model *model;
   const attend_config *config;
-  attend_run *run;
+  attend_session *run;
   int32_t *ids;
   int sequences, tokens;
   float *logits;
@@ -47,15 +47,15 @@ static double median(times *t) { return median_of(t->seconds, t->count); }
 
 static attend_status read_once(model_bench *m, times *t) {
   bool encoder = m->config->parts & ATTEND_ENCODER;
-  attend_run_reset(m->run);
+  attend_session_reset(m->run);
   double start = seconds_now();
   attend_status status =
       encoder
-          ? attend_run_encode(m->run, m->sequences, m->tokens, m->ids, NULL,
+          ? attend_session_encode(m->run, m->sequences, m->tokens, m->ids, NULL,
                               NULL)
-          : attend_run_extend(m->run, m->sequences, m->tokens, m->ids, NULL);
+          : attend_session_extend(m->run, m->sequences, m->tokens, m->ids, NULL);
   if (!status && !encoder)
-    status = attend_run_next(m->run, m->sequences, m->logits);
+    status = attend_session_next(m->run, m->sequences, m->logits);
   t->seconds[t->count++] = seconds_now() - start;
   return status;
 }
@@ -65,8 +65,8 @@ static attend_status write_once(model_bench *m, times *t) {
   double start = seconds_now();
   attend_status status = ATTEND_OK;
   for (int i = 0; i < NEW && !status; i++) {
-    status = attend_run_extend(m->run, m->sequences, 1, m->ids, NULL);
-    if (!status) status = attend_run_next(m->run, m->sequences, m->logits);
+    status = attend_session_extend(m->run, m->sequences, 1, m->ids, NULL);
+    if (!status) status = attend_session_next(m->run, m->sequences, m->logits);
   }
   t->seconds[t->count++] = (seconds_now() - start) / NEW;
   return status;
@@ -157,7 +157,7 @@ static attend_status measure(model_bench *m, const char *weights, table *t) {
                     median(&writing),
                     m->sequences,
                     NAN,
-                    (double)held + (double)attend_run_cache_bytes(m->run),
+                    (double)held + (double)attend_session_cache_bytes(m->run),
                     sgemm,
                     memory,
                     held};
@@ -181,12 +181,12 @@ static attend_status prepare(model_bench *m, const bench_model_options *o) {
   m->logits =
       need((size_t)m->sequences * (size_t)m->config->vocab, sizeof *m->logits);
   m->ceiling = ceiling_open();
-  attend_run_options r = {.batch = m->sequences, .rows = m->tokens};
-  return attend_run_create(m->model, &r, &m->run);
+  attend_session_options r = {.batch = m->sequences, .rows = m->tokens};
+  return attend_session_create(m->model, &r, &m->run);
 }
 
 static void finish(model_bench *m) {
-  attend_run_free(m->run);
+  attend_session_free(m->run);
   free(m->ids);
   free(m->logits);
   ceiling_close(&m->ceiling);

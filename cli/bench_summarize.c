@@ -58,20 +58,20 @@ typedef struct {
 
 /* ---- one document ------------------------------------------------------------------ */
 
-static attend_status read_document(race *r, attend_run *run, int n,
+static attend_status read_document(race *r, attend_session *run, int n,
                                    double *seconds) {
   double start = seconds_now();
-  attend_status status = attend_run_encode(run, 1, n, r->ids, NULL, NULL);
+  attend_status status = attend_session_encode(run, 1, n, r->ids, NULL, NULL);
   *seconds = seconds_now() - start;
   return status;
 }
 
-static attend_status write_summary(race *r, attend_run *run, double *seconds) {
+static attend_status write_summary(race *r, attend_session *run, double *seconds) {
   attend_status status = ATTEND_OK;
   double start = seconds_now();
   for (int i = 0; i < NEW && !status; i++) {
-    status = attend_run_extend(run, 1, 1, r->ids + i, NULL);
-    if (!status) status = attend_run_next(run, 1, r->logits);
+    status = attend_session_extend(run, 1, 1, r->ids + i, NULL);
+    if (!status) status = attend_session_next(run, 1, r->logits);
   }
   *seconds = (seconds_now() - start) / NEW;
   return status;
@@ -80,22 +80,22 @@ static attend_status write_summary(race *r, attend_run *run, double *seconds) {
 /* Memory is touched for the first time in the first reading: short ones are done
  * twice, and the second counts. */
 static attend_status measure_once(race *r, reader *f, int n, cost *c) {
-  attend_run *run = NULL;
+  attend_session *run = NULL;
   double *read = &f->read[f->taken], *token = &f->token[f->taken];
   peak before = peak_watch();
   double start = seconds_now();
-  attend_status status = attend_run_create(f->model, NULL, &run);
+  attend_status status = attend_session_create(f->model, NULL, &run);
   if (!status) status = read_document(r, run, n, read);
   if (!status && *read < 1) status = read_document(r, run, n, read);
   if (!status) status = write_summary(r, run, token);
   if (!status) {
-    c->work = (double)attend_run_work_bytes(run);
-    c->cache = (double)attend_run_cache_bytes(run);
+    c->work = (double)attend_session_work_bytes(run);
+    c->cache = (double)attend_session_cache_bytes(run);
     double held = peak_since(before);
     if (!f->taken || held > c->peak) c->peak = held;
     f->taken++;
   }
-  attend_run_free(run);
+  attend_session_free(run);
   f->spent += seconds_now() - start;
   return status;
 }

@@ -107,7 +107,7 @@ static int open_model(fill_run *run) {
   if (!status)
     status = attend_decoder_create(f->m->tokenizer, true, &f->decoder);
   if (!status && attend_model_config(f->m->model)->parts == ATTEND_ENCODER)
-    status = attend_run_create(f->m->model, NULL, &f->run);
+    status = attend_session_create(f->m->model, NULL, &f->run);
   return status ? complain_status(run->m.ctx, status) : EXIT_OK;
 }
 
@@ -191,7 +191,7 @@ int cmd_fill(int argc, char **argv) {
   int code = fill(&run);
   table_free(&run.rows);
   line_free(&run.in);
-  attend_run_free(run.f.run);
+  attend_session_free(run.f.run);
   attend_decoder_free(run.f.decoder);
   attend_encoding_free(run.f.encoding);
   model_close(&run.m);

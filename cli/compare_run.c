@@ -26,7 +26,7 @@ typedef struct {
   comparison *c;
   baseline *base;
   form_result *f;
-  attend_run *run;
+  attend_session *run;
   bool first;
   attend_view q, k; /* of the layer that is being seen */
   float *hidden;    /* [n][width] of this form's */
@@ -143,7 +143,7 @@ static void see(const attend_sight *s, void *user) {
 
 static void keep_hidden(form_run *r) {
   int width = watched_stack(r->c)->width, ld;
-  const float *x = attend_run_hidden(r->run, &ld);
+  const float *x = attend_session_hidden(r->run, &ld);
   r->hidden = need((size_t)r->c->n * (size_t)width, sizeof *r->hidden);
   for (int i = 0; i < r->c->n; i++)
     memcpy(r->hidden + (size_t)i * (size_t)width, x + (size_t)i * (size_t)ld,
@@ -200,7 +200,7 @@ static attend_status score(form_run *r, scoring s) {
       place[i] = start + i;
       none[i] = -1;
     }
-    status = attend_run_logits(r->run, rows, place, logits);
+    status = attend_session_logits(r->run, rows, place, logits);
     if (status) break;
     attend_cross_entropy(c->opened.ctx, rows, vocab, logits, vocab,
                          s.targets ? s.targets + start : none, loss, best);
@@ -222,12 +222,12 @@ static attend_status score(form_run *r, scoring s) {
 
 static attend_status read_text(form_run *r) {
   comparison *c = r->c;
-  attend_run_reset(r->run);
+  attend_session_reset(r->run);
   double start = seconds_now();
   attend_status status =
       c->config->parts & ATTEND_ENCODER
-          ? attend_run_encode(r->run, 1, c->n, c->ids, NULL, NULL)
-          : attend_run_extend(r->run, 1, c->n, c->ids, NULL);
+          ? attend_session_encode(r->run, 1, c->n, c->ids, NULL, NULL)
+          : attend_session_extend(r->run, 1, c->n, c->ids, NULL);
   r->f->read_s = fmin(r->f->read_s, seconds_now() - start);
   return status;
 }
@@ -236,13 +236,13 @@ static attend_status read_text(form_run *r) {
 static attend_status time_token(form_run *r) {
   comparison *c = r->c;
   attend_status status = ATTEND_OK;
-  r->f->cache_bytes = attend_run_cache_bytes(r->run);
-  r->f->work_bytes = attend_run_work_bytes(r->run);
+  r->f->cache_bytes = attend_session_cache_bytes(r->run);
+  r->f->work_bytes = attend_session_work_bytes(r->run);
   if (!(c->config->parts & ATTEND_DECODER) || c->n_answer) return status;
   for (int i = 0; i < c->repeat && !status; i++) {
     if (c->config->positions && c->n + i >= c->config->positions) break;
     double start = seconds_now();
-    status = attend_run_extend(r->run, 1, 1, c->ids, NULL);
+    status = attend_session_extend(r->run, 1, 1, c->ids, NULL);
     r->f->token_s = fmin(r->f->token_s, seconds_now() - start);
   }
   return status;
@@ -257,7 +257,7 @@ static attend_status score_text(form_run *r) {
                ? score(r, (scoring){c->n, NULL})
                : ATTEND_OK;
   attend_status status =
-      attend_run_extend(r->run, 1, c->n_answer, c->answer, NULL);
+      attend_session_extend(r->run, 1, c->n_answer, c->answer, NULL);
   return status ? status : score(r, (scoring){c->n_answer, NULL});
 }
 
@@ -270,12 +270,12 @@ static attend_status measure(form_run *r) {
   attend_status status = ATTEND_OK;
   for (int i = 0; i < c->repeat && !status; i++) status = read_text(r);
   if (!status && c->attention) {
-    attend_run_watch(r->run, &watch);
-    attend_run_reset(r->run);
+    attend_session_watch(r->run, &watch);
+    attend_session_reset(r->run);
     double fastest = r->f->read_s;
     status = read_text(r);
     r->f->read_s = fastest;
-    attend_run_watch(r->run, NULL);
+    attend_session_watch(r->run, NULL);
   }
   if (status) return status;
   keep_hidden(r);
@@ -295,12 +295,12 @@ static attend_status run_form(comparison *c, baseline *base,
   form_result *f = &c->forms[i];
   form_run r = {.c = c, .base = base, .f = f, .first = i == 0};
   int cells = compare_layers(c) * compare_heads(c);
-  attend_run_options o = {.rows = c->n > c->n_answer ? c->n : c->n_answer};
+  attend_session_options o = {.rows = c->n > c->n_answer ? c->n : c->n_answer};
   f->agreement = f->loss = f->drift = f->hidden = NAN;
   f->read_s = f->token_s = INFINITY;
-  attend_status status = attend_run_create(model, &o, &r.run);
+  attend_status status = attend_session_create(model, &o, &r.run);
   if (!status) status = measure(&r);
-  attend_run_free(r.run);
+  attend_session_free(r.run);
   f->attention = c->attention ? mean_of(f->heads, cells) : NAN;
   f->direct =
       c->attention && is_direct(c) ? mean_of(f->direct_heads, cells) : NAN;

@@ -28,7 +28,7 @@ attend_status embedder_start(embedder *e, attend_model *model,
 }
 
 void embedder_free(embedder *e) {
-  attend_run_free(e->run);
+  attend_session_free(e->run);
   attend_encoding_free(e->encoding);
 }
 
@@ -63,12 +63,12 @@ void embed_give(embed_text *text) {
  * texts do not decide what a batch of many short ones takes. */
 static attend_status run_for(embedder *e, int batch, int rows) {
   if (e->run && e->batch == batch && e->rows == rows) return ATTEND_OK;
-  attend_run_options o = {.batch = batch, .rows = rows};
-  attend_run_free(e->run);
+  attend_session_options o = {.batch = batch, .rows = rows};
+  attend_session_free(e->run);
   e->run = NULL;
   e->batch = batch;
   e->rows = rows;
-  return attend_run_create(e->model, &o, &e->run);
+  return attend_session_create(e->model, &o, &e->run);
 }
 
 static attend_status run_batch(embedder *e, embed_text *const *texts, int count,
@@ -83,10 +83,10 @@ static attend_status run_batch(embedder *e, embed_text *const *texts, int count,
     memcpy(ids + (size_t)b * width, texts[b]->ids,
            (size_t)lengths[b] * sizeof *ids);
   }
-  attend_run_reset(e->run);
+  attend_session_reset(e->run);
   status = is_decoder(e)
-               ? attend_run_extend(e->run, count, n, ids, lengths)
-               : attend_run_encode(e->run, count, n, ids, lengths, NULL);
+               ? attend_session_extend(e->run, count, n, ids, lengths)
+               : attend_session_encode(e->run, count, n, ids, lengths, NULL);
   free(ids);
   free(lengths);
   return status;
@@ -151,7 +151,7 @@ static attend_status embed_batch(embedder *e, embed_text *const *texts,
   if (n == 0) return ATTEND_OK;
   attend_status status = run_batch(e, texts, count, n);
   if (status) return status;
-  const float *hidden = attend_run_hidden(e->run, &ld);
+  const float *hidden = attend_session_hidden(e->run, &ld);
   for (int b = 0; b < count; b++)
     pool(e, hidden + (size_t)b * (size_t)n * (size_t)ld, ld, texts[b]);
   return ATTEND_OK;

@@ -28,7 +28,7 @@ typedef struct {
   int max_length; /* tokens; 0: no limit */
   int width;
   /* the run, and the shape that it was made for */
-  attend_run *run;
+  attend_session *run;
   int batch, rows;
   /* what was met on the way */
   size_t texts, tokens, cut, empty;

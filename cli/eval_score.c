@@ -28,7 +28,7 @@ typedef struct { /* reads ids [start, start + count), scores `from` on */
 typedef struct {
   const eval_plan *plan;
   const eval_text *text;
-  attend_run *run;
+  attend_session *run;
   int vocab;
   int32_t *ids, *lengths; /* of a call */
   float *logits;          /* [ROWS][V] */
@@ -49,7 +49,7 @@ static attend_status take_losses(scorer *s, rows *r) {
   float loss[ROWS];
   if (!r->count) return ATTEND_OK;
   attend_status status =
-      attend_run_logits(s->run, r->count, r->place, s->logits);
+      attend_session_logits(s->run, r->count, r->place, s->logits);
   if (status) return status;
   attend_cross_entropy(s->plan->ctx, r->count, s->vocab, s->logits, s->vocab,
                        r->target, loss, NULL);
@@ -93,7 +93,7 @@ static attend_status read_piece(scorer *s, const window *w, int count, int at,
       s->ids[b * n + i] = i < left ? s->text->ids.id[w[b].start + at + i] : 0;
   }
   attend_status status =
-      attend_run_extend(s->run, count, n, s->ids, s->lengths);
+      attend_session_extend(s->run, count, n, s->ids, s->lengths);
   for (int b = 0; b < count && !status; b++)
     for (int i = 0; i < s->lengths[b] && !status; i++) {
       int next = w[b].start + at + i + 1;
@@ -107,7 +107,7 @@ static attend_status read_windows(scorer *s, const window *w, int count) {
   attend_status status = ATTEND_OK;
   for (int b = 0; b < count; b++)
     if (w[b].count > longest) longest = w[b].count;
-  attend_run_reset(s->run);
+  attend_session_reset(s->run);
   for (int at = 0; at < longest && !status; at += piece)
     status = read_piece(s, w, count, at, least(piece, longest - at));
   return status;
@@ -169,7 +169,7 @@ static attend_status mask_some(scorer *s, int start, int n, int at, int count) {
   for (int b = 0; b < count; b++)
     write_masked(s, s->ids + b * length, start, n, at + b);
   attend_status status =
-      attend_run_encode(s->run, count, length, s->ids, NULL, NULL);
+      attend_session_encode(s->run, count, length, s->ids, NULL, NULL);
   for (int b = 0; b < count && !status; b++)
     status = add_row(s, &r, b * length + t->front + at + b - start, at + b);
   return status ? status : take_losses(s, &r);
@@ -216,10 +216,10 @@ static attend_status score(const eval_plan *p, const eval_text *t, scoring *how,
       .plan = p, .text = t, .vocab = attend_model_config(p->model)->vocab};
   int first = first_scored(p, t), wanted = eval_wanted(p, t);
   size_t batch = (size_t)p->batch, most = (size_t)p->context;
-  attend_run_options o = {.batch = p->batch};
+  attend_session_options o = {.batch = p->batch};
   *sum = (eval_sum){.first = first};
   if (!wanted) return ATTEND_OK;
-  attend_status status = attend_run_create(p->model, &o, &s.run);
+  attend_status status = attend_session_create(p->model, &o, &s.run);
   if (status) return status;
   s.ids = need(batch * (most > PIECE ? most : PIECE), sizeof *s.ids);
   s.lengths = need(batch, sizeof *s.lengths);
@@ -230,7 +230,7 @@ static attend_status score(const eval_plan *p, const eval_text *t, scoring *how,
   free(s.lengths);
   free(s.logits);
   free(s.loss);
-  attend_run_free(s.run);
+  attend_session_free(s.run);
   return status;
 }
 

@@ -147,8 +147,8 @@ int fill_by_head(filling *f, table *rows) {
   int count = count_masks(f, places);
   float *logits = need((size_t)count * vocab, sizeof *logits);
   attend_status status =
-      attend_run_encode(f->run, 1, (int)e->count, e->id, NULL, e->type);
-  if (!status) status = attend_run_logits(f->run, count, places, logits);
+      attend_session_encode(f->run, 1, (int)e->count, e->id, NULL, e->type);
+  if (!status) status = attend_session_logits(f->run, count, places, logits);
   if (!status && count && !are_numbers(logits, (size_t)count * vocab)) {
     complain("the model gave logits that are no numbers: nothing fills a mask");
     code = EXIT_FAILED;

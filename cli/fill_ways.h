@@ -13,7 +13,7 @@ typedef struct {
   model_opened *m;
   attend_encoding *encoding;
   attend_decoder *decoder;
-  attend_run *run;
+  attend_session *run;
   char spelling[LONGEST_MASK];
   bool sentinels; /* masks are numbered: T5 */
   int top;

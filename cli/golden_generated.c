@@ -40,20 +40,20 @@ static int32_t *shift_right(const golden_model *g, const int32_t *labels) {
 
 static attend_status labelled_logits(golden_model *g, const int32_t *labels,
                                      float *logits) {
-  attend_run *run;
-  attend_run_options o = {.batch = g->sequences};
-  attend_status status = attend_run_create(g->model, &o, &run);
+  attend_session *run;
+  attend_session_options o = {.batch = g->sequences};
+  attend_status status = attend_session_create(g->model, &o, &run);
   if (status) return status;
   int32_t *ids = shift_right(g, labels);
-  status = attend_run_encode(run, g->sequences, g->tokens, g->ids, g->lengths,
+  status = attend_session_encode(run, g->sequences, g->tokens, g->ids, g->lengths,
                              g->types);
   if (!status)
-    status = attend_run_extend(run, g->sequences, g->decoder_tokens, ids, NULL);
+    status = attend_session_extend(run, g->sequences, g->decoder_tokens, ids, NULL);
   if (!status)
     status =
-        attend_run_logits(run, g->sequences * g->decoder_tokens, NULL, logits);
+        attend_session_logits(run, g->sequences * g->decoder_tokens, NULL, logits);
   free(ids);
-  attend_run_free(run);
+  attend_session_free(run);
   return status;
 }
 
@@ -138,19 +138,19 @@ attend_status judge_generated(golden_model *g, const char *name, int beams,
 static attend_status next_anew(golden_model *g, const int32_t *ids, int n,
                                int32_t *next) {
   attend_generate_options o = attend_generate_defaults();
-  attend_run *run;
-  attend_status status = attend_run_create(g->model, NULL, &run);
+  attend_session *run;
+  attend_status status = attend_session_create(g->model, NULL, &run);
   if (status) return status;
   float *logits = need((size_t)g->config->vocab, sizeof *logits);
   if (g->config->parts == ATTEND_BOTH)
-    status = attend_run_encode(run, 1, g->lengths[0], g->ids, NULL, NULL);
-  if (!status) status = attend_run_extend(run, 1, n, ids, NULL);
-  if (!status) status = attend_run_next(run, 1, logits);
+    status = attend_session_encode(run, 1, g->lengths[0], g->ids, NULL, NULL);
+  if (!status) status = attend_session_extend(run, 1, n, ids, NULL);
+  if (!status) status = attend_session_next(run, 1, logits);
   if (!status)
     status =
         attend_choose(g->ctx, &o, logits, g->config->vocab, NULL, 0, 0, next);
   free(logits);
-  attend_run_free(run);
+  attend_session_free(run);
   return status;
 }
 

@@ -108,12 +108,12 @@ static void see(const attend_sight *s, void *user) {
     fill(g, "encoder_out", s);
 }
 
-static attend_status fill_logits(golden_model *g, attend_run *run, int count,
+static attend_status fill_logits(golden_model *g, attend_session *run, int count,
                                  int n) {
   int vocab = g->config->vocab;
   float *logits =
       need((size_t)count * (size_t)n * (size_t)vocab, sizeof *logits);
-  attend_status status = attend_run_logits(run, count * n, NULL, logits);
+  attend_status status = attend_session_logits(run, count * n, NULL, logits);
   attend_sight s = {.role = g->config->parts == ATTEND_ENCODER
                                 ? ATTEND_ENCODER_SELF
                                 : ATTEND_DECODER_SELF,
@@ -127,11 +127,11 @@ static attend_status fill_logits(golden_model *g, attend_run *run, int count,
 /* ---- the ways ---------------------------------------------------------------------------- */
 
 /* The encoder reads `count` sequences from g->sequence on, n tokens each. */
-static attend_status encode(golden_model *g, attend_run *run, int count,
+static attend_status encode(golden_model *g, attend_session *run, int count,
                             int n) {
   size_t at = (size_t)g->sequence * (size_t)g->tokens;
   attend_status status =
-      attend_run_encode(run, count, n, g->ids + at, g->lengths + g->sequence,
+      attend_session_encode(run, count, n, g->ids + at, g->lengths + g->sequence,
                         g->types ? g->types + at : NULL);
   if (!status && g->config->parts == ATTEND_ENCODER &&
       attend_tensor_file_find(g->file, "logits"))
@@ -139,7 +139,7 @@ static attend_status encode(golden_model *g, attend_run *run, int count,
   return status;
 }
 
-static attend_status decode_piece(golden_model *g, attend_run *run, int count,
+static attend_status decode_piece(golden_model *g, attend_session *run, int count,
                                   int whole, int n, const int32_t *lengths) {
   const int32_t *from = g->decoder_ids ? g->decoder_ids : g->ids;
   int32_t *ids = need((size_t)count * (size_t)n, sizeof *ids);
@@ -151,14 +151,14 @@ static attend_status decode_piece(golden_model *g, attend_run *run, int count,
            from + (size_t)(g->sequence + b) * (size_t)whole + g->position,
            (size_t)n * sizeof *ids);
   }
-  attend_status status = attend_run_extend(run, count, n, ids, real);
+  attend_status status = attend_session_extend(run, count, n, ids, real);
   if (!status) status = fill_logits(g, run, count, n);
   free(ids);
   free(real);
   return status;
 }
 
-static attend_status decode(golden_model *g, attend_run *run, int count,
+static attend_status decode(golden_model *g, attend_session *run, int count,
                             int length) {
   bool both = g->config->parts == ATTEND_BOTH;
   int whole = both ? g->decoder_tokens : g->tokens;
@@ -173,18 +173,18 @@ static attend_status decode(golden_model *g, attend_run *run, int count,
 
 /* count sequences from g->sequence on; those alone have no padding. */
 static attend_status compute(golden_model *g, int count) {
-  attend_run_options o = {.batch = count};
+  attend_session_options o = {.batch = count};
   attend_watch watch = {
       .what = ATTEND_SEE_HIDDEN | ATTEND_SEE_ATTENTION, .see = see, .user = g};
-  attend_run *run;
+  attend_session *run;
   int n = count == 1 ? g->lengths[g->sequence] : g->tokens;
-  attend_status status = attend_run_create(g->model, &o, &run);
+  attend_status status = attend_session_create(g->model, &o, &run);
   if (status) return status;
-  attend_run_watch(run, &watch);
+  attend_session_watch(run, &watch);
   if (g->config->parts & ATTEND_ENCODER) status = encode(g, run, count, n);
   if (!status && g->config->parts & ATTEND_DECODER)
     status = decode(g, run, count, n);
-  attend_run_free(run);
+  attend_session_free(run);
   return status;
 }
 

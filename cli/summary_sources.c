@@ -58,21 +58,21 @@ static bool is_linear(const attend_model *model) {
 
 static attend_status run_again(const summarizer *s, const summary_document *d,
                                const summary *one, sources *to) {
-  attend_run *run;
-  attend_run_options o = {.rows = one->count};
+  attend_session *run;
+  attend_session_options o = {.rows = one->count};
   attend_watch watch = {.what = ATTEND_SEE_ATTENTION, .see = see, .user = to};
   int32_t *ids = need((size_t)one->count, sizeof *ids);
   ids[0] = attend_model_config(s->m.model)->decoder_start;
   memcpy(ids + 1, one->ids, (size_t)(one->count - 1) * sizeof *ids);
-  attend_status status = attend_run_create(s->m.model, &o, &run);
-  if (!status && is_linear(s->m.model)) attend_run_watch(run, &watch);
+  attend_status status = attend_session_create(s->m.model, &o, &run);
+  if (!status && is_linear(s->m.model)) attend_session_watch(run, &watch);
   if (!status)
-    status = attend_run_encode(run, 1, d->tokens, d->ids, NULL, NULL);
+    status = attend_session_encode(run, 1, d->tokens, d->ids, NULL, NULL);
   if (!status) {
-    attend_run_watch(run, &watch);
-    status = attend_run_extend(run, 1, one->count, ids, NULL);
+    attend_session_watch(run, &watch);
+    status = attend_session_extend(run, 1, one->count, ids, NULL);
   }
-  attend_run_free(run);
+  attend_session_free(run);
   free(ids);
   return status;
 }

@@ -197,37 +197,37 @@ static int32_t *types_of(const view_side *s) {
   return types;
 }
 
-static bool read_encoder(asking *a, view_run *run, attend_run *r) {
+static bool read_encoder(asking *a, view_run *run, attend_session *r) {
   view_side *s = &run->side[0];
   if (!s->n) return true;
   int32_t lengths[1] = {s->real};
   int32_t *types = types_of(s);
   bool typed = run->of->config.types > 1;
   attend_status status =
-      attend_run_encode(r, 1, s->n, s->ids, lengths, typed ? types : NULL);
+      attend_session_encode(r, 1, s->n, s->ids, lengths, typed ? types : NULL);
   free(types);
   return ask_status(a, status);
 }
 
-static bool read_decoder(asking *a, view_run *run, attend_run *r) {
+static bool read_decoder(asking *a, view_run *run, attend_session *r) {
   view_side *d = &run->side[1];
-  return !d->n || ask_status(a, attend_run_extend(r, 1, d->n, d->ids, NULL));
+  return !d->n || ask_status(a, attend_session_extend(r, 1, d->n, d->ids, NULL));
 }
 
 static bool run_begin(asking *a, view_run *run, int new_tokens,
-                      attend_run **r) {
+                      attend_session **r) {
   const attend_config *c = &run->of->config;
   int n = run->side[1].n, pieces = (n + ROWS - 1) / ROWS;
-  attend_run_options o = {.rows = n < ROWS ? n + 1 : ROWS};
+  attend_session_options o = {.rows = n < ROWS ? n + 1 : ROWS};
   attend_watch watch = {
       .what = VIEW_SEEN, .see = see, .stop = stop_reading, .user = run};
   if (!take_trace(a, run, new_tokens) ||
-      !ask_status(a, attend_run_create(run->model, &o, r)))
+      !ask_status(a, attend_session_create(run->model, &o, r)))
     return false;
   double start = seconds_now();
   run->total = c->encoder.layers + (double)pieces * c->decoder.layers;
   run->reader = a;
-  attend_run_watch(*r, &watch);
+  attend_session_watch(*r, &watch);
   bool ok = read_encoder(a, run, *r) && read_decoder(a, run, *r);
   run->reader = NULL;
   run->seconds = seconds_now() - start;
@@ -295,14 +295,14 @@ static bool is_end(const attend_config *c, int32_t id) {
   return false;
 }
 
-static bool choose(asking *a, view_run *run, attend_run *r, float *logits,
+static bool choose(asking *a, view_run *run, attend_session *r, float *logits,
                    const run_writing *w, view_step *s) {
   int vocab = run->of->config.vocab;
   view_side *d = &run->side[1];
   float uniform;
   attend_random_uniform((attend_random){w->choose.seed, 0}, (uint64_t)d->n, 1,
                         &uniform);
-  if (!ask_status(a, attend_run_next(r, 1, logits))) return false;
+  if (!ask_status(a, attend_session_next(r, 1, logits))) return false;
   s->n = candidates_of(logits, vocab, VIEW_CANDIDATES, s->candidate);
   float *copy = logits + vocab;
   memcpy(copy, logits, (size_t)vocab * sizeof *logits);
@@ -318,31 +318,31 @@ static bool choose(asking *a, view_run *run, attend_run *r, float *logits,
 
 /* What decoding reads again: the keys and values so far, or a state that does
  * not grow. */
-static size_t held_bytes(const view_run *run, const attend_run *r) {
+static size_t held_bytes(const view_run *run, const attend_session *r) {
   const attend_stack *s = &run->of->config.decoder;
   size_t token = (size_t)(s->kv_heads * (s->dim + s->dim_v)) * sizeof(float);
   if (attend_form_features(
           attend_model_role_form(run->model, ATTEND_DECODER_SELF), s->dim))
-    return attend_run_cache_bytes(r);
-  return (size_t)attend_run_length(r, 0) * token * (size_t)s->layers;
+    return attend_session_cache_bytes(r);
+  return (size_t)attend_session_length(r, 0) * token * (size_t)s->layers;
 }
 
-static bool write_one(asking *a, view_run *run, attend_run *r, float *logits,
+static bool write_one(asking *a, view_run *run, attend_session *r, float *logits,
                       const run_writing *w, bool *end) {
   view_side *d = &run->side[1];
   view_step *s = &run->steps[run->n_steps];
   if (!choose(a, run, r, logits, w, s)) return false;
   side_add(d, s->id, 0);
-  if (!ask_status(a, attend_run_extend(r, 1, 1, &s->id, NULL))) return false;
+  if (!ask_status(a, attend_session_extend(r, 1, 1, &s->id, NULL))) return false;
   s->cache_bytes = held_bytes(run, r);
-  s->length = (int)attend_run_length(r, 0);
+  s->length = (int)attend_session_length(r, 0);
   run->n_steps++;
   run->generated++;
   *end = is_end(&run->of->config, s->id);
   return !w->say || say_step(a, run, s);
 }
 
-static bool run_write_on(asking *a, view_run *run, attend_run *r,
+static bool run_write_on(asking *a, view_run *run, attend_session *r,
                          const run_writing *w) {
   int most = w->new_tokens;
   int room = (int)longest(run, 0) - run->side[1].n;
@@ -374,14 +374,14 @@ static void note_length(view_run *run) {
 }
 
 static bool run_read(asking *a, view_run *run) {
-  attend_run *r = NULL;
+  attend_session *r = NULL;
   bool writes = run->of->config.parts == ATTEND_BOTH && !run->c.second;
   run_writing w = {.new_tokens = writes ? WRITES : 0,
                    .choose = attend_generate_defaults()};
   double start = seconds_now();
   bool ok = run_begin(a, run, w.new_tokens, &r);
   if (ok && writes) ok = run_write_on(a, run, r, &w);
-  attend_run_free(r);
+  attend_session_free(r);
   run->seconds = seconds_now() - start;
   note_length(run);
   int real = run->side[0].n ? run->side[0].real : 0;
@@ -460,13 +460,13 @@ static bool read_writing(asking *a, run_writing *w) {
 }
 
 static bool write_run(asking *a, view_run *run, const run_writing *w) {
-  attend_run *r = NULL;
+  attend_session *r = NULL;
   if (!(run->of->config.parts & ATTEND_DECODER))
     return ask_fail(a, 400, "%s reads and does not write: it has no decoder",
                     run->of->name);
   bool ok = run_tokens(a, run) && run_begin(a, run, w->new_tokens, &r) &&
             run_write_on(a, run, r, w);
-  attend_run_free(r);
+  attend_session_free(r);
   note_length(run);
   int real = run->side[0].n ? run->side[0].real : 0;
   return ok && ask_status(a, attend_lens_create(run->model, run->trace, NULL,

@@ -76,18 +76,18 @@ static bool head_reads(asking *a, const view_run *run,
 }
 
 /* What the head may copy. */
-static bool read_again(asking *a, const view_run *run, attend_run *r) {
+static bool read_again(asking *a, const view_run *run, attend_session *r) {
   const view_side *s = &run->side[0];
   int32_t real[1] = {s->real};
   return !run->of->config.copy || !s->n ||
-         ask_status(a, attend_run_encode(r, 1, s->n, s->ids, real, NULL));
+         ask_status(a, attend_session_encode(r, 1, s->n, s->ids, real, NULL));
 }
 
 bool answer_candidates(asking *a) {
   view_run *run;
   side_facts s;
   attend_sight hidden;
-  attend_run *r = NULL;
+  attend_session *r = NULL;
   int position, top;
   if (!ask_run(a, a->q, &run) || !ask_side(a, run, &s) ||
       !ask_integer(a, "position", 0, s.tokens - 1, s.tokens - 1, &position) ||
@@ -95,17 +95,17 @@ bool answer_candidates(asking *a) {
       !hidden_of(a, run, s.role, s.layers, &hidden) ||
       !head_reads(a, run, &hidden))
     return false;
-  attend_run_options o = {.rows = 1};
+  attend_session_options o = {.rows = 1};
   size_t vocab = (size_t)run->of->config.vocab;
   float *logits = need(vocab, sizeof *logits);
   const float *row =
       (float *)hidden.view.data + position * hidden.view.stride[2];
   bool ok =
-      ask_status(a, attend_run_create(run->model, &o, &r)) &&
+      ask_status(a, attend_session_create(run->model, &o, &r)) &&
       read_again(a, run, r) &&
-      ask_status(a, attend_run_head(r, 1, row, hidden.shape[3], logits)) &&
+      ask_status(a, attend_session_head(r, 1, row, hidden.shape[3], logits)) &&
       put_candidates(a, run, logits, top);
-  attend_run_free(r);
+  attend_session_free(r);
   free(logits);
   return ok;
 }

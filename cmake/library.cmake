@@ -41,7 +41,7 @@ if(ATTEND_FLAGS_amx)
   endif()
 endif()
 
-set(rooms base kernels attention layers text model decode train trace lens plot
+set(rooms base kernels attention layers device text model decode train trace lens plot
     score design studies)
 list(TRANSFORM rooms REPLACE "(.+)" "src/\\1/*.c")
 file(GLOB sources CONFIGURE_DEPENDS ${rooms})

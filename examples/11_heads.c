@@ -32,7 +32,7 @@ int main(int argc, char **argv) {
   attend_context *ctx;
   attend_checkpoint *files;
   attend_model *model;
-  attend_run *run;
+  attend_session *run;
   attend_trace *trace;
   attend_lens *lens;
   attend_trace_options what = {.what = ATTEND_SEE_QUERY | ATTEND_SEE_KEY |
@@ -41,13 +41,13 @@ int main(int argc, char **argv) {
   TRY(attend_context_create(NULL, &ctx));
   TRY(attend_checkpoint_open(ctx, path, &files));
   TRY(attend_model_create(files, NULL, &model));
-  TRY(attend_run_create(model, NULL, &run));
+  TRY(attend_session_create(model, NULL, &run));
   TRY(attend_trace_create(ctx, &what, &trace));
   printf("recording %d tokens takes %zu bytes\n", N,
          attend_model_trace_bytes(model, what.what, 0, N));
   attend_watch watch = attend_trace_watch(trace);
-  attend_run_watch(run, &watch);
-  TRY(attend_run_extend(run, 1, N, ids, NULL));
+  attend_session_watch(run, &watch);
+  TRY(attend_session_extend(run, 1, N, ids, NULL));
   TRY(attend_trace_status(trace));
   TRY(attend_lens_create(model, trace, NULL, 0, &lens));
 
@@ -78,7 +78,7 @@ int main(int argc, char **argv) {
 
   attend_lens_free(lens);
   attend_trace_free(trace);
-  attend_run_free(run);
+  attend_session_free(run);
   attend_model_free(model);
   attend_checkpoint_close(files);
   attend_context_free(ctx);

@@ -64,10 +64,10 @@ static inline void close_model(subject *s) {
   attend_context_free(s->ctx);
 }
 
-static inline attend_run *open_run(const subject *s, int batch, int rows) {
-  attend_run_options o = {batch, rows};
-  attend_run *run;
-  if (attend_run_create(s->model, &o, &run)) {
+static inline attend_session *open_run(const subject *s, int batch, int rows) {
+  attend_session_options o = {batch, rows};
+  attend_session *run;
+  if (attend_session_create(s->model, &o, &run)) {
     printf("no run: %s\n", attend_message(s->ctx));
     exit(1);
   }
@@ -137,14 +137,14 @@ static inline int32_t *random_ids(const attend_config *c, uint64_t seed,
 }
 
 /* An encoder-decoder reads the same `n` tokens in every sequence. */
-static inline void read_source(attend_run *run, const subject *s, int batch,
+static inline void read_source(attend_session *run, const subject *s, int batch,
                                int n) {
   if (s->config->parts != ATTEND_BOTH) return;
   int32_t *one = random_ids(s->config, 77, (size_t)n);
   int32_t *ids = room_for((size_t)(batch * n), sizeof *ids);
   for (int b = 0; b < batch; b++)
     memcpy(ids + b * n, one, (size_t)n * sizeof *ids);
-  OK(s->ctx, attend_run_encode(run, batch, n, ids, NULL, NULL));
+  OK(s->ctx, attend_session_encode(run, batch, n, ids, NULL, NULL));
   free(one);
   free(ids);
 }

@@ -201,14 +201,14 @@ static inline float *logits_alone(const subject *s, const copybook *b) {
   size_t V = (size_t)s->config->vocab;
   float *logits = room_for(TEXTS * SAID * V, sizeof *logits);
   for (int t = 0; t < TEXTS; t++) {
-    attend_run *run = open_run(s, 1, 1);
+    attend_session *run = open_run(s, 1, 1);
     OK(s->ctx,
-       attend_run_encode(run, 1, real[t], b->ids + t * READ, NULL, NULL));
+       attend_session_encode(run, 1, real[t], b->ids + t * READ, NULL, NULL));
     for (int i = 0; i < SAID; i++) {
-      OK(s->ctx, attend_run_extend(run, 1, 1, b->said + t * SAID + i, NULL));
-      OK(s->ctx, attend_run_next(run, 1, logits + (size_t)(t * SAID + i) * V));
+      OK(s->ctx, attend_session_extend(run, 1, 1, b->said + t * SAID + i, NULL));
+      OK(s->ctx, attend_session_next(run, 1, logits + (size_t)(t * SAID + i) * V));
     }
-    attend_run_free(run);
+    attend_session_free(run);
   }
   return logits;
 }
@@ -217,11 +217,11 @@ static inline float *logits_alone(const subject *s, const copybook *b) {
 static inline float *logits_at_once(const subject *s, const copybook *b) {
   size_t V = (size_t)s->config->vocab;
   float *logits = room_for(TEXTS * SAID * V, sizeof *logits);
-  attend_run *run = open_run(s, TEXTS, 0);
-  OK(s->ctx, attend_run_encode(run, TEXTS, READ, b->ids, real, NULL));
-  OK(s->ctx, attend_run_extend(run, TEXTS, SAID, b->said, NULL));
-  OK(s->ctx, attend_run_logits(run, TEXTS * SAID, NULL, logits));
-  attend_run_free(run);
+  attend_session *run = open_run(s, TEXTS, 0);
+  OK(s->ctx, attend_session_encode(run, TEXTS, READ, b->ids, real, NULL));
+  OK(s->ctx, attend_session_extend(run, TEXTS, SAID, b->said, NULL));
+  OK(s->ctx, attend_session_logits(run, TEXTS * SAID, NULL, logits));
+  attend_session_free(run);
   return logits;
 }
 

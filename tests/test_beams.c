@@ -25,14 +25,14 @@ typedef struct {
 
 static void log_softmax(const subject *s, const int32_t *ids, int n,
                         double *log_p) {
-  attend_run *run = open_run(s, 1, 0);
+  attend_session *run = open_run(s, 1, 0);
   float logits[VOCAB];
   double sum = 0;
-  OK(s->ctx, attend_run_extend(run, 1, n, ids, NULL));
-  OK(s->ctx, attend_run_next(run, 1, logits));
+  OK(s->ctx, attend_session_extend(run, 1, n, ids, NULL));
+  OK(s->ctx, attend_session_next(run, 1, logits));
   for (int i = 0; i < VOCAB; i++) sum += exp((double)logits[i]);
   for (int i = 0; i < VOCAB; i++) log_p[i] = (double)logits[i] - log(sum);
-  attend_run_free(run);
+  attend_session_free(run);
 }
 
 static void put(everything *e, answer a) {

@@ -148,10 +148,10 @@ static void define(const copy_weights *w, const attend_config *c,
   for (int j = 0; j < n; j++) p[ids[j]] += copied * a[j] / all;
 }
 
-static float *hidden_rows(const attend_run *run, int rows, int width,
+static float *hidden_rows(const attend_session *run, int rows, int width,
                           float factor) {
   int ld;
-  const float *x = attend_run_hidden(run, &ld);
+  const float *x = attend_session_hidden(run, &ld);
   float *to = room_for((size_t)(rows * width), sizeof *to);
   for (int i = 0; i < rows * width; i++)
     to[i] = factor * x[i / width * ld + i % width];
@@ -186,14 +186,14 @@ static void check_formula(const char *family, bool narrow) {
   float *h = NULL, *e = NULL;
   double p[64], worst = 0, far = 0;
   for (int i = 0; i < 2; i++) {
-    attend_run *run = open_run(i ? &s : &plain, 1, 0);
+    attend_session *run = open_run(i ? &s : &plain, 1, 0);
     logits[i] = room_for((size_t)(SAID * c->vocab), sizeof *logits[i]);
-    OK(context(), attend_run_encode(run, 1, READ, ids, NULL, NULL));
+    OK(context(), attend_session_encode(run, 1, READ, ids, NULL, NULL));
     if (i) e = hidden_rows(run, READ, c->encoder.width, 1);
-    OK(context(), attend_run_extend(run, 1, SAID, said, NULL));
+    OK(context(), attend_session_extend(run, 1, SAID, said, NULL));
     if (i) h = hidden_rows(run, SAID, c->decoder.width, c->head_factor);
-    OK(context(), attend_run_logits(run, SAID, NULL, logits[i]));
-    attend_run_free(run);
+    OK(context(), attend_session_logits(run, SAID, NULL, logits[i]));
+    attend_session_free(run);
   }
   for (int i = 0; i < SAID; i++) {
     const float *got = logits[1] + i * c->vocab;
@@ -327,11 +327,11 @@ TEST(batches_padding_caches_and_threads_change_no_bit) {
 /* log p after `said`, by a run of its own. */
 static void say_alone(const subject *s, const int32_t *ids, int n,
                       const int32_t *said, int count, float *logits) {
-  attend_run *run = open_run(s, 1, 0);
-  OK(s->ctx, attend_run_encode(run, 1, n, ids, NULL, NULL));
-  OK(s->ctx, attend_run_extend(run, 1, count, said, NULL));
-  OK(s->ctx, attend_run_next(run, 1, logits));
-  attend_run_free(run);
+  attend_session *run = open_run(s, 1, 0);
+  OK(s->ctx, attend_session_encode(run, 1, n, ids, NULL, NULL));
+  OK(s->ctx, attend_session_extend(run, 1, count, said, NULL));
+  OK(s->ctx, attend_session_next(run, 1, logits));
+  attend_session_free(run);
 }
 
 /* Two texts, two sequences of each; then they change places. */
@@ -345,19 +345,19 @@ TEST(sequences_copy_from_the_text_of_their_parents) {
   static const int32_t text[4] = {1, 0, 0, 0};
   static const int32_t first[4] = {2, 2, 2, 2}, next[4] = {4, 5, 6, 7};
   float *got = room_for(4 * V, sizeof *got), *want = room_for(V, sizeof *want);
-  attend_run *run = open_run(&s, 4, 0);
-  OK(context(), attend_run_encode(run, 2, READ, b.ids, real, NULL));
-  OK(context(), attend_run_extend(run, 2, 1, first, NULL));
-  OK(context(), attend_run_reorder(run, spread));
-  OK(context(), attend_run_extend(run, 4, 1, next, NULL));
-  OK(context(), attend_run_reorder(run, swap));
-  OK(context(), attend_run_next(run, 4, got));
+  attend_session *run = open_run(&s, 4, 0);
+  OK(context(), attend_session_encode(run, 2, READ, b.ids, real, NULL));
+  OK(context(), attend_session_extend(run, 2, 1, first, NULL));
+  OK(context(), attend_session_reorder(run, spread));
+  OK(context(), attend_session_extend(run, 4, 1, next, NULL));
+  OK(context(), attend_session_reorder(run, swap));
+  OK(context(), attend_session_next(run, 4, got));
   for (int i = 0; i < 4; i++) {
     int32_t said[2] = {2, next[swap[i]]};
     say_alone(&s, b.ids + text[i] * READ, real[text[i]], said, 2, want);
     CHECK(same_bits(got + (size_t)i * V, want, V));
   }
-  attend_run_free(run);
+  attend_session_free(run);
   free(got);
   free(want);
   close_files(&s);
@@ -373,20 +373,20 @@ TEST(hidden_states_are_of_the_first_sequence) {
   size_t V = (size_t)s.config->vocab;
   float *want = room_for(SAID * V, sizeof *want), *got = room_for(V, 4), *h;
   int F = s.config->decoder.width;
-  attend_run *run = open_run(&s, 1, 0);
-  OK(context(), attend_run_encode(run, 1, READ, b.ids, NULL, NULL));
-  OK(context(), attend_run_extend(run, 1, SAID, b.said, NULL));
-  OK(context(), attend_run_logits(run, SAID, NULL, want));
+  attend_session *run = open_run(&s, 1, 0);
+  OK(context(), attend_session_encode(run, 1, READ, b.ids, NULL, NULL));
+  OK(context(), attend_session_extend(run, 1, SAID, b.said, NULL));
+  OK(context(), attend_session_logits(run, SAID, NULL, want));
   h = hidden_rows(run, SAID, F, 1);
-  OK(context(), attend_run_head(run, 1, h + F, F, got));
+  OK(context(), attend_session_head(run, 1, h + F, F, got));
   CHECK(same_bits(got, want + V, V));
-  attend_run_reset(run);
-  OK(context(), attend_run_head(run, 1, h + F, F, got));
+  attend_session_reset(run);
+  OK(context(), attend_session_head(run, 1, h + F, F, got));
   CHECK(!same_bits(got, want + V, V));
   double sum = 0;
   for (size_t v = 0; v < V; v++) sum += exp((double)got[v]);
   CHECK_NEAR(sum, 1, 1e-6);
-  attend_run_free(run);
+  attend_session_free(run);
   free(h);
   free(want);
   free(got);

@@ -71,9 +71,9 @@ TEST(calls_that_make_no_sense_are_refused) {
     check_refused(&s, 1, &good, &o[1], "ends is NULL");
     o[5].n_stops = 3;
     check_refused(&s, 1, &good, &o[5], "stop strings need a tokenizer");
-    attend_run *run = open_run(&s, 1, 0);
-    CHECK_EQ(attend_run_extend(run, 1, 2, NULL, NULL), ATTEND_INVALID);
-    attend_run_free(run);
+    attend_session *run = open_run(&s, 1, 0);
+    CHECK_EQ(attend_session_extend(run, 1, 2, NULL, NULL), ATTEND_INVALID);
+    attend_session_free(run);
     close_model(&s);
   }
   CHECK(attend_generation_get(NULL, 0) == NULL);
@@ -82,12 +82,12 @@ TEST(calls_that_make_no_sense_are_refused) {
 /* ---- by hand ---------------------------------------------------------------------------- */
 
 /* The best id after what the run holds, but for those that are forbidden. */
-static int32_t best_next(const subject *s, attend_run *run,
+static int32_t best_next(const subject *s, attend_session *run,
                          const int32_t *forbidden, int n, double *log_p) {
   int vocab = s->config->vocab, best = -1;
   float *logits = room_for((size_t)vocab, sizeof *logits);
   double sum = 0;
-  OK(s->ctx, attend_run_next(run, 1, logits));
+  OK(s->ctx, attend_session_next(run, 1, logits));
   for (int i = 0; i < vocab; i++) {
     bool may = true;
     for (int j = 0; j < n; j++) may = may && forbidden[j] != i;
@@ -110,26 +110,26 @@ TEST(greedy_is_the_best_of_each_step) {
     o.ignore_end = true;
     attend_generation *g = generate(&s, 1, &prompt, &o);
     const attend_continuation *c = attend_generation_get(g, 0);
-    attend_run *run = open_run(&s, 1, 0);
+    attend_session *run = open_run(&s, 1, 0);
     double sum = 0, log_p;
     int32_t start = s.config->decoder_start;
-    if (both) OK(s.ctx, attend_run_encode(run, 1, 7, ids, NULL, NULL));
+    if (both) OK(s.ctx, attend_session_encode(run, 1, 7, ids, NULL, NULL));
     OK(s.ctx,
-       attend_run_extend(run, 1, both ? 1 : 7, both ? &start : ids, NULL));
+       attend_session_extend(run, 1, both ? 1 : 7, both ? &start : ids, NULL));
     CHECK_EQ(c->count, 12);
     CHECK_EQ(c->end, ATTEND_END_LENGTH);
     for (int i = 0; i < c->count; i++) {
       int32_t best = best_next(&s, run, s.config->eos, s.config->n_eos, &log_p);
       CHECK_EQ(c->ids[i], best);
       sum += log_p;
-      OK(s.ctx, attend_run_extend(run, 1, 1, &best, NULL));
+      OK(s.ctx, attend_session_extend(run, 1, 1, &best, NULL));
     }
     CHECK_NEAR(c->log_probability, sum, 1e-3);
     CHECK(!attend_generation_get(g, 1) && !attend_generation_get(g, -1));
     attend_generation_cost cost = attend_generation_costs(g);
     CHECK_EQ(cost.prompt_tokens, 7);
     CHECK_EQ(cost.new_tokens, 12);
-    attend_run_free(run);
+    attend_session_free(run);
     attend_generation_free(g);
     free(ids);
     close_model(&s);
@@ -269,8 +269,8 @@ static void slide_by_hand(const subject *s, const int32_t *prompt, int count,
   double log_p;
   memcpy(window, prompt, (size_t)count * sizeof *window);
   for (int i = 0; i < n; i++) {
-    attend_run *run = open_run(s, 1, 0);
-    OK(s->ctx, attend_run_extend(run, 1, count, window, NULL));
+    attend_session *run = open_run(s, 1, 0);
+    OK(s->ctx, attend_session_extend(run, 1, count, window, NULL));
     ids[i] = best_next(s, run, s->config->eos, s->config->n_eos, &log_p);
     bool full = count >= limit;
     window[count++] = ids[i];
@@ -279,7 +279,7 @@ static void slide_by_hand(const subject *s, const int32_t *prompt, int count,
               (size_t)(limit / 2) * sizeof *window);
       count = limit / 2;
     }
-    attend_run_free(run);
+    attend_session_free(run);
   }
 }
 
@@ -360,22 +360,22 @@ TEST(ends) {
   CHECK(!memcmp(c->ids, open->ids, (size_t)c->count * sizeof *c->ids));
   attend_generation_free(g);
   for (int way = 0; way < 2; way++) { /* not before min_new; never */
-    attend_run *run = open_run(&ended, 1, 0);
+    attend_session *run = open_run(&ended, 1, 0);
     double log_p;
     o.min_new = way ? 0 : at + 3;
     o.ignore_end = way;
     g = generate(&ended, 1, &prompt, &o);
     c = attend_generation_get(g, 0);
-    OK(ended.ctx, attend_run_extend(run, 1, 6, ids, NULL));
+    OK(ended.ctx, attend_session_extend(run, 1, 6, ids, NULL));
     for (int i = 0; i < c->count; i++) {
       bool may = !way && i >= o.min_new;
       int32_t best = best_next(&ended, run, ended.config->eos,
                                may ? 0 : ended.config->n_eos, &log_p);
       CHECK_EQ(c->ids[i], best);
-      OK(ended.ctx, attend_run_extend(run, 1, 1, &best, NULL));
+      OK(ended.ctx, attend_session_extend(run, 1, 1, &best, NULL));
     }
     CHECK(c->count >= (way ? 12 : o.min_new));
-    attend_run_free(run);
+    attend_session_free(run);
     attend_generation_free(g);
   }
   attend_generation_free(free_one);
@@ -423,14 +423,14 @@ TEST(forced_and_first_ids) {
   o.beams = 1;
   s = open_changed("bart", "decoder_start_token_id", "5");
   attend_generation *g = generate(&s, 1, &prompt, &o);
-  attend_run *run = open_run(&s, 1, 0);
+  attend_session *run = open_run(&s, 1, 0);
   int32_t start = 5;
   double log_p;
-  OK(s.ctx, attend_run_encode(run, 1, 8, ids, NULL, NULL));
-  OK(s.ctx, attend_run_extend(run, 1, 1, &start, NULL));
+  OK(s.ctx, attend_session_encode(run, 1, 8, ids, NULL, NULL));
+  OK(s.ctx, attend_session_extend(run, 1, 1, &start, NULL));
   CHECK_EQ(attend_generation_get(g, 0)->ids[0],
            best_next(&s, run, NULL, 0, &log_p));
-  attend_run_free(run);
+  attend_session_free(run);
   attend_generation_free(g);
   close_model(&s);
   s = open_changed("bart", "decoder_start_token_id", "null");

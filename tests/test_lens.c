@@ -313,10 +313,10 @@ TEST(traces_of_part_of_a_run) {
     attend_status want = seen < layers ? ATTEND_INVALID : ATTEND_OK;
     float w[13 * 13];
     attend_trace_clear(r.trace);
-    attend_run_reset(r.run);
-    attend_run_watch(r.run, &watch);
-    OK(r.s.ctx, attend_run_extend(r.run, 1, 5, r.target, NULL));
-    CHECK_EQ(attend_run_extend(r.run, 1, 3, r.target + 5, NULL),
+    attend_session_reset(r.run);
+    attend_session_watch(r.run, &watch);
+    OK(r.s.ctx, attend_session_extend(r.run, 1, 5, r.target, NULL));
+    CHECK_EQ(attend_session_extend(r.run, 1, 3, r.target + 5, NULL),
              seen < layers ? ATTEND_STOPPED : ATTEND_OK);
     attend_lens *lens = lens_of(&r, NULL);
     attend_place last = {ATTEND_DECODER_SELF, layers - 1, 0};

@@ -133,10 +133,10 @@ TEST(a_run_of_another_form) {
     OK(r.s.ctx, attend_form_parse(r.s.ctx, forms[f], &form));
     attend_model *model;
     OK(r.s.ctx, attend_model_with_form(r.s.model, &form, &model));
-    attend_run *run;
-    OK(r.s.ctx, attend_run_create(model, NULL, &run));
+    attend_session *run;
+    OK(r.s.ctx, attend_session_create(model, NULL, &run));
     attend_watch watch = attend_trace_watch(r.trace);
-    attend_run_watch(run, &watch);
+    attend_session_watch(run, &watch);
     OK(r.s.ctx, read_decoder(&r, run, 5));
     OK(r.s.ctx, attend_trace_status(r.trace));
     attend_lens *lens, *named;
@@ -154,7 +154,7 @@ TEST(a_run_of_another_form) {
     }
     attend_lens_free(lens);
     attend_lens_free(named);
-    attend_run_free(run);
+    attend_session_free(run);
     attend_model_free(model);
     close_recording(&r);
   }

@@ -15,15 +15,15 @@ typedef struct {
 enum { N = 9 };
 static const int32_t ids[N] = {5, 6, 7, 5, 6, 8, 9, 5, 6};
 
-static attend_status record_all(const trial *t, attend_run *run,
+static attend_status record_all(const trial *t, attend_session *run,
                                 attend_trace *trace) {
   attend_watch watch = attend_trace_watch(trace);
-  attend_run_watch(run, &watch);
+  attend_session_watch(run, &watch);
   if (t->s.config->parts & ATTEND_ENCODER)
-    ATTEND_TRY(attend_run_encode(run, 1, N, ids, NULL, NULL));
+    ATTEND_TRY(attend_session_encode(run, 1, N, ids, NULL, NULL));
   if (t->s.config->parts & ATTEND_DECODER) {
-    ATTEND_TRY(attend_run_extend(run, 1, 6, ids, NULL));
-    ATTEND_TRY(attend_run_extend(run, 1, 3, ids + 6, NULL));
+    ATTEND_TRY(attend_session_extend(run, 1, 6, ids, NULL));
+    ATTEND_TRY(attend_session_extend(run, 1, 3, ids + 6, NULL));
   }
   return attend_trace_status(trace);
 }
@@ -31,7 +31,7 @@ static attend_status record_all(const trial *t, attend_run *run,
 /* ---- recording --------------------------------------------------------------------------- */
 
 /* Logits of the recorded states, then the text goes on. */
-static attend_status use_head(const trial *t, attend_run *run,
+static attend_status use_head(const trial *t, attend_session *run,
                               const attend_trace *trace) {
   const attend_config *c = t->s.config;
   bool decoder = c->parts & ATTEND_DECODER;
@@ -41,7 +41,7 @@ static attend_status use_head(const trial *t, attend_run *run,
                          decoder ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF,
                          decoder ? c->decoder.layers : c->encoder.layers, &s));
   float *many = room_for((size_t)(50 * N * s.shape[3]), sizeof *many);
-  attend_status status = attend_run_head(run, 50 * N, many, s.shape[3], logits);
+  attend_status status = attend_session_head(run, 50 * N, many, s.shape[3], logits);
   free(many), free(logits);
   return status;
 }
@@ -49,14 +49,14 @@ static attend_status use_head(const trial *t, attend_run *run,
 static attend_status act_record(trial *t) {
   attend_trace_options o = {.what = EVERYTHING};
   attend_trace *trace = NULL;
-  attend_run *run = NULL;
+  attend_session *run = NULL;
   attend_status status = attend_trace_create(t->s.ctx, &o, &trace);
-  if (!status) status = attend_run_create(t->s.model, NULL, &run);
+  if (!status) status = attend_session_create(t->s.model, NULL, &run);
   if (!status) status = record_all(t, run, trace);
   if (!status) status = use_head(t, run, trace);
   if (!status) status = attend_trace_save(trace, in_folder("a.safetensors"));
   if (trace) attend_trace_clear(trace);
-  attend_run_free(run);
+  attend_session_free(run);
   attend_trace_free(trace);
   return status;
 }
@@ -193,7 +193,7 @@ static void try_model(const char *name, const char *form) {
   trial t = {.form = form};
   attend_context *ctx = open_context(NULL, 2, &t.memory);
   attend_trace_options o = {.what = FOR_A_LENS};
-  attend_run *run;
+  attend_session *run;
   t.s = open_path(ctx, model_path(name, NULL), NULL);
   CHECK(fail_each(name, &t, act_record) > 20);
   OK(ctx, attend_trace_create(ctx, &o, &t.trace));
@@ -202,7 +202,7 @@ static void try_model(const char *name, const char *form) {
   CHECK(fail_each(name, &t, act_look) > 20);
   t.again = true;
   CHECK(fail_each(name, &t, act_look) > 20);
-  attend_run_free(run);
+  attend_session_free(run);
   attend_trace_free(t.trace);
   close_model(&t.s);
   CHECK_EQ(t.memory.live, 0);

@@ -178,16 +178,16 @@ static float reference[TOKENS * VOCAB], got[TOKENS * VOCAB];
 
 static void logits_of(const char *path, float *logits) {
   subject s = open_path(context(), path, NULL);
-  attend_run *run = open_run(&s, 1, 0);
+  attend_session *run = open_run(&s, 1, 0);
   int32_t *ids = random_ids(s.config, 71, TOKENS);
   read_source(run, &s, 1, 9);
   if (s.config->parts == ATTEND_ENCODER)
-    OK(s.ctx, attend_run_encode(run, 1, TOKENS, ids, NULL, NULL));
+    OK(s.ctx, attend_session_encode(run, 1, TOKENS, ids, NULL, NULL));
   else
-    OK(s.ctx, attend_run_extend(run, 1, TOKENS, ids, NULL));
-  OK(s.ctx, attend_run_logits(run, TOKENS, NULL, logits));
+    OK(s.ctx, attend_session_extend(run, 1, TOKENS, ids, NULL));
+  OK(s.ctx, attend_session_logits(run, TOKENS, NULL, logits));
   free(ids);
-  attend_run_free(run);
+  attend_session_free(run);
   close_files(&s);
 }
 
@@ -317,12 +317,12 @@ TEST(tied_heads) {
   CHECK(!attend_checkpoint_has_head(c));
   OK(context(), attend_model_create(c, NULL, &m));
   subject s = {context(), c, m, attend_model_config(m)};
-  attend_run *run = open_run(&s, 1, 0);
+  attend_session *run = open_run(&s, 1, 0);
   int32_t id = 5;
-  OK(context(), attend_run_extend(run, 1, 1, &id, NULL));
-  CHECK_EQ(attend_run_next(run, 1, got), ATTEND_INVALID);
+  OK(context(), attend_session_extend(run, 1, 1, &id, NULL));
+  CHECK_EQ(attend_session_next(run, 1, got), ATTEND_INVALID);
   CHECK_SAYS(attend_message(context()), "no head");
-  attend_run_free(run);
+  attend_session_free(run);
   close_files(&s);
   forge_free(f);
 }
@@ -371,15 +371,15 @@ TEST(the_parameter_table) {
 
 static float *encoded(const char *path, size_t *count) {
   subject s = open_path(open_context(NULL, 1, NULL), path, NULL);
-  attend_run *run = open_run(&s, 1, 0);
+  attend_session *run = open_run(&s, 1, 0);
   int32_t ids[7] = {9, 8, 7, 60, 50, 40, 1};
   int ld, width = s.config->encoder.width;
-  OK(s.ctx, attend_run_encode(run, 1, 7, ids, NULL, NULL));
-  const float *x = attend_run_hidden(run, &ld);
+  OK(s.ctx, attend_session_encode(run, 1, 7, ids, NULL, NULL));
+  const float *x = attend_session_hidden(run, &ld);
   CHECK_EQ(ld, width);
   *count = 7 * (size_t)ld;
   float *kept = copy_of(x, *count * sizeof *x);
-  attend_run_free(run);
+  attend_session_free(run);
   close_model(&s);
   return kept;
 }

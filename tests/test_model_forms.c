@@ -168,16 +168,16 @@ static void see(const attend_sight *sight, void *user) {
 
 /* ---- families ---------------------------------------------------------------------------- */
 
-static attend_run *open_watched(const subject *s, watcher *w) {
-  attend_run_options o = {.batch = 2};
-  attend_run *run;
-  OK(s->ctx, attend_run_create(s->model, &o, &run));
+static attend_session *open_watched(const subject *s, watcher *w) {
+  attend_session_options o = {.batch = 2};
+  attend_session *run;
+  OK(s->ctx, attend_session_create(s->model, &o, &run));
   attend_watch watch = {.what = ATTEND_SEE_QUERY | ATTEND_SEE_KEY |
                                 ATTEND_SEE_VALUE | ATTEND_SEE_ATTENTION |
                                 ATTEND_SEE_MIXED,
                         .see = see,
                         .user = w};
-  attend_run_watch(run, &watch);
+  attend_session_watch(run, &watch);
   return run;
 }
 
@@ -187,20 +187,20 @@ static void check_finite(const subject *s, const float *x, size_t n) {
       CHECK_FAIL("%s: logit %zu is %g", s->config->family, i, (double)x[i]);
 }
 
-static void check_decoder(const subject *s, attend_run *run,
+static void check_decoder(const subject *s, attend_session *run,
                           const int32_t *ids) {
   size_t vocab = (size_t)s->config->vocab;
   float *whole = room_for(2 * TOKENS * vocab, sizeof *whole);
   float *next = room_for(2 * vocab, sizeof *next);
-  OK(s->ctx, attend_run_extend(run, 2, TOKENS, ids, NULL));
-  OK(s->ctx, attend_run_logits(run, 2 * TOKENS, NULL, whole));
+  OK(s->ctx, attend_session_extend(run, 2, TOKENS, ids, NULL));
+  OK(s->ctx, attend_session_logits(run, 2 * TOKENS, NULL, whole));
   check_finite(s, whole, 2 * TOKENS * vocab);
-  attend_run *again = open_run(s, 2, 0);
+  attend_session *again = open_run(s, 2, 0);
   read_source(again, s, 2, SOURCE);
   for (int i = 0; i < TOKENS; i++) {
     int32_t two[2] = {ids[i], ids[TOKENS + i]};
-    OK(s->ctx, attend_run_extend(again, 2, 1, two, NULL));
-    OK(s->ctx, attend_run_next(again, 2, next));
+    OK(s->ctx, attend_session_extend(again, 2, 1, two, NULL));
+    OK(s->ctx, attend_session_next(again, 2, next));
     for (int b = 0; b < 2; b++)
       if (!same_bits(next + (size_t)b * vocab,
                      whole + (size_t)(b * TOKENS + i) * vocab, vocab))
@@ -208,7 +208,7 @@ static void check_decoder(const subject *s, attend_run *run,
             "%s, form %d: token %d of sequence %d is not as in the whole",
             s->config->family, (int)attend_model_form(s->model)->kind, i, b);
   }
-  attend_run_free(again);
+  attend_session_free(again);
   free(whole);
   free(next);
 }
@@ -217,13 +217,13 @@ static void check_subject(subject *s, const attend_form *form) {
   static watcher w;
   int32_t *ids = random_ids(s->config, 61, 2 * TOKENS);
   w = (watcher){.s = s, .form = form};
-  attend_run *run = open_watched(s, &w);
+  attend_session *run = open_watched(s, &w);
   int layers = s->config->encoder.layers + s->config->decoder.layers;
   CHECK_EQ(attend_model_form(s->model)->kind, form->kind);
   if (s->config->parts == ATTEND_ENCODER) {
     float logits[256];
-    OK(s->ctx, attend_run_encode(run, 2, TOKENS, ids, NULL, NULL));
-    OK(s->ctx, attend_run_logits(run, 1, NULL, logits));
+    OK(s->ctx, attend_session_encode(run, 2, TOKENS, ids, NULL, NULL));
+    OK(s->ctx, attend_session_logits(run, 1, NULL, logits));
     check_finite(s, logits, (size_t)s->config->vocab);
   } else {
     read_source(run, s, 2, SOURCE);
@@ -231,7 +231,7 @@ static void check_subject(subject *s, const attend_form *form) {
   }
   CHECK_EQ(w.judged, layers);
   free(ids);
-  attend_run_free(run);
+  attend_session_free(run);
 }
 
 TEST(every_form_in_every_family) {
@@ -290,23 +290,23 @@ TEST(a_linear_form_after_a_call_that_failed) {
   int32_t *ids = random_ids(s.config, 5, 90);
   size_t vocab = (size_t)s.config->vocab;
   float *want = room_for(vocab, sizeof *want), *got = room_for(vocab, 4);
-  attend_run *run = open_run(&s, 1, 0);
-  OK(s.ctx, attend_run_extend(run, 1, 90, ids, NULL));
-  OK(s.ctx, attend_run_next(run, 1, want));
-  attend_run_truncate(run, 0, 0);
-  OK(s.ctx, attend_run_extend(run, 1, 60, ids, NULL));
-  attend_run_watch(run, &watch); /* too late */
-  CHECK_EQ(attend_run_extend(run, 1, 20, ids + 60, NULL), ATTEND_INVALID);
+  attend_session *run = open_run(&s, 1, 0);
+  OK(s.ctx, attend_session_extend(run, 1, 90, ids, NULL));
+  OK(s.ctx, attend_session_next(run, 1, want));
+  attend_session_truncate(run, 0, 0);
+  OK(s.ctx, attend_session_extend(run, 1, 60, ids, NULL));
+  attend_session_watch(run, &watch); /* too late */
+  CHECK_EQ(attend_session_extend(run, 1, 20, ids + 60, NULL), ATTEND_INVALID);
   CHECK_SAYS(attend_message(s.ctx), "from the first token on");
-  attend_run_watch(run, NULL);
-  CHECK_EQ(attend_run_length(run, 0), 0);
-  OK(s.ctx, attend_run_extend(run, 1, 90, ids, NULL));
-  OK(s.ctx, attend_run_next(run, 1, got));
+  attend_session_watch(run, NULL);
+  CHECK_EQ(attend_session_length(run, 0), 0);
+  OK(s.ctx, attend_session_extend(run, 1, 90, ids, NULL));
+  OK(s.ctx, attend_session_next(run, 1, got));
   CHECK(same_bits(got, want, vocab));
   free(ids);
   free(want);
   free(got);
-  attend_run_free(run);
+  attend_session_free(run);
   close_model(&s);
 }
 

@@ -60,11 +60,11 @@ static void see(const attend_sight *sight, void *user) {
        sight);
 }
 
-static void draw_logits(portrait *p, const subject *s, attend_run *run,
+static void draw_logits(portrait *p, const subject *s, attend_session *run,
                         int count, int n) {
   int vocab = s->config->vocab;
   float *logits = room_for((size_t)(count * n * vocab), sizeof *logits);
-  OK(s->ctx, attend_run_logits(run, count * n, NULL, logits));
+  OK(s->ctx, attend_session_logits(run, count * n, NULL, logits));
   attend_sight sight = {.what = ATTEND_SEE_HIDDEN,
                         .role = s->config->parts == ATTEND_ENCODER
                                     ? ATTEND_ENCODER_SELF
@@ -76,7 +76,7 @@ static void draw_logits(portrait *p, const subject *s, attend_run *run,
 }
 
 /* The decoder takes n tokens of `count` sequences from p->position on. */
-static void extend(portrait *p, const subject *s, attend_run *run, int count,
+static void extend(portrait *p, const subject *s, attend_session *run, int count,
                    int n) {
   const inputs *in = p->in;
   int both = s->config->parts == ATTEND_BOTH;
@@ -90,7 +90,7 @@ static void extend(portrait *p, const subject *s, attend_run *run, int count,
     memcpy(ids + b * n, from + (p->sequence + b) * whole + p->position,
            (size_t)n * sizeof *ids);
   }
-  OK(s->ctx, attend_run_extend(run, count, n, ids, real));
+  OK(s->ctx, attend_session_extend(run, count, n, ids, real));
   draw_logits(p, s, run, count, n);
 }
 
@@ -99,25 +99,25 @@ static void extend(portrait *p, const subject *s, attend_run *run, int count,
 static void pose(portrait *p, const subject *s, int first, int count,
                  int piece) {
   const inputs *in = p->in;
-  attend_run *run = open_run(s, count, 0);
+  attend_session *run = open_run(s, count, 0);
   attend_watch watch = {
       .what = ATTEND_SEE_HIDDEN | ATTEND_SEE_ATTENTION, .see = see, .user = p};
   int n = count == 1 ? in->lengths[first] : in->tokens;
   int both = s->config->parts == ATTEND_BOTH;
   int end = both ? in->decoder_tokens : n;
-  attend_run_watch(run, &watch);
+  attend_session_watch(run, &watch);
   p->sequence = first;
   p->position = 0;
   if (s->config->parts & ATTEND_ENCODER)
     OK(s->ctx,
-       attend_run_encode(run, count, n, in->ids + first * in->tokens,
+       attend_session_encode(run, count, n, in->ids + first * in->tokens,
                          in->lengths + first,
                          in->types ? in->types + first * in->tokens : NULL));
   if (s->config->parts == ATTEND_ENCODER) draw_logits(p, s, run, count, n);
   if (s->config->parts & ATTEND_DECODER)
     for (; p->position < end; p->position += piece ? piece : end)
       extend(p, s, run, count, piece ? piece : end);
-  attend_run_free(run);
+  attend_session_free(run);
 }
 
 static portrait portrait_of(const subject *s, const inputs *in, bool alone,
@@ -386,11 +386,11 @@ TEST(a_model_to_its_insides) {
     const attend_tensor *idx = attend_tensor_file_find(file, "idx");
     int32_t ids[33];
     for (size_t i = 0; i < 33; i++) ids[i] = (int32_t)number_at(idx, i);
-    attend_run *run = open_run(&s, 3, 0);
-    attend_run_watch(run, &watch);
-    OK(s.ctx, attend_run_extend(run, 3, 11, ids, NULL));
+    attend_session *run = open_run(&s, 3, 0);
+    attend_session_watch(run, &watch);
+    OK(s.ctx, attend_session_extend(run, 3, 11, ids, NULL));
     CHECK_EQ(in.seen, 7);
-    attend_run_free(run);
+    attend_session_free(run);
     attend_tensor_file_close(file);
     close_model(&s);
   }

@@ -21,37 +21,37 @@ static void look_away(const attend_sight *sight, void *user) {
 static attend_status use(const scene *s, attend_model *model) {
   const attend_config *c = attend_model_config(model);
   static const int32_t ids[] = {5, 6, 7, 8, 9, 10, 11, 12};
-  attend_run_options o = {.batch = 2, .rows = 3};
+  attend_session_options o = {.batch = 2, .rows = 3};
   attend_watch watch = {.what = s->watch, .see = look_away};
-  attend_run *run;
+  attend_session *run;
   float logits[2 * 256];
   int32_t parents[2] = {1, 1};
-  ATTEND_TRY(attend_run_create(model, &o, &run));
-  if (s->watch) attend_run_watch(run, &watch);
+  ATTEND_TRY(attend_session_create(model, &o, &run));
+  if (s->watch) attend_session_watch(run, &watch);
   attend_status status = ATTEND_OK;
   if (c->parts & ATTEND_ENCODER)
-    status = attend_run_encode(run, 2, 4, ids, NULL, NULL);
+    status = attend_session_encode(run, 2, 4, ids, NULL, NULL);
   if (!status && c->parts & ATTEND_DECODER) {
-    status = attend_run_extend(run, 2, 4, ids, NULL);
+    status = attend_session_extend(run, 2, 4, ids, NULL);
     for (int b = 0; status && b < 2; b++)
-      CHECK_EQ(attend_run_length(run, b), 0);
+      CHECK_EQ(attend_session_length(run, b), 0);
     if (status) { /* what failed gives nothing, and may be tried again */
-      CHECK_EQ(attend_run_logits(run, 1, NULL, logits), ATTEND_INVALID);
-      if (attend_run_extend(run, 2, 4, ids, NULL))
+      CHECK_EQ(attend_session_logits(run, 1, NULL, logits), ATTEND_INVALID);
+      if (attend_session_extend(run, 2, 4, ids, NULL))
         CHECK_FAIL("%s: it fails again: %s", s->name, attend_message(s->ctx));
       snprintf(s->ctx->message, sizeof s->ctx->message, "no memory for it");
     }
     if (!status) {
-      status = attend_run_reorder(run, parents);
+      status = attend_session_reorder(run, parents);
       for (int b = 0; status && b < 2; b++)
-        CHECK_EQ(attend_run_length(run, b), 0);
+        CHECK_EQ(attend_session_length(run, b), 0);
     }
-    if (!status) status = attend_run_extend(run, 2, 2, ids, NULL);
-    if (!status) status = attend_run_next(run, 2, logits);
+    if (!status) status = attend_session_extend(run, 2, 2, ids, NULL);
+    if (!status) status = attend_session_next(run, 2, logits);
   } else if (!status) {
-    status = attend_run_logits(run, 2, NULL, logits);
+    status = attend_session_logits(run, 2, NULL, logits);
   }
-  attend_run_free(run);
+  attend_session_free(run);
   return status;
 }
 

@@ -101,17 +101,17 @@ static doings run_it(const subject *s, const attend_model *model) {
   watcher w = {&d, s->config->encoder.layers};
   subject mine = *s;
   mine.model = (attend_model *)model;
-  attend_run *run = open_run(&mine, 1, 0);
+  attend_session *run = open_run(&mine, 1, 0);
   attend_watch watch = {
       .what = ATTEND_SEE_HIDDEN | ATTEND_SEE_MIXED, .see = see, .user = &w};
   int32_t *ids = random_ids(s->config, 5, ANSWER);
-  attend_run_watch(run, &watch);
+  attend_session_watch(run, &watch);
   read_source(run, s, 1, SOURCE);
-  OK(s->ctx, attend_run_extend(run, 1, ANSWER, ids, NULL));
+  OK(s->ctx, attend_session_extend(run, 1, ANSWER, ids, NULL));
   d.n[2] = (size_t)(ANSWER * s->config->vocab);
   d.logits = room_for(d.n[2], sizeof *d.logits);
-  OK(s->ctx, attend_run_logits(run, ANSWER, NULL, d.logits));
-  attend_run_free(run);
+  OK(s->ctx, attend_session_logits(run, ANSWER, NULL, d.logits));
+  attend_session_free(run);
   free(ids);
   return d;
 }
@@ -294,11 +294,11 @@ static float *seen_weights(const subject *s, attend_role role, int n,
   attend_lens *lens;
   OK(s->ctx, attend_trace_create(s->ctx, &what, &trace));
   attend_watch watch = attend_trace_watch(trace);
-  attend_run *run = open_run(s, 1, 0);
+  attend_session *run = open_run(s, 1, 0);
   int32_t *ids = random_ids(s->config, 5, ANSWER);
-  attend_run_watch(run, &watch);
+  attend_session_watch(run, &watch);
   read_source(run, s, 1, SOURCE);
-  OK(s->ctx, attend_run_extend(run, 1, ANSWER, ids, NULL));
+  OK(s->ctx, attend_session_extend(run, 1, ANSWER, ids, NULL));
   OK(s->ctx, attend_lens_create(s->model, trace, NULL, 0, &lens));
   CHECK(attend_lens_role(lens, role, shape));
   float *weights = room_for((size_t)(n * shape->keys), sizeof *weights);
@@ -306,7 +306,7 @@ static float *seen_weights(const subject *s, attend_role role, int n,
                                shape->keys, weights));
   attend_lens_free(lens);
   attend_trace_free(trace);
-  attend_run_free(run);
+  attend_session_free(run);
   free(ids);
   return weights;
 }

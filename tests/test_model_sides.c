@@ -161,22 +161,22 @@ TEST(a_wide_twin_of_bart_says_what_bart_says) {
   write_twin();
   subject s = open_path(context(), models_folder(), NULL);
   inputs in = open_inputs(context(), "bart");
-  attend_run *run = open_run(&s, in.sequences, 0);
+  attend_session *run = open_run(&s, in.sequences, 0);
   int n = in.decoder_tokens, rows = in.sequences * n, ld;
   float *logits = room_for((size_t)(rows * s.config->vocab), sizeof *logits);
   CHECK(s.config->encoder.width == 2 * s.config->decoder.width);
   OK(context(),
-     attend_run_encode(run, in.sequences, in.tokens, in.ids, in.lengths, NULL));
-  CHECK(attend_run_hidden(run, &ld) && ld == 2 * s.config->decoder.width);
-  CHECK_EQ(attend_run_logits(run, 1, NULL, logits), ATTEND_INVALID);
+     attend_session_encode(run, in.sequences, in.tokens, in.ids, in.lengths, NULL));
+  CHECK(attend_session_hidden(run, &ld) && ld == 2 * s.config->decoder.width);
+  CHECK_EQ(attend_session_logits(run, 1, NULL, logits), ATTEND_INVALID);
   CHECK_SAYS(attend_message(context()), "extend the decoder");
-  OK(context(), attend_run_extend(run, in.sequences, n, in.decoder_ids, NULL));
-  OK(context(), attend_run_logits(run, rows, NULL, logits));
+  OK(context(), attend_session_extend(run, in.sequences, n, in.decoder_ids, NULL));
+  OK(context(), attend_session_logits(run, rows, NULL, logits));
   double gap = furthest(logits, attend_tensor_file_find(in.file, "logits"));
   printf("logits within %.1e of transformers'\n", gap);
   CHECK(gap < 1e-4);
   free(logits);
-  attend_run_free(run);
+  attend_session_free(run);
   close_inputs(&in);
   close_files(&s);
 }
@@ -277,13 +277,13 @@ TEST(each_side_is_seen_in_its_own_width) {
   end(l, files);
   subject s = open_path(context(), models_folder(), NULL);
   write_book(s.config, 1, &b);
-  attend_run *run = open_run(&s, 1, 0);
+  attend_session *run = open_run(&s, 1, 0);
   attend_trace_options what = {.what = ATTEND_SEE_HIDDEN | ATTEND_SEE_KEY};
   OK(context(), attend_trace_create(context(), &what, &trace));
   attend_watch watch = attend_trace_watch(trace);
-  attend_run_watch(run, &watch);
-  OK(context(), attend_run_encode(run, 1, READ, b.ids, NULL, NULL));
-  OK(context(), attend_run_extend(run, 1, SAID, b.said, NULL));
+  attend_session_watch(run, &watch);
+  OK(context(), attend_session_encode(run, 1, READ, b.ids, NULL, NULL));
+  OK(context(), attend_session_extend(run, 1, SAID, b.said, NULL));
   OK(context(), attend_trace_status(trace));
   CHECK(attend_trace_get(trace, ATTEND_SEE_HIDDEN, ATTEND_ENCODER_SELF, 2,
                          &seen));
@@ -293,7 +293,7 @@ TEST(each_side_is_seen_in_its_own_width) {
   CHECK(seen.shape[2] == SAID && seen.shape[3] == 10);
   CHECK(attend_trace_get(trace, ATTEND_SEE_KEY, ATTEND_CROSS, 0, &seen));
   CHECK(seen.shape[1] == 2 && seen.shape[2] == READ && seen.shape[3] == 5);
-  attend_run_free(run);
+  attend_session_free(run);
   attend_trace_free(trace);
   close_files(&s);
 }

@@ -56,18 +56,18 @@ static void read_on(const subject *s, attend_reading *x) {
 }
 
 /* What the decoder says after a few tokens: logits [V]. */
-static void say(const subject *s, attend_run *run, float *logits) {
+static void say(const subject *s, attend_session *run, float *logits) {
   static const int32_t ids[PREFIX] = {2, 17, 5, 40};
-  OK(s->ctx, attend_run_extend(run, 1, PREFIX, ids, NULL));
-  OK(s->ctx, attend_run_next(run, 1, logits));
+  OK(s->ctx, attend_session_extend(run, 1, PREFIX, ids, NULL));
+  OK(s->ctx, attend_session_next(run, 1, logits));
 }
 
 static void say_reading(const subject *s, const attend_reading *x,
                         float *logits) {
-  attend_run *run = open_run(s, 2, 0); /* another batch than the reading's */
-  OK(s->ctx, attend_run_recall(run, x));
+  attend_session *run = open_run(s, 2, 0); /* another batch than the reading's */
+  OK(s->ctx, attend_session_recall(run, x));
   say(s, run, logits);
-  attend_run_free(run);
+  attend_session_free(run);
 }
 
 static void say_read(const subject *s, int rows, int64_t n, const int32_t *ids,
@@ -86,10 +86,10 @@ TEST(what_fits_is_as_in_one_piece) {
     int32_t *ids = random_ids(s.config, 3, FITS);
     float want[64], got[64];
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-      attend_run *run = open_run(&s, 1, 0);
-      OK(s.ctx, attend_run_encode(run, 1, lengths[i], ids, NULL, NULL));
+      attend_session *run = open_run(&s, 1, 0);
+      OK(s.ctx, attend_session_encode(run, 1, lengths[i], ids, NULL, NULL));
       say(&s, run, want);
-      attend_run_free(run);
+      attend_session_free(run);
       say_read(&s, 64 + (int)i, lengths[i], ids, got);
       /* poly in one piece may go by pairs */
       double near = forms[f].kind == ATTEND_POLY ? 1e-4 : 0;
@@ -384,14 +384,14 @@ TEST(what_cannot_be_read_so_is_refused) {
   subject s = open_bart(open_context(NULL, 1, NULL), &forms[0]);
   attend_reading *x = open_reading(&s, 0);
   int32_t wrong[] = {3, 60};
-  attend_run *run = open_run(&s, 1, 0);
+  attend_session *run = open_run(&s, 1, 0);
   CHECK_EQ(attend_reading_next(x), ATTEND_INVALID);
   CHECK_EQ(attend_reading_begin(x, 0, wrong), ATTEND_INVALID);
   CHECK_EQ(attend_reading_begin(x, 2, wrong), ATTEND_INVALID);
   CHECK_SAYS(attend_message(s.ctx), "token 1 is 60");
   OK(s.ctx, attend_reading_begin(x, 1, wrong));
-  CHECK_EQ(attend_run_recall(run, x), ATTEND_INVALID);
-  attend_run_free(run);
+  CHECK_EQ(attend_session_recall(run, x), ATTEND_INVALID);
+  attend_session_free(run);
   attend_reading_free(x);
   close_model(&s);
   remove_folder();

@@ -54,13 +54,13 @@ static float *read_again(const library *l, int document, const int32_t *ids,
   size_t vocab = (size_t)s->config->vocab;
   float *logits = room_for((size_t)count * vocab, sizeof *logits);
   int32_t *fed = room_for((size_t)count, sizeof *fed);
-  attend_run *run = open_run(s, 1, count);
+  attend_session *run = open_run(s, 1, count);
   fed[0] = s->config->decoder_start;
   memcpy(fed + 1, ids, (size_t)(count - 1) * sizeof *fed);
-  OK(s->ctx, attend_run_encode(run, 1, d->count, d->ids, NULL, NULL));
-  OK(s->ctx, attend_run_extend(run, 1, count, fed, NULL));
-  OK(s->ctx, attend_run_logits(run, count, NULL, logits));
-  attend_run_free(run);
+  OK(s->ctx, attend_session_encode(run, 1, d->count, d->ids, NULL, NULL));
+  OK(s->ctx, attend_session_extend(run, 1, count, fed, NULL));
+  OK(s->ctx, attend_session_logits(run, count, NULL, logits));
+  attend_session_free(run);
   free(fed);
   return logits;
 }

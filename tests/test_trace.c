@@ -37,7 +37,7 @@ static int same_row(const attend_sight *a, int i, const attend_sight *b,
 
 static void ask_for_logits(const recording *r, float *logits) {
   int n = r->decoded ? r->decoded : r->encoded;
-  OK(r->s.ctx, attend_run_logits(r->run, n, NULL, logits));
+  OK(r->s.ctx, attend_session_logits(r->run, n, NULL, logits));
 }
 
 static float *room_for_logits(const recording *r) {
@@ -80,7 +80,7 @@ TEST(a_trace_is_what_was_seen) {
     witness w = {.trace = r.trace};
     attend_watch watch = {.what = EVERYTHING, .see = bear_witness, .user = &w};
     int found = 0;
-    attend_run_watch(r.run, &watch);
+    attend_session_watch(r.run, &watch);
     record(&r, 0);
     float *logits = room_for_logits(&r);
     ask_for_logits(&r, logits);
@@ -159,7 +159,7 @@ TEST(pieces_become_one_text) {
       attend_trace_clear(r.trace);
       CHECK_EQ(attend_trace_bytes(r.trace), 0);
       CHECK_EQ(attend_trace_layers(r.trace, ATTEND_DECODER_SELF), 0);
-      attend_run_reset(r.run);
+      attend_session_reset(r.run);
       record(&r, 2); /* and once more into the same */
       check_same_record(whole.trace, r.trace, 0, last_piece(r.decoded, 2),
                         kinds[k]);
@@ -182,20 +182,20 @@ TEST(one_sequence_of_several) {
       attend_trace *trace;
       OK(alone.s.ctx, attend_trace_create(alone.s.ctx, &o, &trace));
       attend_watch watch = attend_trace_watch(trace);
-      attend_run *run = open_run(&alone.s, in->sequences, 0);
-      attend_run_watch(run, &watch);
+      attend_session *run = open_run(&alone.s, in->sequences, 0);
+      attend_session_watch(run, &watch);
       if (alone.encoded)
-        OK(alone.s.ctx, attend_run_encode(run, in->sequences, in->tokens,
+        OK(alone.s.ctx, attend_session_encode(run, in->sequences, in->tokens,
                                           in->ids, in->lengths, in->types));
       if (alone.decoded)
         OK(alone.s.ctx,
-           attend_run_extend(
+           attend_session_extend(
                run, in->sequences, both ? in->decoder_tokens : in->tokens,
                both ? in->decoder_ids : in->ids, both ? NULL : in->lengths));
       OK(alone.s.ctx, attend_trace_status(trace));
       check_same_record(alone.trace, trace, alone.encoded ? alone.real : 0, 0,
                         kinds[k]);
-      attend_run_free(run);
+      attend_session_free(run);
       attend_trace_free(trace);
       close_recording(&alone);
     }
@@ -212,17 +212,17 @@ TEST(recording_changes_no_bit) {
     int width =
         r.decoded ? r.s.config->decoder.width : r.s.config->encoder.width;
     ask_for_logits(&r, watched);
-    const float *a = attend_run_hidden(r.run, &ld);
-    attend_run *run = r.run;
+    const float *a = attend_session_hidden(r.run, &ld);
+    attend_session *run = r.run;
     r.run = open_run(&r.s, 1, 0);
     OK(r.s.ctx, read_encoder(&r, r.run));
     OK(r.s.ctx, read_decoder(&r, r.run, 0));
     ask_for_logits(&r, plain);
-    const float *b = attend_run_hidden(r.run, &ld2);
+    const float *b = attend_session_hidden(r.run, &ld2);
     CHECK(a && b && same_bits(watched, plain, n));
     for (int i = 0; i < rows && a && b; i++)
       CHECK(same_bits(a + i * ld, b + i * ld2, (size_t)width));
-    attend_run_free(run);
+    attend_session_free(run);
     free(watched), free(plain);
     close_recording(&r);
   }
@@ -237,7 +237,7 @@ static void check_bytes(const char *name, unsigned bit, int piece, bool known) {
   float *logits = room_for_logits(&r);
   OK(r.s.ctx, attend_trace_create(r.s.ctx, &o, &trace));
   attend_watch watch = attend_trace_watch(trace);
-  attend_run_watch(r.run, &watch);
+  attend_session_watch(r.run, &watch);
   record(&r, piece);
   if (!piece) ask_for_logits(&r, logits);
   size_t told = attend_model_trace_bytes(r.s.model, bit, r.encoded, r.decoded);
@@ -276,8 +276,8 @@ TEST(too_much_is_refused) {
       attend_trace *trace;
       OK(r.s.ctx, attend_trace_create(r.s.ctx, &o, &trace));
       attend_watch watch = attend_trace_watch(trace);
-      attend_run_watch(r.run, &watch);
-      attend_run_reset(r.run);
+      attend_session_watch(r.run, &watch);
+      attend_session_reset(r.run);
       record(&r, 0); /* the run goes on */
       ask_for_logits(&r, b);
       CHECK(same_bits(a, b, (size_t)r.s.config->vocab));
@@ -307,22 +307,22 @@ static void check_stopping(const char *name, int before) {
   int left, rest = r.decoded - before, stops = 0;
   attend_watch watch = {.stop = stop_at, .user = &left};
   OK(r.s.ctx, read_encoder(&r, r.run));
-  OK(r.s.ctx, attend_run_extend(r.run, 1, r.decoded, r.target, NULL));
-  OK(r.s.ctx, attend_run_next(r.run, 1, want));
-  OK(r.s.ctx, attend_run_truncate(r.run, 0, before));
+  OK(r.s.ctx, attend_session_extend(r.run, 1, r.decoded, r.target, NULL));
+  OK(r.s.ctx, attend_session_next(r.run, 1, want));
+  OK(r.s.ctx, attend_session_truncate(r.run, 0, before));
   for (attend_status status = ATTEND_STOPPED; status;) {
     left = ++stops;
-    attend_run_watch(r.run, &watch);
-    status = attend_run_extend(r.run, 1, rest, r.target + before, NULL);
+    attend_session_watch(r.run, &watch);
+    status = attend_session_extend(r.run, 1, rest, r.target + before, NULL);
     if (!status) break;
     CHECK_EQ(status, ATTEND_STOPPED);
     CHECK(attend_message(r.s.ctx)[0]);
-    CHECK_EQ(attend_run_length(r.run, 0), before);
-    attend_run_watch(r.run, NULL);
-    OK(r.s.ctx, attend_run_extend(r.run, 1, rest, r.target + before, NULL));
-    OK(r.s.ctx, attend_run_next(r.run, 1, got));
+    CHECK_EQ(attend_session_length(r.run, 0), before);
+    attend_session_watch(r.run, NULL);
+    OK(r.s.ctx, attend_session_extend(r.run, 1, rest, r.target + before, NULL));
+    OK(r.s.ctx, attend_session_next(r.run, 1, got));
     CHECK(same_bits(want, got, vocab));
-    OK(r.s.ctx, attend_run_truncate(r.run, 0, before));
+    OK(r.s.ctx, attend_session_truncate(r.run, 0, before));
     if (stops > 100) break;
   }
   CHECK_EQ(stops - 1, (rest + 2) / 3 * r.s.config->decoder.layers);
@@ -342,10 +342,10 @@ TEST(a_run_that_is_stopped) {
   ask_for_logits(&r, want);
   for (int i = 1; i <= r.s.config->encoder.layers; i++) {
     left = i;
-    attend_run_watch(r.run, &watch);
+    attend_session_watch(r.run, &watch);
     CHECK_EQ(read_encoder(&r, r.run), ATTEND_STOPPED);
-    CHECK_EQ(attend_run_length(r.run, 0), 0);
-    attend_run_watch(r.run, NULL);
+    CHECK_EQ(attend_session_length(r.run, 0), 0);
+    attend_session_watch(r.run, NULL);
     record(&r, 0);
     ask_for_logits(&r, got);
     CHECK(same_bits(want, got, (size_t)(r.decoded * r.s.config->vocab)));

@@ -142,35 +142,35 @@ TEST(the_head_on_recorded_states) {
     float *want = room_for(3 * rows * vocab, 4), *got = want + rows * vocab;
     float *many = room_for(rows * 50, 4 * vocab), next[2][256];
     attend_sight s;
-    OK(r.s.ctx, attend_run_logits(r.run, n, NULL, want));
+    OK(r.s.ctx, attend_session_logits(r.run, n, NULL, want));
     CHECK(attend_trace_get(r.trace, ATTEND_SEE_HIDDEN, role,
                            r.decoded ? c->decoder.layers : c->encoder.layers,
                            &s));
-    if (r.decoded) OK(r.s.ctx, attend_run_next(r.run, 1, next[0]));
+    if (r.decoded) OK(r.s.ctx, attend_session_next(r.run, 1, next[0]));
     int F = s.shape[3];
-    OK(r.s.ctx, attend_run_head(r.run, n, s.view.data, F, got));
+    OK(r.s.ctx, attend_session_head(r.run, n, s.view.data, F, got));
     CHECK(same_bits(want, got, rows * vocab));
-    CHECK(!attend_run_hidden(r.run, &ld));
+    CHECK(!attend_session_hidden(r.run, &ld));
     /* one by one, and more than the run has ever held, in wider rows */
     for (int i = n - 1; i >= 0; i--)
-      OK(r.s.ctx, attend_run_head(r.run, 1, row_at(&s, 0, i), F,
+      OK(r.s.ctx, attend_session_head(r.run, 1, row_at(&s, 0, i), F,
                                   got + (size_t)i * vocab));
     CHECK(same_bits(want, got, rows * vocab));
     float *wide = room_for(rows * 50, 4 * (size_t)(F + 3));
     for (int i = 0; i < 50 * n; i++)
       memcpy(wide + i * (F + 3), row_at(&s, 0, i % n), 4 * (size_t)F);
-    OK(r.s.ctx, attend_run_head(r.run, 50 * n, wide, F + 3, many));
+    OK(r.s.ctx, attend_session_head(r.run, 50 * n, wide, F + 3, many));
     for (size_t i = 0; i < 50; i++)
       CHECK(same_bits(want, many + i * rows * vocab, rows * vocab));
     if (r.decoded) { /* and the text goes on as if nothing had been asked */
-      OK(r.s.ctx, attend_run_next(r.run, 1, next[1]));
+      OK(r.s.ctx, attend_session_next(r.run, 1, next[1]));
       CHECK(same_bits(next[0], next[1], vocab));
-      OK(r.s.ctx, attend_run_truncate(r.run, 0, n - 1));
-      OK(r.s.ctx, attend_run_extend(r.run, 1, 1, r.target + n - 1, NULL));
-      OK(r.s.ctx, attend_run_next(r.run, 1, next[1]));
+      OK(r.s.ctx, attend_session_truncate(r.run, 0, n - 1));
+      OK(r.s.ctx, attend_session_extend(r.run, 1, 1, r.target + n - 1, NULL));
+      OK(r.s.ctx, attend_session_next(r.run, 1, next[1]));
       CHECK(same_bits(next[0], next[1], vocab));
     }
-    CHECK_EQ(attend_run_head(r.run, 1, s.view.data, F - 1, got),
+    CHECK_EQ(attend_session_head(r.run, 1, s.view.data, F - 1, got),
              ATTEND_INVALID);
     free(want), free(many), free(wide);
     close_recording(&r);

@@ -22,7 +22,7 @@ static const char *const golden_models[] = {
 typedef struct {
   subject s;
   inputs in;
-  attend_run *run;
+  attend_session *run;
   attend_trace *trace;
   int sequence;          /* of the goldens */
   int encoded, real;     /* tokens of the encoder, and without padding */
@@ -55,24 +55,24 @@ static inline recording open_recording(const char *name, int sequence,
   OK(r.s.ctx, attend_trace_create(r.s.ctx, &o, &r.trace));
   r.run = open_run(&r.s, 1, rows);
   attend_watch watch = attend_trace_watch(r.trace);
-  attend_run_watch(r.run, &watch);
+  attend_session_watch(r.run, &watch);
   return r;
 }
 
-static inline attend_status read_encoder(const recording *r, attend_run *run) {
+static inline attend_status read_encoder(const recording *r, attend_session *run) {
   if (!r->encoded) return ATTEND_OK;
   int32_t real = r->real;
-  return attend_run_encode(run, 1, r->encoded, r->source, &real, r->types);
+  return attend_session_encode(run, 1, r->encoded, r->source, &real, r->types);
 }
 
 /* The decoder takes `piece` tokens a call; 0: all of them in one. */
-static inline attend_status read_decoder(const recording *r, attend_run *run,
+static inline attend_status read_decoder(const recording *r, attend_session *run,
                                          int piece) {
   attend_status status = ATTEND_OK;
   int step = piece ? piece : r->decoded;
   for (int i = 0; i < r->decoded && !status; i += step) {
     int n = r->decoded - i < step ? r->decoded - i : step;
-    status = attend_run_extend(run, 1, n, r->target + i, NULL);
+    status = attend_session_extend(run, 1, n, r->target + i, NULL);
   }
   return status;
 }
@@ -84,7 +84,7 @@ static inline void record(const recording *r, int piece) {
 }
 
 static inline void close_recording(recording *r) {
-  attend_run_free(r->run);
+  attend_session_free(r->run);
   attend_trace_free(r->trace);
   close_inputs(&r->in);
   close_model(&r->s);
@@ -141,8 +141,8 @@ static inline float *whole_block(attend_context *ctx, attend_lens *lens,
 static inline recording long_recording(const char *name, int n, int threads) {
   recording r = open_recording(name, 0, threads, FOR_A_LENS, 0);
   int32_t *ids = random_ids(r.s.config, 9, (size_t)n);
-  if (r.encoded) OK(r.s.ctx, attend_run_encode(r.run, 1, n, ids, NULL, NULL));
-  if (r.decoded) OK(r.s.ctx, attend_run_extend(r.run, 1, n, ids, NULL));
+  if (r.encoded) OK(r.s.ctx, attend_session_encode(r.run, 1, n, ids, NULL, NULL));
+  if (r.decoded) OK(r.s.ctx, attend_session_extend(r.run, 1, n, ids, NULL));
   OK(r.s.ctx, attend_trace_status(r.trace));
   r.real = 0;
   free(ids);

@@ -2,12 +2,12 @@
  *
  *   attend_checkpoint *files;
  *   attend_model *model;
- *   attend_run *run;
+ *   attend_session *run;
  *   attend_checkpoint_open(ctx, "stories15M", &files);
  *   attend_model_create(files, NULL, &model);
- *   attend_run_create(model, NULL, &run);
- *   attend_run_extend(run, 1, n, ids, NULL);       a prompt of n tokens
- *   attend_run_next(run, 1, logits);               what comes next
+ *   attend_session_create(model, NULL, &run);
+ *   attend_session_extend(run, 1, n, ids, NULL);       a prompt of n tokens
+ *   attend_session_next(run, 1, logits);               what comes next
  *
  * One transformer serves encoders (BERT, DistilBERT, RoBERTa), decoders (GPT-2,
  * Llama) and both together (BART, T5): the configuration says which parts there
@@ -260,64 +260,64 @@ typedef struct { /* zero means default */
   int batch;     /* sequences side by side; 0: 1                             */
   int rows;      /* of one sequence that are computed at once in the decoder;
                     longer calls are cut; 0: 512 over the batch              */
-} attend_run_options;
+} attend_session_options;
 
-typedef struct attend_run attend_run;
+typedef struct attend_session attend_session;
 
-ATTEND_API attend_status attend_run_create(attend_model *model,
-                                           const attend_run_options *options,
-                                           attend_run **run);
-ATTEND_API void attend_run_free(attend_run *run);
-ATTEND_API void attend_run_watch(attend_run *run, const attend_watch *watch);
+ATTEND_API attend_status attend_session_create(attend_model *model,
+                                           const attend_session_options *options,
+                                           attend_session **run);
+ATTEND_API void attend_session_free(attend_session *run);
+ATTEND_API void attend_session_watch(attend_session *run, const attend_watch *watch);
 
 /* The encoder reads the first `count` sequences: ids [count][n], of which
  * lengths [count] are real (NULL: all). types [count][n] or NULL: 0. With a
  * decoder, the keys of cross-attention are made here, once, and the decoder
- * starts anew; sequences from count on see nothing until attend_run_reorder. */
-ATTEND_API attend_status attend_run_encode(attend_run *run, int count, int n,
+ * starts anew; sequences from count on see nothing until attend_session_reorder. */
+ATTEND_API attend_status attend_session_encode(attend_session *run, int count, int n,
                                            const int32_t *ids,
                                            const int32_t *lengths,
                                            const int32_t *types);
 /* The decoder takes n more tokens of the first `count` sequences, lengths
  * [count] of them real (NULL: all; 0: none). On failure the sequences are as
  * long as before, or empty where a linear form has summed what came since. */
-ATTEND_API attend_status attend_run_extend(attend_run *run, int count, int n,
+ATTEND_API attend_status attend_session_extend(attend_session *run, int count, int n,
                                            const int32_t *ids,
                                            const int32_t *lengths);
 
 /* What the last call gave: [count][n][F], rows *ld floats apart; NULL if a call
  * of the decoder was longer than `rows`, so that not all of it is there. */
-ATTEND_API const float *attend_run_hidden(const attend_run *run, int *ld);
+ATTEND_API const float *attend_session_hidden(const attend_session *run, int *ld);
 /* Logits of places among that [count][n] (NULL: 0, 1, 2, ..). Where words are
  * copied too (config.copy), these, and those below, are log probabilities of
  * both ways together. */
-ATTEND_API attend_status attend_run_logits(attend_run *run, int n_places,
+ATTEND_API attend_status attend_session_logits(attend_session *run, int n_places,
                                            const int32_t *places,
                                            float *logits /* [n_places][V] */);
 /* Logits after the last token of each of the first `count` sequences of the
  * decoder, however the call was cut; NaN for one that holds no token, or was
  * truncated since its last. */
-ATTEND_API attend_status attend_run_next(attend_run *run, int count,
+ATTEND_API attend_status attend_session_next(attend_session *run, int count,
                                          float *logits /* [count][V] */);
 
 /* Logits of hidden states that a watcher saw after the last layer. What may be
  * copied is what the run's first sequence has read, or nothing. */
-ATTEND_API attend_status attend_run_head(attend_run *run, int rows,
+ATTEND_API attend_status attend_session_head(attend_session *run, int rows,
                                          const float *hidden, int ld,
                                          float *logits /* [rows][V] */);
 
 /* Tokens that a sequence of the decoder holds. */
-ATTEND_API int64_t attend_run_length(const attend_run *run, int sequence);
+ATTEND_API int64_t attend_session_length(const attend_session *run, int sequence);
 /* Sequence b continues what parents[b] was: beams, and several samples of one
  * prompt. Cache pages are shared. Without memory for it all are empty. */
-ATTEND_API attend_status attend_run_reorder(attend_run *run,
+ATTEND_API attend_status attend_session_reorder(attend_session *run,
                                             const int32_t *parents /* [B] */);
-ATTEND_API attend_status attend_run_truncate(attend_run *run, int sequence,
+ATTEND_API attend_status attend_session_truncate(attend_session *run, int sequence,
                                              int64_t length);
-ATTEND_API void attend_run_reset(attend_run *run); /* all sequences empty */
+ATTEND_API void attend_session_reset(attend_session *run); /* all sequences empty */
 /* Bytes of caches or states; of everything else that the run holds. */
-ATTEND_API size_t attend_run_cache_bytes(const attend_run *run);
-ATTEND_API size_t attend_run_work_bytes(const attend_run *run);
+ATTEND_API size_t attend_session_cache_bytes(const attend_session *run);
+ATTEND_API size_t attend_session_work_bytes(const attend_session *run);
 
 /* ---- texts of any length ------------------------------------------------------------ */
 
@@ -327,9 +327,9 @@ ATTEND_API size_t attend_run_work_bytes(const attend_run *run);
  *   attend_reading_create(model, NULL, &reading);
  *   attend_reading_begin(reading, count, ids);
  *   while (!attend_reading_done(reading)) attend_reading_next(reading);
- *   attend_run_recall(run, reading);              or attend_generate with it
+ *   attend_session_recall(run, reading);              or attend_generate with it
  *
- * Every token sees every other, as in attend_run_encode, and a text that fits
+ * Every token sees every other, as in attend_session_encode, and a text that fits
  * there gives the same bits here. Memory does not depend on the length; the text
  * is walked once for every layer. Where the model has positions for a window of
  * so many tokens, they are counted anew in every window of the text. Of a text
@@ -368,9 +368,9 @@ ATTEND_API attend_status attend_reading_save(attend_reading *reading,
 ATTEND_API attend_status attend_reading_resume(attend_reading *reading,
                                                const char *folder);
 
-/* The first sequence of the run has read the text: attend_run_extend continues,
- * as after attend_run_encode. The run's model must be the reading's. */
-ATTEND_API attend_status attend_run_recall(attend_run *run,
+/* The first sequence of the run has read the text: attend_session_extend continues,
+ * as after attend_session_encode. The run's model must be the reading's. */
+ATTEND_API attend_status attend_session_recall(attend_session *run,
                                            const attend_reading *reading);
 
 #ifdef __cplusplus

@@ -4,8 +4,8 @@
  *   attend_trace *trace;
  *   attend_trace_create(ctx, &o, &trace);
  *   attend_watch watch = attend_trace_watch(trace);
- *   attend_run_watch(run, &watch);
- *   attend_run_extend(run, 1, n, ids, NULL);
+ *   attend_session_watch(run, &watch);
+ *   attend_session_extend(run, 1, n, ids, NULL);
  *   attend_sight q;
  *   attend_trace_get(trace, ATTEND_SEE_QUERY, ATTEND_DECODER_SELF, 3, &q);
  *
@@ -87,7 +87,7 @@ ATTEND_API attend_status
 attend_trace_create(attend_context *ctx, const attend_trace_options *options,
                     attend_trace **trace);
 ATTEND_API void attend_trace_free(attend_trace *trace);
-/* What attend_run_watch takes; stop and its user may be set by the caller, who
+/* What attend_session_watch takes; stop and its user may be set by the caller, who
  * then calls attend_trace_see from a function of his own. */
 ATTEND_API attend_watch attend_trace_watch(attend_trace *trace);
 ATTEND_API void attend_trace_see(const attend_sight *sight, void *trace);

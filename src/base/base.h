@@ -12,8 +12,9 @@
 
 #include "attend/base.h"
 
-struct kernels; /* kernels/kernels.h */
-struct pools;   /* base/parallel.c */
+struct kernels;       /* kernels/kernels.h */
+struct pools;         /* base/parallel.c */
+struct attend_device; /* device/device.h */
 
 /* Work for threads: base/parallel.h. */
 struct pool;
@@ -27,11 +28,15 @@ typedef struct {
 } attend_stream;
 
 struct attend_context {
-  char message[512]; /* of the last failure; "" before the first */
+  char message[512];      /* of the last failure; "" before the first */
+  char locked;            /* while the message is written */
+  attend_context *parent; /* that fails with it, or NULL: device/device.h */
   attend_allocator allocator;
   int threads;
   const struct kernels *kernels; /* the table of the chosen instruction set */
   const char *isa;
+  const struct attend_device *device;
+  void *device_memory;  /* the device's own, if it needs any */
   size_t near_bytes;    /* of the cache that one core has to itself (L2) */
   struct pools *pools;  /* of threads: base/parallel.c */
   attend_stream stream; /* that a session opens for a whole forward pass */

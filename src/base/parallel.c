@@ -57,10 +57,10 @@ struct pool {
   alignas(64) _Atomic int sleepers;
   _Atomic uint32_t change; /* counts changes that sleepers are told of */
   _Atomic bool stop;
-  struct pool *next; /* in the context's list */
-  attend_context *ctx;
-  int threads; /* workers, the caller among them */
-  int started; /* threads that run, without the caller */
+  struct pool *next;  /* in the context's list */
+  struct pools *home; /* whose idle pools it is among */
+  int threads;        /* workers, the caller among them */
+  int started;        /* threads that run, without the caller */
   bool begun;
   int64_t spin;         /* the caller's: see idle */
   uint64_t queued, end; /* phases and items that were ever added */
@@ -275,7 +275,7 @@ static void start_workers(struct pool *x) {
 /* Threads have their memory from the C library, as their stacks: a pool is made
  * when it is first needed, within calls that take nothing from the context's
  * allocator. */
-static struct pool *pool_create(attend_context *ctx, int threads) {
+static struct pool *pool_create(struct pools *home, int threads) {
   struct pool *x;
   size_t slots = (size_t)threads * sizeof *x->slot;
   size_t bytes = sizeof *x + slots + (size_t)threads * sizeof *x->thread;
@@ -284,7 +284,7 @@ static struct pool *pool_create(attend_context *ctx, int threads) {
   memset(x, 0, bytes);
   x->slot = (slot *)(x + 1);
   x->thread = (pthread_t *)((unsigned char *)(x + 1) + slots);
-  x->ctx = ctx;
+  x->home = home;
   x->threads = threads;
   x->spin = SPIN_MOST;
   atomic_store(&x->current, 1); /* slots begin in phase 0 */
@@ -333,13 +333,13 @@ static struct pool *pool_take(attend_context *ctx, int threads) {
   if (x)
     *link = x->next;
   else
-    x = pool_create(ctx, threads);
+    x = pool_create(all, threads);
   pthread_mutex_unlock(&all->lock);
   return x;
 }
 
 static void pool_give(struct pool *x) {
-  struct pools *all = x->ctx->pools;
+  struct pools *all = x->home;
   pthread_mutex_lock(&all->lock);
   x->next = all->idle;
   all->idle = x;

@@ -204,7 +204,7 @@ static void end_open(search *s, beams *p, int open, attend_end why) {
 }
 
 static bool has_room(const search *s, int sequence) {
-  return !s->b->limit || attend_run_length(s->b->run, sequence) < s->b->limit;
+  return !s->b->limit || attend_session_length(s->b->run, sequence) < s->b->limit;
 }
 
 static int all_groups(const search *s) { return s->b->count * s->groups; }
@@ -271,9 +271,9 @@ static attend_status run_search(search *s) {
       stop_search(s);
       return ATTEND_OK;
     }
-    ATTEND_TRY(attend_run_reorder(b->run, s->parents));
-    ATTEND_TRY(attend_run_extend(b->run, batch_size(b), 1, s->ids, s->lengths));
-    ATTEND_TRY(attend_run_next(b->run, batch_size(b), b->logits));
+    ATTEND_TRY(attend_session_reorder(b->run, s->parents));
+    ATTEND_TRY(attend_session_extend(b->run, batch_size(b), 1, s->ids, s->lengths));
+    ATTEND_TRY(attend_session_next(b->run, batch_size(b), b->logits));
     write_history(s);
   }
 }

@@ -53,7 +53,7 @@ typedef struct {
   attend_context *ctx;
   attend_model *model;
   const attend_generate_options *o;
-  attend_run *run;
+  attend_session *run;
   attend_generation *g;
   const attend_prompt *prompts; /* of this batch */
   int first, count;             /* prompts [first, first + count) of the call */

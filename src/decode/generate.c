@@ -70,7 +70,7 @@ bool may_step(batch *b) {
   if (b->stop) return false;
   b->g->cost.steps++;
   b->g->cost.step_bytes += (double)attend_model_bytes(b->model) +
-                           (double)attend_run_cache_bytes(b->run);
+                           (double)attend_session_cache_bytes(b->run);
   return true;
 }
 
@@ -113,19 +113,19 @@ static attend_status start_decoder(batch *b, int n, int32_t *ids,
                                    int32_t *lengths) {
   const attend_config *c = attend_model_config(b->model);
   if (c->parts == ATTEND_DECODER)
-    return attend_run_extend(b->run, b->count, n, ids, lengths);
+    return attend_session_extend(b->run, b->count, n, ids, lengths);
   if (b->o->reading)
-    ATTEND_TRY(attend_run_recall(b->run, b->o->reading));
+    ATTEND_TRY(attend_session_recall(b->run, b->o->reading));
   else
-    ATTEND_TRY(attend_run_encode(b->run, b->count, n, ids, lengths, NULL));
+    ATTEND_TRY(attend_session_encode(b->run, b->count, n, ids, lengths, NULL));
   for (int i = 0; i < b->count; i++) ids[i] = c->decoder_start;
-  return attend_run_extend(b->run, b->count, 1, ids, NULL);
+  return attend_session_extend(b->run, b->count, 1, ids, NULL);
 }
 
 static attend_status spread(batch *b, int32_t *parents) {
   if (b->each == 1) return ATTEND_OK;
   for (int i = 0; i < batch_size(b); i++) parents[i] = i / b->each;
-  return attend_run_reorder(b->run, parents);
+  return attend_session_reorder(b->run, parents);
 }
 
 static attend_status read_prompts(batch *b, int n, int32_t *ids,
@@ -133,7 +133,7 @@ static attend_status read_prompts(batch *b, int n, int32_t *ids,
   pad_prompts(b, n, ids, lengths);
   ATTEND_TRY(start_decoder(b, n, ids, lengths));
   ATTEND_TRY(spread(b, lengths));
-  return attend_run_next(b->run, batch_size(b), b->logits);
+  return attend_session_next(b->run, batch_size(b), b->logits);
 }
 
 attend_status batch_read(batch *b) {
@@ -217,7 +217,7 @@ static attend_status finish(batch *b, int i, attend_end why, step *s) {
 /* The older half goes; what is left is read again from position 0. */
 static attend_status slide(batch *b, int i) {
   int keep = b->limit / 2, drop = b->held[i] - keep;
-  ATTEND_TRY(attend_run_truncate(b->run, i, 0));
+  ATTEND_TRY(attend_session_truncate(b->run, i, 0));
   memmove(b->history[i], b->history[i] + drop,
           (size_t)keep * sizeof **b->history);
   b->held[i] = keep;
@@ -225,7 +225,7 @@ static attend_status slide(batch *b, int i) {
 }
 
 static bool is_full(const batch *b, int i) {
-  return b->limit && attend_run_length(b->run, i) >= b->limit;
+  return b->limit && attend_session_length(b->run, i) >= b->limit;
 }
 
 static attend_status take_token(batch *b, int i, int32_t id, float logp,
@@ -268,13 +268,13 @@ static attend_status feed(batch *b, step *s) {
   int n = 1;
   for (int i = 0; i < batch_size(b); i++) {
     s->lengths[i] = !one_of(b, i)->done;
-    if (s->lengths[i] && attend_run_length(b->run, i) == 0) {
+    if (s->lengths[i] && attend_session_length(b->run, i) == 0) {
       s->lengths[i] = b->held[i];
       if (b->held[i] > n) n = b->held[i];
     }
   }
   if (n == 1)
-    return attend_run_extend(b->run, batch_size(b), 1, s->ids, s->lengths);
+    return attend_session_extend(b->run, batch_size(b), 1, s->ids, s->lengths);
   int32_t *ids;
   ATTEND_TRY(take_zeroed(
       b->ctx, SIZE_PRODUCT((size_t)batch_size(b), (size_t)n, sizeof *ids),
@@ -284,7 +284,7 @@ static attend_status feed(batch *b, step *s) {
            s->lengths[i] > 1 ? b->history[i] : &s->ids[i],
            (size_t)(s->lengths[i] > 1 ? s->lengths[i] : 1) * sizeof *ids);
   attend_status status =
-      attend_run_extend(b->run, batch_size(b), n, ids, s->lengths);
+      attend_session_extend(b->run, batch_size(b), n, ids, s->lengths);
   give(b->ctx, ids);
   return status;
 }
@@ -295,7 +295,7 @@ static attend_status run_steps(batch *b, step *s) {
     ATTEND_TRY(take_tokens(b, s, &live));
     if (b->stop || !live || !may_step(b)) break;
     ATTEND_TRY(feed(b, s));
-    ATTEND_TRY(attend_run_next(b->run, batch_size(b), b->logits));
+    ATTEND_TRY(attend_session_next(b->run, batch_size(b), b->logits));
   }
   for (int i = 0; i < batch_size(b); i++)
     if (!one_of(b, i)->done) ATTEND_TRY(finish(b, i, ATTEND_END_CALLER, s));

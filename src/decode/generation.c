@@ -168,8 +168,8 @@ static attend_status make_batch(batch *b) {
   ATTEND_TRY(take(b->ctx, SIZE_PRODUCT(2, (size_t)c->vocab, sizeof *b->scratch),
                   "candidates", &b->scratch));
   ATTEND_TRY(take_history(b));
-  attend_run_options o = {.batch = batch_size(b)};
-  return attend_run_create(b->model, &o, &b->run);
+  attend_session_options o = {.batch = batch_size(b)};
+  return attend_session_create(b->model, &o, &b->run);
 }
 
 static void free_batch(batch *b) {
@@ -179,7 +179,7 @@ static void free_batch(batch *b) {
   give(b->ctx, b->held);
   give(b->ctx, b->logits);
   give(b->ctx, b->scratch);
-  attend_run_free(b->run);
+  attend_session_free(b->run);
 }
 
 static void count_cost(const batch *b, double start, double read, double end) {
@@ -189,8 +189,8 @@ static void count_cost(const batch *b, double start, double read, double end) {
   for (int i = 0; i < b->count; i++) cost->prompt_tokens += b->prompts[i].count;
   for (int i = 0; i < batch_size(b); i++)
     cost->new_tokens += b->g->one[b->first * b->each + i].public.count;
-  size_t cache = attend_run_cache_bytes(b->run);
-  size_t work = attend_run_work_bytes(b->run);
+  size_t cache = attend_session_cache_bytes(b->run);
+  size_t work = attend_session_work_bytes(b->run);
   if (cache > cost->cache_bytes) cost->cache_bytes = cache;
   if (work > cost->work_bytes) cost->work_bytes = work;
 }

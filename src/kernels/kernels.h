@@ -235,8 +235,8 @@ typedef struct {
   K(void, embed_row,                                                             \
     (attend_dtype dtype, const void *src, int n, float factor, bool add,         \
      float *y))                                                                  \
-  K(void, turn_pairs,                                                            \
-    (int heads, int dim, int i0, int n, const float *cosine,                     \
+  K(void, rotate_pairs,                                                          \
+    (int heads, int dim, int half, int i0, int n, const float *cosine,           \
      const float *sine, float *x))                                               \
   /* Their gradients (layer_back.c says what each does). */                      \
   K(void, norm_rows_back,                                                        \
@@ -338,5 +338,8 @@ struct kernels {
   KERNEL_LIST(K)
 #undef K
 };
+
+/* The table of a set by name, or NULL: the best that runs here (select.c). */
+attend_status kernels_choose(attend_context *ctx, const char *wanted);
 
 #endif

@@ -1,14 +1,11 @@
-/* Making a context: which instruction set, how many threads.
+/* Choosing an instruction set.
  *
  * Place: kernels/ - above the tables of kernels/cpu. The build says which
  * tables exist (ATTEND_HAVE_...); the CPU says which of them can run.
  */
 #define _GNU_SOURCE
-#include "base/parallel.h"
 #include "kernels/kernels.h"
 
-#include <sched.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -101,7 +98,7 @@ static void name_all(char *text, size_t size, int only_here) {
   }
 }
 
-static attend_status choose_isa(attend_context *ctx, const char *wanted) {
+attend_status kernels_choose(attend_context *ctx, const char *wanted) {
   choice all[8];
   int n = choices(all);
   char names[128];
@@ -122,63 +119,4 @@ static attend_status choose_isa(attend_context *ctx, const char *wanted) {
               "\"%.40s\" is not an instruction set of this build: choose among "
               "%s, or unset ATTEND_ISA",
               wanted, names);
-}
-
-static int cores(void) {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  long n = sysconf(_SC_NPROCESSORS_ONLN);
-  return n > 0 ? (int)n : 1;
-}
-
-/* 256 KiB where the system does not say: the least that a core has had. */
-static size_t near_bytes(void) {
-  long n = sysconf(_SC_LEVEL2_CACHE_SIZE);
-  return n > 0 ? (size_t)n : (size_t)256 << 10;
-}
-
-/* What the machine has; no limit where the system does not say. */
-static size_t memory_bytes(void) {
-  long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-  return pages > 0 && page > 0 ? size_times((size_t)pages, (size_t)page)
-                               : SIZE_MAX;
-}
-
-/* A variable that holds no number is an error only if it is ours. */
-static attend_status choose_threads(attend_context *ctx, int wanted) {
-  if (wanted) return attend_context_set_threads(ctx, wanted);
-  const char *ours = getenv("ATTEND_NUM_THREADS");
-  char *end;
-  if (ours && *ours) {
-    long n = strtol(ours, &end, 10);
-    ATTEND_CHECK(ctx, *end == 0 && n >= 1 && n <= 4096,
-                 "ATTEND_NUM_THREADS is \"%.40s\": set it to a number from 1 "
-                 "to 4096",
-                 ours);
-    return attend_context_set_threads(ctx, (int)n);
-  }
-  const char *theirs = getenv("OMP_NUM_THREADS");
-  long n = theirs ? strtol(theirs, &end, 10) : 0;
-  return attend_context_set_threads(ctx,
-                                    n >= 1 && n <= 4096 ? (int)n : cores());
-}
-
-attend_status attend_context_create(const attend_context_options *options,
-                                    attend_context **out) {
-  attend_context_options o = options ? *options : (attend_context_options){0};
-  attend_context blank = {.allocator = o.allocator,
-                          .threads = 1,
-                          .parallel_for = o.parallel_for,
-                          .parallel_user = o.parallel_user};
-  attend_context *ctx;
-  *out = NULL;
-  ATTEND_TRY(take(&blank, sizeof blank, "a context", &ctx));
-  *ctx = blank;
-  ctx->near_bytes = near_bytes();
-  ctx->cache_limit = o.cache_limit ? o.cache_limit : memory_bytes();
-  *out = ctx;
-  pools_create(ctx);
-  const char *isa = o.isa ? o.isa : getenv("ATTEND_ISA");
-  ATTEND_TRY(choose_isa(ctx, isa && *isa ? isa : NULL));
-  return choose_threads(ctx, o.threads);
 }

@@ -11,55 +11,58 @@ const char *attend_activation_name(attend_activation activation) {
   return (unsigned)activation < 6 ? names[activation] : "?";
 }
 
-typedef struct { /* y = f(a), or f(a) b where b is given */
+typedef struct {
+  struct op_activate o;
   const struct kernels *kn;
-  attend_activation f;
-  int rows, parts, n;
-  const float *a, *b;
-  int lda, ldb;
-  float *y;
-  int ldy;
-  const float *dy; /* backward: da and db from dy */
-  int lddy;
-  float *da, *db;
-  int ldda, lddb;
-} activating;
+  int parts;
+} forward_job;
 
 static void forward_part(const void *args, int64_t p, int worker) {
-  const activating *x = args;
+  const forward_job *j = args;
+  const struct op_activate *o = &j->o;
   (void)worker;
-  PART_ROWS(x->rows, x->parts, p);
-  x->kn->activate(x->f, r1 - r0, x->n, ROW_AT(x->a, x->lda), x->lda,
-                  ROW_OR_NULL(x->b, x->ldb), x->ldb, ROW_AT(x->y, x->ldy),
-                  x->ldy);
+  PART_ROWS(o->rows, j->parts, p);
+  j->kn->activate(o->f, r1 - r0, o->width, ROW_AT(o->a, o->lda), o->lda,
+                  ROW_OR_NULL(o->b, o->ldb), o->ldb, ROW_AT(o->y, o->ldy),
+                  o->ldy);
 }
 
-static void back_part(const void *args, int64_t p, int worker) {
-  const activating *x = args;
-  (void)worker;
-  PART_ROWS(x->rows, x->parts, p);
-  x->kn->activate_back(x->f, r1 - r0, x->n, ROW_AT(x->a, x->lda), x->lda,
-                       ROW_OR_NULL(x->b, x->ldb), x->ldb,
-                       ROW_AT(x->dy, x->lddy), x->lddy, ROW_AT(x->da, x->ldda),
-                       x->ldda, ROW_OR_NULL(x->db, x->lddb), x->lddb);
+void cpu_activate(attend_context *ctx, const struct op_activate *o) {
+  double work = (double)o->rows * o->width * 4;
+  forward_job j = {*o, ctx->kernels, parts_of(ctx, o->rows, work)};
+  PARALLEL_FOR(ctx, j.parts, j.parts, forward_part, j);
 }
+
+typedef struct {
+  struct op_activate_back o;
+  const struct kernels *kn;
+  int parts;
+} back_job;
+
+static void back_part(const void *args, int64_t p, int worker) {
+  const back_job *j = args;
+  const struct op_activate_back *o = &j->o;
+  (void)worker;
+  PART_ROWS(o->rows, j->parts, p);
+  j->kn->activate_back(o->f, r1 - r0, o->width, ROW_AT(o->a, o->lda), o->lda,
+                       ROW_OR_NULL(o->b, o->ldb), o->ldb,
+                       ROW_AT(o->dy, o->lddy), o->lddy, ROW_AT(o->da, o->ldda),
+                       o->ldda, ROW_OR_NULL(o->db, o->lddb), o->lddb);
+}
+
+void cpu_activate_back(attend_context *ctx, const struct op_activate_back *o) {
+  double work = (double)o->rows * o->width * (o->b ? 8 : 4);
+  back_job j = {*o, ctx->kernels, parts_of(ctx, o->rows, work)};
+  PARALLEL_FOR(ctx, j.parts, j.parts, back_part, j);
+}
+
+/* ---- on memory of the caller's -------------------------------------------------- */
 
 void attend_gate(attend_context *ctx, attend_activation activation, int rows,
                  int n, const float *a, int lda, const float *b, int ldb,
                  float *y, int ldy) {
-  int parts = parts_of(ctx, rows, (double)rows * n * 4);
-  activating x = {.kn = ctx->kernels,
-                  .f = activation,
-                  .rows = rows,
-                  .parts = parts,
-                  .n = n,
-                  .a = a,
-                  .lda = lda,
-                  .b = b,
-                  .ldb = ldb,
-                  .y = y,
-                  .ldy = ldy};
-  PARALLEL_FOR(ctx, parts, parts, forward_part, x);
+  cpu_activate(
+      ctx, &(struct op_activate){activation, rows, n, a, lda, b, ldb, y, ldy});
 }
 
 void attend_activate(attend_context *ctx, attend_activation activation,
@@ -72,23 +75,9 @@ void attend_gate_back(attend_context *ctx, attend_activation activation,
                       int rows, int n, const float *a, int lda, const float *b,
                       int ldb, const float *dy, int lddy, float *da, int ldda,
                       float *db, int lddb) {
-  int parts = parts_of(ctx, rows, (double)rows * n * (b ? 8 : 4));
-  activating x = {.kn = ctx->kernels,
-                  .f = activation,
-                  .rows = rows,
-                  .parts = parts,
-                  .n = n,
-                  .a = a,
-                  .lda = lda,
-                  .b = b,
-                  .ldb = ldb,
-                  .dy = dy,
-                  .lddy = lddy,
-                  .da = da,
-                  .ldda = ldda,
-                  .db = db,
-                  .lddb = lddb};
-  PARALLEL_FOR(ctx, parts, parts, back_part, x);
+  cpu_activate_back(
+      ctx, &(struct op_activate_back){activation, rows, n, a, lda, b, ldb, dy,
+                                      lddy, da, ldda, db, lddb});
 }
 
 void attend_activate_back(attend_context *ctx, attend_activation activation,

@@ -123,3 +123,111 @@ float copy_back(const attend_context *ctx, const copy_text *t, copy_aim aim,
   score_back(t, aim.right, m.copies, scale * copied, weight);
   return (float)loss;
 }
+
+/* ---- as ops ----------------------------------------------------------------------- */
+
+static copy_text text_at(const struct copy_texts *t, int32_t text) {
+  if (text < 0 || !t->length[text]) return (copy_text){0};
+  size_t at = (size_t)text * (size_t)t->n;
+  return (copy_text){.n = t->length[text],
+                     .keys = t->keys + at * (size_t)t->ld,
+                     .extra = t->extra,
+                     .ids = t->ids + at,
+                     .first = t->first ? t->first + at : NULL};
+}
+
+static void lag_text(const void *args, int64_t text, int worker) {
+  const struct op_copy_lag *o = args;
+  const size_t ld = (size_t)o->ld, bytes = ld * sizeof(float);
+  float *keys = o->keys + (size_t)text * (size_t)o->n * ld;
+  (void)worker;
+  if (o->back) {
+    copy_lag_back(o->n, o->width, o->ld, keys);
+    return;
+  }
+  if (o->before) memcpy(o->before + ld, keys + (size_t)(o->n - 1) * ld, bytes);
+  copy_lag(o->n, o->width, o->ld, o->before, keys);
+  if (o->before) memcpy(o->before, o->before + ld, bytes);
+}
+
+void cpu_copy_lag(attend_context *ctx, const struct op_copy_lag *o) {
+  PARALLEL_FOR(ctx, 1, o->texts, lag_text, *o);
+}
+
+static void fold_all(const void *args, int64_t item, int worker) {
+  const struct op_copy_fold *o = args;
+  const size_t ld = (size_t)o->ld;
+  (void)item, (void)worker;
+  for (int i = 0; i < o->n; i++) {
+    const float *key = o->keys + ((size_t)o->from + (size_t)i) * ld;
+    float *mean = o->keys + (size_t)o->to[i] * ld;
+    if (o->often[i] == 1)
+      memmove(mean, key, ld * sizeof *mean);
+    else
+      for (size_t j = 0; j < ld; j++)
+        mean[j] += (key[j] - mean[j]) / o->often[i];
+  }
+}
+
+void cpu_copy_fold(attend_context *ctx, const struct op_copy_fold *o) {
+  PARALLEL_FOR(ctx, 1, 1, fold_all, *o);
+}
+
+typedef struct {
+  attend_context *ctx;
+  struct op_copy_loss o;
+  bool mix;
+} row_job;
+
+static void copy_one_row(const void *args, int64_t i, int worker) {
+  const row_job *j = args;
+  const struct op_copy_loss *o = &j->o;
+  copy_text t = text_at(&o->texts, o->of[i]);
+  float *weight = o->weight + i * o->texts.n, *logits = o->logits + i * o->ldl;
+  float *gate = o->gate + i * LANES;
+  (void)worker;
+  copy_weigh(j->ctx, &t, o->texts.ld, o->q + i * o->texts.ld, weight);
+  if (j->mix) {
+    copy_mix(j->ctx, &t, *gate, weight, o->vocab, logits);
+    return;
+  }
+  copy_aim aim = {o->targets[i], o->smoothing, o->scale};
+  o->loss[i] =
+      copy_back(j->ctx, &t, aim, *gate, gate, weight, o->vocab, logits);
+}
+
+void cpu_copy_loss(attend_context *ctx, const struct op_copy_loss *o) {
+  row_job j = {ctx, *o, o->loss == NULL};
+  double work = (double)o->rows * o->vocab * (j.mix ? 2 : 4);
+  PARALLEL_FOR(ctx, parts_of(ctx, o->rows, work), o->rows, copy_one_row, j);
+}
+
+typedef struct {
+  const struct kernels *kn;
+  struct op_copy_grad o;
+} grad_job;
+
+/* A text's keys take the gradients of their rows in order. */
+static void grad_text(const void *args, int64_t text, int worker) {
+  const grad_job *j = args;
+  const struct op_copy_grad *o = &j->o;
+  const copy_text t = text_at(&o->texts, (int32_t)text);
+  const size_t ld = (size_t)o->texts.ld;
+  float *dkeys = o->dkeys + (t.n ? t.keys - o->texts.keys : 0);
+  (void)worker;
+  for (int i = 0; i < o->rows; i++) {
+    if (o->of[i] != text) continue;
+    const float *ds = o->weight + (size_t)i * (size_t)o->texts.n;
+    const float *q = o->q + (size_t)i * ld;
+    for (int k = 0; k < t.n; k++)
+      j->kn->join_all(ld, 1, ds[k], q, dkeys + (size_t)k * ld);
+    j->kn->matmul(1, (int)ld, t.n, ds, o->texts.n, t.keys, (int)ld,
+                  o->dq + (size_t)i * ld, (int)ld, false);
+  }
+}
+
+void cpu_copy_grad(attend_context *ctx, const struct op_copy_grad *o) {
+  double work = (double)o->rows * o->texts.n * o->texts.ld * 2;
+  grad_job j = {ctx->kernels, *o};
+  PARALLEL_FOR(ctx, parts_of(ctx, o->n_texts, work), o->n_texts, grad_text, j);
+}

@@ -7,6 +7,7 @@
 
 #include "base/parallel.h"
 #include "kernels/kernels.h"
+#include "layers/ops.h"
 
 /* Rows whose sums are partial sums of their own when rows are summed: fixed, so
  * that sums do not depend on threads. */

@@ -192,3 +192,12 @@ void attend_linear_weight_grad(attend_context *ctx, attend_weights kind,
   outer_product(o, rows);
   if (db) sum_columns(ctx, rows, outputs, dy, lddy, add != 0, db);
 }
+
+void cpu_linear_grad(attend_context *ctx, const struct op_linear_grad *o) {
+  if (o->dw)
+    attend_linear_weight_grad(ctx, o->kind, o->rows, o->outputs, o->inputs,
+                              o->dy, o->lddy, o->x, o->ldx, 0, 1, o->dw,
+                              o->inputs, o->db, o->work);
+  else if (o->db)
+    sum_columns(ctx, o->rows, o->outputs, o->dy, o->lddy, true, o->db);
+}

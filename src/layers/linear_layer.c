@@ -363,58 +363,52 @@ static void clear_padding(const attend_linear *l, int rows, float *y,
 }
 
 typedef struct {
-  const attend_linear *linear;
+  struct op_linear o;
   grid g;
-  int rows, ldx, ldy;
-  const float *x;
-  float *y;
-  bool add;
 } product;
 
 static void forward_part(const void *args, int64_t part, int worker) {
-  const product *a = args;
-  const attend_linear *l = a->linear;
+  const product *p = args;
+  const struct op_linear *o = &p->o;
+  const attend_linear *l = o->linear;
   const struct kernels *kn = l->ctx->kernels;
-  const cell c = grid_cell(a->g, part, a->rows, l->lanes);
-  const float *x = a->x;
-  float *y = a->y;
-  const int ldx = a->ldx, ldy = a->ldy;
-  const bool add = a->add;
+  const cell c = grid_cell(p->g, part, o->rows, l->lanes);
   (void)worker;
   if (c.r0 >= c.r1 || c.t0 >= c.t1) return;
   size_t first = (size_t)c.t0 * LANES;
+  const int rows = c.r1 - c.r0, lanes = c.t1 - c.t0;
   const float *scale = l->scale ? l->scale + first : NULL;
-  float *to = y + (size_t)c.r0 * (size_t)ldy;
+  const float *x = o->x + (size_t)c.r0 * (size_t)o->ldx;
+  float *y = o->y + (size_t)c.r0 * (size_t)o->ldy;
   if (l->kind == ATTEND_WEIGHTS_MIXED)
-    kn->mixed->multiply(c.r1 - c.r0, l->inputs, c.t1 - c.t0,
-                        x + (size_t)c.r0 * (size_t)ldx, ldx, lane_at(l, c.t0),
-                        l->bias + first, add, to + first, ldy);
+    kn->mixed->multiply(rows, l->inputs, lanes, x, o->ldx, lane_at(l, c.t0),
+                        l->bias + first, o->add, y + first, o->ldy);
   else
-    (l->kind == ATTEND_WEIGHTS_F32    ? kn->dense_f32
-     : l->kind == ATTEND_WEIGHTS_BF16 ? kn->dense_bf16
-                                      : kn->dense_i8)(
-        c.r1 - c.r0, l->inputs, c.t1 - c.t0, x + (size_t)c.r0 * (size_t)ldx,
-        ldx, lane_at(l, c.t0), scale, l->bias + first, add, to + first, ldy);
-  if (c.t1 == l->lanes) clear_padding(l, c.r1 - c.r0, to, (size_t)ldy);
+    (l->kind == ATTEND_WEIGHTS_F32 ? kn->dense_f32
+     : l->kind == ATTEND_WEIGHTS_BF16
+         ? kn->dense_bf16
+         : kn->dense_i8)(rows, l->inputs, lanes, x, o->ldx, lane_at(l, c.t0),
+                         scale, l->bias + first, o->add, y + first, o->ldy);
+  if (c.t1 == l->lanes) clear_padding(l, rows, y, (size_t)o->ldy);
 }
 
-static void forward(const attend_linear *l, int rows, const float *x, int ldx,
-                    bool add, float *y, int ldy) {
-  grid g = choose_grid(l->ctx, rows, l->inputs, l->lanes);
+void cpu_linear(attend_context *ctx, const struct op_linear *o) {
+  const attend_linear *l = o->linear;
+  grid g = choose_grid(ctx, o->rows, l->inputs, l->lanes);
   int parts = g.by_rows * g.by_lanes;
-  attend_stream own = stream_on(l->ctx, l->ctx->threads);
-  attend_stream *on = l->ctx->stream.depth ? &l->ctx->stream : &own;
-  product p = {l, g, rows, ldx, ldy, x, y, add};
+  attend_stream own = stream_on(ctx, ctx->threads);
+  attend_stream *on = ctx->stream.depth ? &ctx->stream : &own;
+  product p = {*o, g};
   STREAM_ADD(on, parts > on->threads ? PHASE_DYNAMIC : PHASE_STATIC, parts,
              forward_part, p);
 }
 
 void attend_linear_forward(const attend_linear *l, int rows, const float *x,
                            int ldx, float *y, int ldy) {
-  forward(l, rows, x, ldx, false, y, ldy);
+  cpu_linear(l->ctx, &(struct op_linear){l, rows, x, ldx, y, ldy, false});
 }
 
 void attend_linear_forward_add(const attend_linear *l, int rows, const float *x,
                                int ldx, float *y, int ldy) {
-  forward(l, rows, x, ldx, true, y, ldy);
+  cpu_linear(l->ctx, &(struct op_linear){l, rows, x, ldx, y, ldy, true});
 }

@@ -138,3 +138,8 @@ void attend_cross_entropy_back(attend_context *ctx, int rows, int n,
                .lddx = lddx};
   PARALLEL_FOR(ctx, parts, parts, back_part, e);
 }
+
+void cpu_loss(attend_context *ctx, const struct op_loss *o) {
+  attend_cross_entropy_back(ctx, o->rows, o->width, o->x, o->ldx, o->targets,
+                            o->smoothing, o->scale, o->loss, o->x, o->ldx);
+}

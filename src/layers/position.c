@@ -10,11 +10,19 @@
 
 static const double two_pi = 6.283185307179586476925;
 
+/* Elements i and i + 1 of a position's code of width n. */
+static void sinusoidal_pair(int64_t position, int n, int i, float pair[2]) {
+  double angle = (double)position / pow(10000.0, (double)i / n);
+  pair[0] = (float)sin(angle);
+  pair[1] = (float)cos(angle);
+}
+
 void attend_sinusoidal(int64_t position, int n, float *y) {
   for (int i = 0; i < n; i += 2) {
-    double angle = (double)position / pow(10000.0, (double)i / n);
-    y[i] = (float)sin(angle);
-    if (i + 1 < n) y[i + 1] = (float)cos(angle);
+    float pair[2];
+    sinusoidal_pair(position, n, i, pair);
+    y[i] = pair[0];
+    if (i + 1 < n) y[i + 1] = pair[1];
   }
 }
 
@@ -79,56 +87,73 @@ void attend_rope_frequencies(const attend_rope *rope, int dim,
 
 enum { PAIRS = 128 }; /* pairs whose sines are at hand at a time */
 
-static void turn_row(const attend_context *ctx, const double *frequency,
-                     double stretch, int heads, int dim, int64_t position,
-                     float *x) {
+typedef struct {
+  struct op_rope o;
+  const struct kernels *kn;
+  int parts;
+} rope_job;
+
+static void rotate_row(const rope_job *j, int64_t position, float *x) {
+  const struct op_rope *o = &j->o;
+  const int half = (o->rotary ? o->rotary : o->dim) / 2;
   float cosine[PAIRS], sine[PAIRS];
-  for (int i = 0; i < dim / 2; i += PAIRS) {
-    int n = dim / 2 - i < PAIRS ? dim / 2 - i : PAIRS;
+  for (int i = 0; i < half; i += PAIRS) {
+    int n = half - i < PAIRS ? half - i : PAIRS;
     for (int k = 0; k < n; k++) {
-      double angle = (double)position * frequency[i + k];
-      cosine[k] = (float)(cos(angle) * stretch);
-      sine[k] = (float)(sin(angle) * stretch);
+      double angle = (double)position * o->frequency[i + k];
+      cosine[k] = (float)(cos(angle) * o->stretch);
+      sine[k] = (float)(sin(angle) * o->stretch);
     }
-    ctx->kernels->turn_pairs(heads, dim, i, n, cosine, sine, x);
+    j->kn->rotate_pairs(o->heads, o->dim, half, i, n, cosine, sine, x);
   }
 }
 
-typedef struct {
-  attend_context *ctx;
-  const double *frequency;
-  double stretch;
-  int rows, parts, heads, dim, direction, ldx;
-  const int32_t *positions;
-  float *x;
-} rotation;
-
-static void turn_part(const void *args, int64_t p, int worker) {
-  const rotation *t = args;
+static void rope_part(const void *args, int64_t p, int worker) {
+  const rope_job *j = args;
+  const struct op_rope *o = &j->o;
   (void)worker;
-  PART_ROWS(t->rows, t->parts, p);
+  PART_ROWS(o->rows, j->parts, p);
   for (; r0 < r1; r0++, at++)
-    turn_row(t->ctx, t->frequency, t->stretch, t->heads, t->dim,
-             t->direction * (int64_t)t->positions[r0], ROW_AT(t->x, t->ldx));
+    rotate_row(j, (o->back ? -1 : 1) * (int64_t)o->position[r0],
+               ROW_AT(o->x, o->ldx));
 }
 
-static void turn(rotation t) {
-  double work = (double)t.rows * (16.0 * t.dim + (double)t.heads * t.dim);
-  t.parts = parts_of(t.ctx, t.rows, work);
-  PARALLEL_FOR(t.ctx, t.parts, t.parts, turn_part, t);
+/* A rotation's transpose rotates by as much to the other side. */
+void cpu_rope(attend_context *ctx, const struct op_rope *o) {
+  double work = (double)o->rows * (16.0 * o->dim + (double)o->heads * o->dim);
+  rope_job j = {*o, ctx->kernels, parts_of(ctx, o->rows, work)};
+  PARALLEL_FOR(ctx, j.parts, j.parts, rope_part, j);
 }
 
 void attend_rope_turn(attend_context *ctx, const double *frequency,
                       double stretch, int rows, int heads, int dim,
                       const int32_t *positions, float *x, int ldx) {
-  turn((rotation){ctx, frequency, stretch, rows, 0, heads, dim, 1, ldx,
-                  positions, x});
+  cpu_rope(ctx, &(struct op_rope){frequency, stretch, rows, heads, dim, 0,
+                                  positions, x, ldx, false});
 }
 
-/* A rotation's transpose turns by as much to the other side. */
 void attend_rope_turn_back(attend_context *ctx, const double *frequency,
                            double stretch, int rows, int heads, int dim,
                            const int32_t *positions, float *dx, int lddx) {
-  turn((rotation){ctx, frequency, stretch, rows, 0, heads, dim, -1, lddx,
-                  positions, dx});
+  cpu_rope(ctx, &(struct op_rope){frequency, stretch, rows, heads, dim, 0,
+                                  positions, dx, lddx, true});
+}
+
+/* ---- sinusoidal ---------------------------------------------------------------------- */
+
+static void sinusoidal_row(const void *args, int64_t r, int worker) {
+  const struct op_sinusoidal *o = args;
+  float *y = o->y + r * o->ldy;
+  (void)worker;
+  for (int i = 0; i < o->width; i += 2) {
+    float pair[2];
+    sinusoidal_pair(o->position[r], o->width, i, pair);
+    y[i] += pair[0];
+    if (i + 1 < o->width) y[i + 1] += pair[1];
+  }
+}
+
+void cpu_sinusoidal(attend_context *ctx, const struct op_sinusoidal *o) {
+  int parts = parts_of(ctx, o->rows, (double)o->rows * o->width * 64);
+  PARALLEL_FOR(ctx, parts, o->rows, sinusoidal_row, *o);
 }

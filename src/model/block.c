@@ -8,9 +8,9 @@
 #include "kernels/kernels.h"
 #include "model/transformer.h"
 
-static int rows_of(const attend_run *r) { return r->count * r->n; }
+static int rows_of(const attend_session *r) { return r->count * r->n; }
 
-void norm_rows(attend_run *r, const norm *w, int width, const float *x,
+void norm_rows(attend_session *r, const norm *w, int width, const float *x,
                float *y) {
   const attend_config *c = &r->model->config;
   int ld = padded(width);
@@ -23,13 +23,13 @@ void norm_rows(attend_run *r, const norm *w, int width, const float *x,
 }
 
 /* What the branch reads; h afterwards holds what it gives. */
-static const float *open_branch(attend_run *r, const norm *w, int width) {
+static const float *open_branch(attend_session *r, const norm *w, int width) {
   if (r->model->config.post_norm) return r->x;
   norm_rows(r, w, width, r->x, r->h);
   return r->h;
 }
 
-static void close_branch(attend_run *r, const norm *w, int width) {
+static void close_branch(attend_session *r, const norm *w, int width) {
   int ld = padded(width);
   attend_add(r->ctx, rows_of(r), width, r->x, ld, r->h, ld, r->x, ld);
   if (r->model->config.post_norm) norm_rows(r, w, width, r->x, r->x);
@@ -38,12 +38,12 @@ static void close_branch(attend_run *r, const norm *w, int width) {
 /* ---- attention ------------------------------------------------------------------------- */
 
 /* Heads of `width` that lie side by side in rows of ld floats. */
-static attend_view heads_at(const attend_run *r, float *data, int ld,
+static attend_view heads_at(const attend_session *r, float *data, int ld,
                             int width) {
   return (attend_view){data, {(ptrdiff_t)r->n * ld, width, ld, 1}};
 }
 
-static attend_status mix(attend_run *r, const mixing *m, attend_view q,
+static attend_status mix(attend_session *r, const mixing *m, attend_view q,
                          attend_view k, attend_view v, attend_view o,
                          float *lse) {
   if (m->role == ATTEND_DECODER_SELF)
@@ -53,7 +53,7 @@ static attend_status mix(attend_run *r, const mixing *m, attend_view q,
 }
 
 /* From q, k, v in r->qkv to what the heads give in r->mix. */
-static attend_status attention(attend_run *r, const mixing *m, int ld) {
+static attend_status attention(attend_session *r, const mixing *m, int ld) {
   const attend_desc *d = attend_plan_desc(m->plan);
   const int q_width = d->heads * d->dim, k_width = d->kv_heads * d->dim;
   attend_view q = heads_at(r, r->qkv, ld, d->dim);
@@ -72,7 +72,7 @@ static attend_status attention(attend_run *r, const mixing *m, int ld) {
   return status;
 }
 
-static void turn_heads(attend_run *r, const attend_stack *s, int ld) {
+static void turn_heads(attend_session *r, const attend_stack *s, int ld) {
   const attend_model *m = r->model;
   if (m->config.position != ATTEND_POSITIONS_ROTARY) return;
   attend_rope_turn(r->ctx, m->frequency, m->stretch, rows_of(r),
@@ -92,7 +92,7 @@ static void scale_row(const void *args, int64_t i, int worker) {
   for (int j = 0; j < s->n; j++) q[j] /= s->divisor;
 }
 
-static void scale_queries(attend_run *r, const attend_stack *s, int number,
+static void scale_queries(attend_session *r, const attend_stack *s, int number,
                           int ld) {
   if (!r->model->config.score_by_layer) return;
   scaling x = {r->qkv, ld, s->heads * s->dim, (float)(number + 1)};
@@ -100,7 +100,7 @@ static void scale_queries(attend_run *r, const attend_stack *s, int number,
 }
 
 /* Queries, keys and values of self-attention into r->qkv. */
-static void project(attend_run *r, const stack *s, int number, int ld) {
+static void project(attend_session *r, const stack *s, int number, int ld) {
   const layer *w = &s->layers[number];
   const float *from = open_branch(r, &w->self_norm, s->shape->width);
   attend_linear_forward(w->qkv, rows_of(r), from, padded(s->shape->width),
@@ -109,7 +109,7 @@ static void project(attend_run *r, const stack *s, int number, int ld) {
   scale_queries(r, s->shape, number, ld);
 }
 
-static attend_status self_attention(attend_run *r, const stack *s, int number) {
+static attend_status self_attention(attend_session *r, const stack *s, int number) {
   const attend_stack *shape = s->shape;
   const layer *w = &s->layers[number];
   bool encoder = s == &r->model->encoder;
@@ -128,7 +128,7 @@ static attend_status self_attention(attend_run *r, const stack *s, int number) {
   return ATTEND_OK;
 }
 
-attend_status sums_fill(attend_run *r, int number) {
+attend_status sums_fill(attend_session *r, int number) {
   const stack *s = &r->model->encoder;
   const attend_stack *x = s->shape;
   int ld = padded(attend_linear_outputs(s->layers[number].qkv));
@@ -139,7 +139,7 @@ attend_status sums_fill(attend_run *r, int number) {
       heads_at(r, k + x->kv_heads * x->dim, ld, x->dim_v));
 }
 
-static attend_status cross_attention(attend_run *r, const stack *s,
+static attend_status cross_attention(attend_session *r, const stack *s,
                                      int number) {
   const attend_stack *shape = s->shape;
   const layer *w = &s->layers[number];
@@ -157,7 +157,7 @@ static attend_status cross_attention(attend_run *r, const stack *s,
   return ATTEND_OK;
 }
 
-attend_status cross_fill(attend_run *r, int count, int n) {
+attend_status cross_fill(attend_session *r, int count, int n) {
   const stack *s = &r->model->decoder;
   const attend_stack *shape = s->shape;
   int ld = padded(shape->kv_heads * (shape->dim + shape->dim_v));
@@ -190,7 +190,7 @@ attend_status cross_fill(attend_run *r, int count, int n) {
 
 /* ---- mlp and the whole layer ------------------------------------------------------------- */
 
-static void mlp(attend_run *r, const stack *s, int number) {
+static void mlp(attend_session *r, const stack *s, int number) {
   const attend_config *c = &r->model->config;
   const layer *w = &s->layers[number];
   const int width = s->shape->width, inside = s->shape->mlp;
@@ -207,7 +207,7 @@ static void mlp(attend_run *r, const stack *s, int number) {
   close_branch(r, &w->mlp_norm, width);
 }
 
-static void see_stream(attend_run *r, const stack *s, attend_see what,
+static void see_stream(attend_session *r, const stack *s, attend_see what,
                        int number) {
   const int width = s->shape->width, ld = padded(width);
   attend_view view = {r->x, {(ptrdiff_t)r->n * ld, 0, ld, 1}};
@@ -216,7 +216,7 @@ static void see_stream(attend_run *r, const stack *s, attend_see what,
           number, view, (int[4]){r->count, 1, r->n, width});
 }
 
-attend_status block_forward(attend_run *r, const stack *s, int number) {
+attend_status block_forward(attend_session *r, const stack *s, int number) {
   ATTEND_TRY(watch_stop(r));
   ATTEND_TRY(self_attention(r, s, number));
   ATTEND_TRY(cross_attention(r, s, number));
@@ -225,7 +225,7 @@ attend_status block_forward(attend_run *r, const stack *s, int number) {
   return ATTEND_OK;
 }
 
-static attend_status queue_stack(attend_run *r, const stack *s) {
+static attend_status queue_stack(attend_session *r, const stack *s) {
   const int layers = s->shape->layers, width = s->shape->width;
   for (int i = 0; i < layers; i++) {
     see_stream(r, s, ATTEND_SEE_HIDDEN, i);
@@ -238,7 +238,7 @@ static attend_status queue_stack(attend_run *r, const stack *s) {
 }
 
 /* The threads are entered once for all layers. */
-attend_status stack_forward(attend_run *r, const stack *s) {
+attend_status stack_forward(attend_session *r, const stack *s) {
   stream_enter(&r->ctx->stream);
   attend_status status = queue_stack(r, s);
   stream_leave(&r->ctx->stream);

@@ -1,7 +1,7 @@
 /* What a text of any length leaves to be copied: its words.
  *
  * Place: model/ - for reading.c, with copying.c. A text that fits into the model's
- * window keeps a key for every token, as attend_run_encode does, to the same bits.
+ * window keeps a key for every token, as attend_session_encode does, to the same bits.
  * A longer one is kept by words: for each the mean of its keys, and how often it
  * was read, which enters its score as a logarithm. That is exact for words that
  * stand once, names above all; of others it sees what their places share. There
@@ -16,21 +16,21 @@
 #include "layers/copy_row.h"
 #include "model/transformer.h"
 
-static int window_of(const attend_run *r) {
+static int window_of(const attend_session *r) {
   int positions = r->model->config.positions;
   return positions ? positions : 1024;
 }
 
 /* ---- reading --------------------------------------------------------------------- */
 
-static void forget_words(attend_run *r) {
+static void forget_words(attend_session *r) {
   copying *c = &r->copy;
   for (int v = 0; v < r->model->config.vocab; v++) c->seen[v] = -1;
   c->length[0] = 0;
 }
 
 /* Keys of the tokens in x, n of them, after those that were read before. */
-static void make_keys(attend_run *r, float *keys) {
+static void make_keys(attend_session *r, float *keys) {
   const attend_model *m = r->model;
   const size_t width = copy_width(r), bytes = width * sizeof *keys;
   float *before = r->copy.before;
@@ -69,12 +69,12 @@ static void keep_token(copying *c, int row) {
   c->length[0]++;
 }
 
-static attend_status reading_room(attend_run *r) {
+static attend_status reading_room(attend_session *r) {
   int64_t most = max64(window_of(r), r->model->config.vocab);
   return copy_room(r, (size_t)most + (size_t)r->rows, 1);
 }
 
-attend_status copy_read(attend_run *r, const int32_t *ids) {
+attend_status copy_read(attend_session *r, const int32_t *ids) {
   copying *c = &r->copy;
   const size_t width = copy_width(r);
   if (!r->model->copy_k) return ATTEND_OK;
@@ -102,7 +102,7 @@ attend_status copy_read(attend_run *r, const int32_t *ids) {
   return ATTEND_OK;
 }
 
-attend_status copy_recall(attend_run *r, const attend_run *from) {
+attend_status copy_recall(attend_session *r, const attend_session *from) {
   const copying *f = &from->copy;
   copying *c = &r->copy;
   const int n = f->length ? f->length[0] : 0;
@@ -121,7 +121,7 @@ attend_status copy_recall(attend_run *r, const attend_run *from) {
 
 /* ---- files -------------------------------------------------------------------------- */
 
-attend_status copy_save(const attend_run *r, const char *path) {
+attend_status copy_save(const attend_session *r, const char *path) {
   const copying *c = &r->copy;
   const int64_t n = c->length[0], width = (int64_t)copy_width(r);
   const attend_tensor list[] = {{.name = "keys",
@@ -157,7 +157,7 @@ static const attend_tensor *find(const attend_tensor_file *file,
 }
 
 /* Whether it is what `rows` tokens leave. */
-static bool take_words(attend_run *r, const attend_tensor_file *file,
+static bool take_words(attend_session *r, const attend_tensor_file *file,
                        int64_t rows) {
   copying *c = &r->copy;
   const attend_tensor *ids = attend_tensor_file_find(file, "ids");
@@ -187,7 +187,7 @@ static bool take_words(attend_run *r, const attend_tensor_file *file,
   return by_words || n == rows;
 }
 
-attend_status copy_load(attend_run *r, const char *path, int64_t rows) {
+attend_status copy_load(attend_session *r, const char *path, int64_t rows) {
   attend_tensor_file *file;
   ATTEND_TRY(reading_room(r));
   ATTEND_TRY(attend_tensor_file_open(r->ctx, path, &file));

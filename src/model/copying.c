@@ -10,7 +10,7 @@
 #include "layers/copy_row.h"
 #include "model/transformer.h"
 
-attend_status copy_make(attend_run *r) {
+attend_status copy_make(attend_session *r) {
   static const char what[] = "what may be copied";
   copying *c = &r->copy;
   size_t batch = (size_t)r->batch, rows = (size_t)r->head_room;
@@ -29,7 +29,7 @@ attend_status copy_make(attend_run *r) {
   return ATTEND_OK;
 }
 
-static void free_texts(attend_run *r) {
+static void free_texts(attend_session *r) {
   copying *c = &r->copy;
   give(r->ctx, c->keys);
   give(r->ctx, c->ids);
@@ -42,14 +42,14 @@ static void free_texts(attend_run *r) {
   c->n = c->span = 0;
 }
 
-void copy_free(attend_run *r) {
+void copy_free(attend_session *r) {
   copying *c = &r->copy;
   free_texts(r);
   void *all[] = {c->length, c->of, c->from, c->seen, c->q, c->gate, c->before};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) give(r->ctx, all[i]);
 }
 
-attend_status copy_room(attend_run *r, size_t tokens, int n) {
+attend_status copy_room(attend_session *r, size_t tokens, int n) {
   static const char what[] = "what may be copied";
   copying *c = &r->copy;
   if (tokens <= c->room && n <= c->span) return ATTEND_OK;
@@ -77,7 +77,7 @@ static void find_first(copying *c, int text) {
   }
 }
 
-attend_status copy_fill(attend_run *r, const int32_t *ids) {
+attend_status copy_fill(attend_session *r, const int32_t *ids) {
   copying *c = &r->copy;
   const attend_model *m = r->model;
   if (!m->copy_k) return ATTEND_OK;
@@ -99,7 +99,7 @@ attend_status copy_fill(attend_run *r, const int32_t *ids) {
   return ATTEND_OK;
 }
 
-static copy_text text_of(const attend_run *r, int sequence) {
+static copy_text text_of(const attend_session *r, int sequence) {
   const copying *c = &r->copy;
   if (sequence < 0 || !c->length[c->of[sequence]]) return (copy_text){0};
   int text = c->of[sequence];
@@ -112,13 +112,13 @@ static copy_text text_of(const attend_run *r, int sequence) {
 }
 
 typedef struct {
-  const attend_run *r;
+  const attend_session *r;
   float *logits;
 } copy_work;
 
 static void copy_row_item(const void *args, int64_t i, int worker) {
   const copy_work *w = args;
-  const attend_run *r = w->r;
+  const attend_session *r = w->r;
   const copying *c = &r->copy;
   const int vocab = r->model->config.vocab, width = (int)copy_width(r);
   copy_text t = text_of(r, r->head_of[i]);
@@ -129,7 +129,7 @@ static void copy_row_item(const void *args, int64_t i, int worker) {
            w->logits + i * vocab);
 }
 
-void copy_rows(attend_run *r, int rows, const float *x, int ld, float *logits) {
+void copy_rows(attend_session *r, int rows, const float *x, int ld, float *logits) {
   const attend_model *m = r->model;
   copying *c = &r->copy;
   const size_t width = copy_width(r);
@@ -142,24 +142,24 @@ void copy_rows(attend_run *r, int rows, const float *x, int ld, float *logits) {
   PARALLEL_FOR(r->ctx, parts, rows, copy_row_item, w);
 }
 
-void copy_reorder(attend_run *r, const int32_t *parents) {
+void copy_reorder(attend_session *r, const int32_t *parents) {
   copying *c = &r->copy;
   if (!c->of) return;
   memcpy(c->from, c->of, (size_t)r->batch * sizeof *c->of);
   for (int b = 0; b < r->batch; b++) c->of[b] = c->from[parents[b]];
 }
 
-void copy_reset(attend_run *r) {
+void copy_reset(attend_session *r) {
   copying *c = &r->copy;
   if (c->length) memset(c->length, 0, (size_t)r->batch * sizeof *c->length);
 }
 
-size_t copy_bytes(const attend_run *r) {
+size_t copy_bytes(const attend_session *r) {
   const copying *c = &r->copy;
   return c->room * (copy_width(r) * sizeof *c->keys + 3 * sizeof *c->ids);
 }
 
-size_t copy_work_bytes(const attend_run *r) {
+size_t copy_work_bytes(const attend_session *r) {
   if (!r->copy.of) return 0;
   size_t rows = (size_t)r->head_room, n = (size_t)r->copy.span;
   return (rows * (copy_width(r) + LANES + n) + 2 * copy_width(r)) *

@@ -7,7 +7,7 @@
 
 #include "model/transformer.h"
 
-static void add_sinusoidal(attend_run *r, int width, int ld) {
+static void add_sinusoidal(attend_session *r, int width, int ld) {
   float *at = r->mix; /* free until the first layer */
   for (int i = 0; i < r->count * r->n; i++) {
     attend_sinusoidal(r->position[i], width, at);
@@ -16,7 +16,7 @@ static void add_sinusoidal(attend_run *r, int width, int ld) {
   }
 }
 
-static void add_positions(attend_run *r, const stack *s, int ld) {
+static void add_positions(attend_session *r, const stack *s, int ld) {
   const attend_config *c = &r->model->config;
   int32_t *row = (int32_t *)r->inside; /* free until the first layer */
   int rows = r->count * r->n;
@@ -28,7 +28,7 @@ static void add_positions(attend_run *r, const stack *s, int ld) {
                ld);
 }
 
-static void embed_tokens(attend_run *r, const stack *s, const int32_t *ids) {
+static void embed_tokens(attend_session *r, const stack *s, const int32_t *ids) {
   const int rows = r->count * r->n, ld = padded(s->shape->width);
   const int width =
       s->projection ? attend_linear_inputs(s->projection) : s->shape->width;
@@ -39,7 +39,7 @@ static void embed_tokens(attend_run *r, const stack *s, const int32_t *ids) {
     attend_linear_forward(s->projection, rows, to, padded(width), r->x, ld);
 }
 
-void embed_rows(attend_run *r, const stack *s, const int32_t *ids,
+void embed_rows(attend_session *r, const stack *s, const int32_t *ids,
                 const int32_t *types) {
   const attend_config *c = &r->model->config;
   const int width = s->shape->width, ld = padded(width);
@@ -59,7 +59,7 @@ void embed_rows(attend_run *r, const stack *s, const int32_t *ids,
 
 /* Rows of hidden states in head_rows -> logits; or log p, where words are copied
  * from what their sequences have read. */
-static void head_piece(attend_run *r, int rows, float *logits) {
+static void head_piece(attend_session *r, int rows, float *logits) {
   const attend_model *m = r->model;
   const attend_config *c = &m->config;
   const int width = r->side->shape->width, ld = padded(width);
@@ -84,24 +84,24 @@ static void head_piece(attend_run *r, int rows, float *logits) {
 
 /* Where row i of the answer comes from, and of which sequence it is; the
  * encoder's rows copy from none. */
-typedef const float *(*row_source)(const attend_run *r, const int32_t *places,
+typedef const float *(*row_source)(const attend_session *r, const int32_t *places,
                                    int i, int32_t *sequence);
 
-static const float *row_of_call(const attend_run *r, const int32_t *places,
+static const float *row_of_call(const attend_session *r, const int32_t *places,
                                 int i, int32_t *sequence) {
   int place = places ? places[i] : i;
   bool reads = r->side == &r->model->encoder;
   *sequence = reads ? -1 : r->n ? place / r->n : 0;
   return r->x + (size_t)place * (size_t)padded(r->side->shape->width);
 }
-static const float *row_of_last(const attend_run *r, const int32_t *places,
+static const float *row_of_last(const attend_session *r, const int32_t *places,
                                 int i, int32_t *sequence) {
   (void)places;
   *sequence = i;
   return r->last + (size_t)i * (size_t)padded(r->side->shape->width);
 }
 
-static attend_status head_rows(attend_run *r, int n, const int32_t *places,
+static attend_status head_rows(attend_session *r, int n, const int32_t *places,
                                row_source source, float *logits) {
   const attend_config *c = &r->model->config;
   const size_t ld = (size_t)padded(r->side->shape->width);
@@ -128,7 +128,7 @@ static attend_status head_rows(attend_run *r, int n, const int32_t *places,
   return ATTEND_OK;
 }
 
-static void see_logits(attend_run *r, int rows, float *logits) {
+static void see_logits(attend_session *r, int rows, float *logits) {
   int vocab = r->model->config.vocab;
   attend_view view = {logits, {(ptrdiff_t)rows * vocab, 0, vocab, 1}};
   run_see(
@@ -137,7 +137,7 @@ static void see_logits(attend_run *r, int rows, float *logits) {
       0, view, (int[4]){1, 1, rows, vocab});
 }
 
-attend_status attend_run_logits(attend_run *r, int n_places,
+attend_status attend_session_logits(attend_session *r, int n_places,
                                 const int32_t *places, float *logits) {
   ATTEND_CHECK(r->ctx, r->n,
                "there is no call to give logits of, or it was longer than the "
@@ -154,7 +154,7 @@ attend_status attend_run_logits(attend_run *r, int n_places,
   return ATTEND_OK;
 }
 
-attend_status attend_run_head(attend_run *r, int rows, const float *hidden,
+attend_status attend_session_head(attend_session *r, int rows, const float *hidden,
                               int ld, float *logits) {
   const attend_model *m = r->model;
   r->side = m->config.parts & ATTEND_DECODER ? &m->decoder : &m->encoder;
@@ -170,7 +170,7 @@ attend_status attend_run_head(attend_run *r, int rows, const float *hidden,
   return head_rows(r, rows, NULL, row_of_call, logits);
 }
 
-attend_status attend_run_next(attend_run *r, int count, float *logits) {
+attend_status attend_session_next(attend_session *r, int count, float *logits) {
   ATTEND_CHECK(r->ctx, r->self && r->side == &r->model->decoder,
                "only a decoder that was given tokens says what comes next");
   ATTEND_CHECK(r->ctx, count >= 0 && count <= r->batch,
@@ -178,14 +178,14 @@ attend_status attend_run_next(attend_run *r, int count, float *logits) {
   ATTEND_TRY(head_rows(r, count, NULL, row_of_last, logits));
   size_t vocab = (size_t)r->model->config.vocab;
   for (int b = 0; b < count; b++) {
-    if (r->last_at[b] && r->last_at[b] == attend_run_length(r, b)) continue;
+    if (r->last_at[b] && r->last_at[b] == attend_session_length(r, b)) continue;
     for (size_t i = 0; i < vocab; i++) logits[(size_t)b * vocab + i] = NAN;
   }
   see_logits(r, count, logits);
   return ATTEND_OK;
 }
 
-const float *attend_run_hidden(const attend_run *r, int *ld) {
+const float *attend_session_hidden(const attend_session *r, int *ld) {
   if (!r->n) return NULL;
   *ld = padded(r->side->shape->width);
   return r->x;

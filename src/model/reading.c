@@ -36,7 +36,7 @@ typedef struct {
 
 struct attend_reading {
   attend_context *ctx;
-  attend_run *run; /* of one sequence: the rows of a portion, cross-attention */
+  attend_session *run; /* of one sequence: the rows of a portion, cross-attention */
   attend_state **sums; /* [layers] of the encoder */
   int layers;
   const int32_t *ids;
@@ -73,7 +73,7 @@ static attend_status check_model(const attend_model *m) {
 }
 
 static attend_status make_sums(attend_reading *x, int rows) {
-  attend_run *r = x->run;
+  attend_session *r = x->run;
   attend_desc d;
   attend_model_attention(r->model, ATTEND_ENCODER_SELF, &d);
   d.batch = 1;
@@ -95,7 +95,7 @@ attend_status attend_reading_create(attend_model *model,
                                     const attend_reading_options *options,
                                     attend_reading **reading) {
   attend_reading *x;
-  attend_run_options o = {
+  attend_session_options o = {
       .batch = 1, .rows = options && options->rows ? options->rows : ROWS};
   *reading = NULL;
   ATTEND_TRY(check_model(model));
@@ -104,7 +104,7 @@ attend_status attend_reading_create(attend_model *model,
   ATTEND_TRY(take_zeroed(model->ctx, sizeof *x, "a reading", &x));
   x->ctx = model->ctx;
   x->layers = model->config.encoder.layers;
-  attend_status status = attend_run_create(model, &o, &x->run);
+  attend_status status = attend_session_create(model, &o, &x->run);
   if (!status) status = make_sums(x, o.rows);
   if (status)
     attend_reading_free(x);
@@ -118,7 +118,7 @@ void attend_reading_free(attend_reading *x) {
   for (int i = 0; x->sums && i < x->layers; i++) attend_state_free(x->sums[i]);
   give(x->ctx, x->sums);
   give(x->ctx, x->kept);
-  attend_run_free(x->run);
+  attend_session_free(x->run);
   give(x->ctx, x);
 }
 
@@ -127,7 +127,7 @@ void attend_reading_free(attend_reading *x) {
 /* Back to the beginning. */
 static void forget(attend_reading *x) {
   for (int i = 0; i < x->layers; i++) attend_state_truncate(x->sums[i], 0, 0);
-  attend_run_reset(x->run);
+  attend_session_reset(x->run);
   x->now = x->saved = (mark){0, 0};
   for (int i = 0; i < kept_files(x); i++) x->kept[i].rows = 0;
 }
@@ -180,7 +180,7 @@ attend_status attend_reading_begin(attend_reading *x, int64_t count,
 
 /* Positions are counted anew in every window of the model's size. */
 static void place(attend_reading *x) {
-  attend_run *r = x->run;
+  attend_session *r = x->run;
   int64_t window = r->model->config.positions;
   if (!window) window = INT32_MAX;
   for (int i = 0; i < r->n; i++)
@@ -188,7 +188,7 @@ static void place(attend_reading *x) {
 }
 
 static attend_status portion(attend_reading *x, int n) {
-  attend_run *r = x->run;
+  attend_session *r = x->run;
   const stack *s = &r->model->encoder;
   r->count = 1;
   r->n = n;
@@ -242,12 +242,12 @@ double attend_reading_share(const attend_reading *x) {
 }
 
 size_t attend_reading_bytes(const attend_reading *x) {
-  size_t bytes = attend_run_cache_bytes(x->run) + attend_run_work_bytes(x->run);
+  size_t bytes = attend_session_cache_bytes(x->run) + attend_session_work_bytes(x->run);
   for (int i = 0; i < x->layers; i++) bytes += attend_state_bytes(x->sums[i]);
   return bytes;
 }
 
-attend_status attend_run_recall(attend_run *r, const attend_reading *x) {
+attend_status attend_session_recall(attend_session *r, const attend_reading *x) {
   ATTEND_CHECK(r->ctx, attend_reading_done(x),
                "the text is not read to its end: go on with "
                "attend_reading_next");
@@ -255,12 +255,12 @@ attend_status attend_run_recall(attend_run *r, const attend_reading *x) {
                r->cross && r->model->config.decoder.layers ==
                                x->run->model->config.decoder.layers,
                "the text was read with another model");
-  attend_run_reset(r);
+  attend_session_reset(r);
   attend_status status = ATTEND_OK;
   for (int i = 0; i < r->model->config.decoder.layers && !status; i++)
     status = attend_state_copy(x->run->cross[i], 0, r->cross[i], 0);
   if (!status) status = copy_recall(r, x->run);
-  if (status) attend_run_reset(r);
+  if (status) attend_session_reset(r);
   return status;
 }
 

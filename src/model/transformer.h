@@ -74,7 +74,7 @@ typedef struct {
   float *before; /* [padded P] twice: of a reading's last token, and work */
 } copying;
 
-struct attend_run {
+struct attend_session {
   attend_context *ctx;
   attend_model *model;
   int batch, rows;
@@ -112,57 +112,57 @@ typedef struct {
 } mixing;
 
 /* x <- the layer's output; rows = count * n of them. */
-attend_status block_forward(attend_run *r, const stack *s, int layer);
+attend_status block_forward(attend_session *r, const stack *s, int layer);
 /* The tokens' rows, with positions and types, into x. types may be NULL. */
-void embed_rows(attend_run *r, const stack *s, const int32_t *ids,
+void embed_rows(attend_session *r, const stack *s, const int32_t *ids,
                 const int32_t *types);
 /* All layers and the final norm. */
-attend_status stack_forward(attend_run *r, const stack *s);
-void norm_rows(attend_run *r, const norm *w, int width, const float *x,
+attend_status stack_forward(attend_session *r, const stack *s);
+void norm_rows(attend_session *r, const norm *w, int width, const float *x,
                float *y);
 /* Keys and values of cross-attention, from the encoder's output in x. */
-attend_status cross_fill(attend_run *r, int count, int n);
+attend_status cross_fill(attend_session *r, int count, int n);
 /* A reading: keys and values of the encoder's layer, from x, into its sums. */
-attend_status sums_fill(attend_run *r, int layer);
-attend_status run_room(attend_run *r, size_t rows);
+attend_status sums_fill(attend_session *r, int layer);
+attend_status run_room(attend_session *r, size_t rows);
 /* ---- copying.c: what a head that copies needs, where the model has one ---- */
-static inline size_t copy_width(const attend_run *r) { /* of a key's row */
+static inline size_t copy_width(const attend_session *r) { /* of a key's row */
   return (size_t)padded(r->model->config.copy);
 }
-attend_status copy_make(attend_run *r);
-void copy_free(attend_run *r);
+attend_status copy_make(attend_session *r);
+void copy_free(attend_session *r);
 /* Keys of what was read, from the encoder's output in x; ids [count][n]. */
-attend_status copy_fill(attend_run *r, const int32_t *ids);
+attend_status copy_fill(attend_session *r, const int32_t *ids);
 /* Logits of rows x that the head read, of the sequences head_of, to log p. */
-void copy_rows(attend_run *r, int rows, const float *x, int ld, float *logits);
-void copy_reorder(attend_run *r, const int32_t *parents);
-void copy_reset(attend_run *r);
+void copy_rows(attend_session *r, int rows, const float *x, int ld, float *logits);
+void copy_reorder(attend_session *r, const int32_t *parents);
+void copy_reset(attend_session *r);
 /* Memory for so many tokens of all texts, n of one; what was there is lost if it
  * must grow. */
-attend_status copy_room(attend_run *r, size_t tokens, int n);
+attend_status copy_room(attend_session *r, size_t tokens, int n);
 /* copy_reading.c: a reading's next tokens, from x; the whole text, for another
  * run; and files of it, whose text had so many tokens. */
-attend_status copy_read(attend_run *r, const int32_t *ids);
-attend_status copy_recall(attend_run *r, const attend_run *from);
-attend_status copy_save(const attend_run *r, const char *path);
-attend_status copy_load(attend_run *r, const char *path, int64_t rows);
-size_t copy_bytes(const attend_run *r);      /* of keys */
-size_t copy_work_bytes(const attend_run *r); /* of the rest */
+attend_status copy_read(attend_session *r, const int32_t *ids);
+attend_status copy_recall(attend_session *r, const attend_session *from);
+attend_status copy_save(const attend_session *r, const char *path);
+attend_status copy_load(attend_session *r, const char *path, int64_t rows);
+size_t copy_bytes(const attend_session *r);      /* of keys */
+size_t copy_work_bytes(const attend_session *r); /* of the rest */
 /* Shows the watcher what a layer's attention did. */
-attend_status watch_mixing(attend_run *r, const mixing *m, attend_view q,
+attend_status watch_mixing(attend_session *r, const mixing *m, attend_view q,
                            attend_view k, attend_view v, attend_view o,
                            const float *lse);
 /* n keys were appended to a state, lengths [batch] of them real. */
-attend_status watch_keep(attend_run *r, const mixing *m, int n,
+attend_status watch_keep(attend_session *r, const mixing *m, int n,
                          const int32_t *lengths, attend_view k);
 /* Keys and values of cross-attention, n of them, lengths [batch] real. */
-void watch_cross(attend_run *r, const mixing *m, int n, const int32_t *lengths,
+void watch_cross(attend_session *r, const mixing *m, int n, const int32_t *lengths,
                  attend_view k, attend_view v);
-attend_status watch_stop(const attend_run *r); /* fails if it is time to */
-attend_status watch_reorder(attend_run *r, const int32_t *parents);
-void watch_truncate(attend_run *r, int b, int64_t length);
-void watch_free(attend_run *r);
-void run_see(const attend_run *r, attend_see what, attend_role role, int layer,
+attend_status watch_stop(const attend_session *r); /* fails if it is time to */
+attend_status watch_reorder(attend_session *r, const int32_t *parents);
+void watch_truncate(attend_session *r, int b, int64_t length);
+void watch_free(attend_session *r);
+void run_see(const attend_session *r, attend_see what, attend_role role, int layer,
              attend_view view, const int shape[4]);
 
 #endif

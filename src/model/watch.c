@@ -13,7 +13,7 @@
 #include "base/parallel.h"
 #include "model/transformer.h"
 
-void run_see(const attend_run *r, attend_see what, attend_role role, int number,
+void run_see(const attend_session *r, attend_see what, attend_role role, int number,
              attend_view view, const int shape[4]) {
   attend_sight s = {what, role, number, {0}, r->lengths, view};
   if (!(r->watch.what & what)) return;
@@ -25,11 +25,11 @@ void run_see(const attend_run *r, attend_see what, attend_role role, int number,
 
 /* ---- keys that are kept ----------------------------------------------------------------- */
 
-static bool keeps_keys(const attend_run *r, const mixing *m) {
+static bool keeps_keys(const attend_session *r, const mixing *m) {
   return r->watch.what & ATTEND_SEE_ATTENTION && m->state && m->state->linear;
 }
 
-static attend_status kept_room(attend_run *r, kept_keys *kept, size_t width,
+static attend_status kept_room(attend_session *r, kept_keys *kept, size_t width,
                                int64_t room) {
   float *bigger;
   if (room <= kept->room) return ATTEND_OK;
@@ -48,7 +48,7 @@ static attend_status kept_room(attend_run *r, kept_keys *kept, size_t width,
   return ATTEND_OK;
 }
 
-static attend_status kept_open(attend_run *r, const mixing *m,
+static attend_status kept_open(attend_session *r, const mixing *m,
                                kept_keys **kept) {
   int which = m->role == ATTEND_CROSS;
   int layers = r->model->config.decoder.layers;
@@ -74,7 +74,7 @@ static void keep_rows(const attend_desc *d, kept_keys *kept, int b, int n,
   }
 }
 
-attend_status watch_keep(attend_run *r, const mixing *m, int n,
+attend_status watch_keep(attend_session *r, const mixing *m, int n,
                          const int32_t *lengths, attend_view k) {
   const attend_desc *d = attend_plan_desc(m->plan);
   kept_keys *kept;
@@ -87,7 +87,7 @@ attend_status watch_keep(attend_run *r, const mixing *m, int n,
   return ATTEND_OK;
 }
 
-static attend_status reorder_kept(attend_run *r, kept_keys *kept, size_t width,
+static attend_status reorder_kept(attend_session *r, kept_keys *kept, size_t width,
                                   const int32_t *parents) {
   size_t row = (size_t)kept->room * width * sizeof(float);
   float *keys;
@@ -114,7 +114,7 @@ static attend_status reorder_kept(attend_run *r, kept_keys *kept, size_t width,
   return ATTEND_OK;
 }
 
-attend_status watch_reorder(attend_run *r, const int32_t *parents) {
+attend_status watch_reorder(attend_session *r, const int32_t *parents) {
   const attend_stack *s = &r->model->config.decoder;
   size_t width = (size_t)s->kv_heads * (size_t)s->dim;
   for (int which = 0; which < 2; which++)
@@ -123,14 +123,14 @@ attend_status watch_reorder(attend_run *r, const int32_t *parents) {
   return ATTEND_OK;
 }
 
-void watch_truncate(attend_run *r, int b, int64_t length) {
+void watch_truncate(attend_session *r, int b, int64_t length) {
   for (int i = 0; r->kept[0] && i < r->model->config.decoder.layers; i++) {
     kept_keys *kept = &r->kept[0][i];
     if (kept->length && kept->length[b] > length) kept->length[b] = length;
   }
 }
 
-void watch_free(attend_run *r) {
+void watch_free(attend_session *r) {
   for (int which = 0; which < 2; which++) {
     for (int i = 0; r->kept[which] && i < r->model->config.decoder.layers;
          i++) {
@@ -145,7 +145,7 @@ void watch_free(attend_run *r) {
 /* ---- attention ------------------------------------------------------------------------------ */
 
 typedef struct {
-  attend_run *r;
+  attend_session *r;
   const mixing *m;
   const attend_desc *d;
   int keys;       /* of the longest sequence */
@@ -156,7 +156,7 @@ typedef struct {
 /* One sequence of a linear state, by the keys that were kept. */
 static attend_status look_kept(const looking *l, const kept_keys *kept, int b,
                                attend_view q, const float *lse) {
-  attend_run *r = l->r;
+  attend_session *r = l->r;
   attend_desc d = *l->d;
   attend_plan *plan;
   int n = l->m->role == ATTEND_CROSS ? r->n : r->lengths[b];
@@ -197,7 +197,7 @@ static attend_status look_kept(const looking *l, const kept_keys *kept, int b,
 
 static attend_status look(const looking *l, attend_view q, attend_view k,
                           const float *lse) {
-  attend_run *r = l->r;
+  attend_session *r = l->r;
   const mixing *m = l->m;
   attend_look all = {.rows = l->rows, .n_rows = r->n, .weights = l->weights};
   if (!m->state) return attend_observe(m->plan, q, k, lse, &all);
@@ -217,20 +217,20 @@ static attend_status look(const looking *l, attend_view q, attend_view k,
 }
 
 /* One number for each query of each head: [B,H,n,1]. */
-static attend_view row_numbers(const attend_run *r, const attend_desc *d,
+static attend_view row_numbers(const attend_session *r, const attend_desc *d,
                                const float *numbers) {
   return (attend_view){(void *)numbers,
                        {(ptrdiff_t)d->heads * r->n, r->n, 1, 1}};
 }
 
-static int longest(const attend_run *r, const attend_state *state) {
+static int longest(const attend_session *r, const attend_state *state) {
   int64_t most = 0;
   for (int b = 0; b < r->batch; b++)
     most = max64(most, attend_state_length(state, b));
   return (int)most;
 }
 
-static attend_status see_entropy(attend_run *r, const mixing *m, attend_view q,
+static attend_status see_entropy(attend_session *r, const mixing *m, attend_view q,
                                  attend_view k, const float *lse) {
   const attend_desc *d = attend_plan_desc(m->plan);
   float *entropy;
@@ -253,7 +253,7 @@ static attend_status see_entropy(attend_run *r, const mixing *m, attend_view q,
   return status;
 }
 
-static attend_status see_attention(attend_run *r, const mixing *m,
+static attend_status see_attention(attend_session *r, const mixing *m,
                                    attend_view q, attend_view k,
                                    const float *lse) {
   const attend_desc *d = attend_plan_desc(m->plan);
@@ -279,7 +279,7 @@ static attend_status see_attention(attend_run *r, const mixing *m,
   return status;
 }
 
-attend_status watch_mixing(attend_run *r, const mixing *m, attend_view q,
+attend_status watch_mixing(attend_session *r, const mixing *m, attend_view q,
                            attend_view k, attend_view v, attend_view o,
                            const float *lse) {
   const attend_desc *d = attend_plan_desc(m->plan);
@@ -305,7 +305,7 @@ attend_status watch_mixing(attend_run *r, const mixing *m, attend_view q,
   return ATTEND_OK;
 }
 
-void watch_cross(attend_run *r, const mixing *m, int n, const int32_t *lengths,
+void watch_cross(attend_session *r, const mixing *m, int n, const int32_t *lengths,
                  attend_view k, attend_view v) {
   const attend_desc *d = attend_plan_desc(m->plan);
   attend_sight s = {ATTEND_SEE_KEY, ATTEND_CROSS,
@@ -318,7 +318,7 @@ void watch_cross(attend_run *r, const mixing *m, int n, const int32_t *lengths,
   if (r->watch.what & ATTEND_SEE_VALUE) r->watch.see(&s, r->watch.user);
 }
 
-attend_status watch_stop(const attend_run *r) {
+attend_status watch_stop(const attend_session *r) {
   if (!r->watch.stop) return ATTEND_OK;
   int depth = stream_suspend(&r->ctx->stream); /* the layers before are done */
   bool stop = r->watch.stop(r->watch.user);

@@ -81,27 +81,27 @@ static batch alone(const batch *b) {
                  .wrote = b->wrote + PADDED * b->written};
 }
 
-static attend_status read_batch(attend_run *run, attend_parts parts,
+static attend_status read_batch(attend_session *run, attend_parts parts,
                                 const batch *b) {
   if (parts & ATTEND_ENCODER)
-    TRY(attend_run_encode(run, b->count, b->n, b->read, b->real, NULL));
+    TRY(attend_session_encode(run, b->count, b->n, b->read, b->real, NULL));
   if (!(parts & ATTEND_DECODER)) return ATTEND_OK;
-  return attend_run_extend(run, b->count, b->written, b->wrote,
+  return attend_session_extend(run, b->count, b->written, b->wrote,
                            b->written_real);
 }
 
 static attend_status witness_model(attend_model *model, const batch *b,
                                    bool told, witness *w) {
-  attend_run *run;
+  attend_session *run;
   attend_watch watch = {.what = ATTEND_SEE_ATTENTION, .see = see, .user = w};
   batch given = *b;
   *w = (witness){.real = b->real[PADDED], .written = b->written_real[PADDED]};
   if (!told) given.real = given.written_real = NULL;
-  TRY(attend_run_create(model, &(attend_run_options){.batch = BATCH}, &run));
-  attend_run_watch(run, &watch);
+  TRY(attend_session_create(model, &(attend_session_options){.batch = BATCH}, &run));
+  attend_session_watch(run, &watch);
   attend_status status =
       read_batch(run, attend_model_config(model)->parts, &given);
-  attend_run_free(run);
+  attend_session_free(run);
   return status;
 }
 
@@ -175,15 +175,15 @@ static attend_status last_rows(attend_model *model, const batch *b, int which,
                                int rows, int width, float *out) {
   const attend_parts parts = attend_model_config(model)->parts;
   const int n = parts & ATTEND_DECODER ? b->written : b->n;
-  attend_run *run;
+  attend_session *run;
   int ld;
-  TRY(attend_run_create(model, &(attend_run_options){.batch = b->count}, &run));
+  TRY(attend_session_create(model, &(attend_session_options){.batch = b->count}, &run));
   attend_status status = read_batch(run, parts, b);
-  const float *hidden = status ? NULL : attend_run_hidden(run, &ld);
+  const float *hidden = status ? NULL : attend_session_hidden(run, &ld);
   for (int i = 0; hidden && i < rows; i++)
     memcpy(out + i * width, hidden + (size_t)(which * n + i) * (size_t)ld,
            (size_t)width * sizeof *out);
-  attend_run_free(run);
+  attend_session_free(run);
   return status;
 }
 

@@ -76,24 +76,24 @@ attend_status watched_text_read(study_run *r, const char *path,
 
 /* ---- the model over it -------------------------------------------------------------- */
 
-static attend_status read_text(const watched *w, attend_run *run,
+static attend_status read_text(const watched *w, attend_session *run,
                                const watched_text *t) {
   attend_watch watch = attend_trace_watch(w->trace);
-  attend_run_watch(run, &watch);
+  attend_session_watch(run, &watch);
   TRY(w->role == ATTEND_ENCODER_SELF
-          ? attend_run_encode(run, 1, t->n, t->ids, NULL, NULL)
-          : attend_run_extend(run, 1, t->n, t->ids, NULL));
+          ? attend_session_encode(run, 1, t->n, t->ids, NULL, NULL)
+          : attend_session_extend(run, 1, t->n, t->ids, NULL));
   return attend_trace_status(w->trace);
 }
 
 static attend_status watch(study_run *r, const watched_text *t, watched *w) {
   const attend_trace_options o = {.what = SEEN, .rows = t->n};
-  const attend_run_options rows = {.rows = t->n};
-  attend_run *run = NULL;
+  const attend_session_options rows = {.rows = t->n};
+  attend_session *run = NULL;
   TRY(attend_trace_create(r->ctx, &o, &w->trace));
-  TRY(attend_run_create(w->model, &rows, &run));
+  TRY(attend_session_create(w->model, &rows, &run));
   attend_status status = read_text(w, run, t);
-  attend_run_free(run);
+  attend_session_free(run);
   TRY(status);
   TRY(attend_lens_create(w->model, w->trace, NULL, 0, &w->lens));
   if (!attend_lens_role(w->lens, w->role, &w->shape))

@@ -72,21 +72,21 @@ static void check_config(attend_context *ctx, const attend_config *c,
 static attend_status run_model(attend_model *model) {
   const attend_config *c = attend_model_config(model);
   static const int32_t ids[3] = {0, 1, 0};
-  attend_run_options o = {.batch = 1, .rows = 4};
-  attend_run *run;
-  attend_status status = attend_run_create(model, &o, &run);
+  attend_session_options o = {.batch = 1, .rows = 4};
+  attend_session *run;
+  attend_status status = attend_session_create(model, &o, &run);
   if (status) return status;
   float *logits = malloc(3 * (size_t)c->vocab * sizeof *logits);
   MUST(logits);
   if (c->parts & ATTEND_ENCODER)
-    status = attend_run_encode(run, 1, 3, ids, NULL, NULL);
+    status = attend_session_encode(run, 1, 3, ids, NULL, NULL);
   if (!status && c->parts & ATTEND_DECODER)
-    status = attend_run_extend(run, 1, 3, ids, NULL);
-  if (!status) status = attend_run_logits(run, 3, NULL, logits);
+    status = attend_session_extend(run, 1, 3, ids, NULL);
+  if (!status) status = attend_session_logits(run, 3, NULL, logits);
   if (!status && c->parts & ATTEND_DECODER)
-    MUST(attend_run_length(run, 0) == 3);
+    MUST(attend_session_length(run, 0) == 3);
   free(logits);
-  attend_run_free(run);
+  attend_session_free(run);
   return status;
 }
 

@@ -165,19 +165,19 @@ void KERNEL(embed_row)(attend_dtype dtype, const void *src, int n, float factor,
 
 /* Pairs i0 .. i0 + n - 1 of every head: (a, b) <- (a cos - b sin,
  * b cos + a sin); pair i is (x[i], x[i + dim/2]). */
-void KERNEL(turn_pairs)(int heads, int dim, int i0, int n, const float *cosine,
-                        const float *sine, float *x) {
+void KERNEL(rotate_pairs)(int heads, int dim, int half, int i0, int n,
+                          const float *cosine, const float *sine, float *x) {
   for (int h = 0; h < heads; h++, x += dim)
     for (int i = 0; i < n; i += LANES) {
       vf a[NV], b[NV], c[NV], s[NV], d[NV];
       load_lanes(x + i0 + i, n - i, 0, a);
-      load_lanes(x + i0 + i + dim / 2, n - i, 0, b);
+      load_lanes(x + i0 + i + half, n - i, 0, b);
       load_lanes(cosine + i, n - i, 0, c);
       load_lanes(sine + i, n - i, 0, s);
       ALL(k) d[k] = v_sub(v_mul(a[k], c[k]), v_mul(b[k], s[k]));
       ALL(k) b[k] = v_add(v_mul(b[k], c[k]), v_mul(a[k], s[k]));
       store_lanes(x + i0 + i, n - i, d);
-      store_lanes(x + i0 + i + dim / 2, n - i, b);
+      store_lanes(x + i0 + i + half, n - i, b);
     }
 }
 

@@ -15,7 +15,7 @@ enum {
 
 /* ---- plans and states ----------------------------------------------------------------- */
 
-static attend_status make_states(attend_run *r, attend_plan *plan,
+static attend_status make_states(attend_session *r, attend_plan *plan,
                                  attend_state ***states) {
   int layers = r->model->config.decoder.layers;
   ATTEND_TRY(take_zeroed(r->ctx, size_times((size_t)layers, sizeof **states),
@@ -25,7 +25,7 @@ static attend_status make_states(attend_run *r, attend_plan *plan,
   return ATTEND_OK;
 }
 
-static attend_status plan_states(attend_run *r, attend_desc *d,
+static attend_status plan_states(attend_session *r, attend_desc *d,
                                  attend_plan **plan) {
   d->batch = r->batch;
   d->q_len = r->rows;
@@ -33,7 +33,7 @@ static attend_status plan_states(attend_run *r, attend_desc *d,
   return attend_plan_create(r->ctx, d, plan);
 }
 
-static attend_status make_decoder(attend_run *r) {
+static attend_status make_decoder(attend_session *r) {
   attend_desc d;
   if (attend_model_attention(r->model, ATTEND_CROSS, &d)) {
     ATTEND_TRY(plan_states(r, &d, &r->cross_plan));
@@ -45,7 +45,7 @@ static attend_status make_decoder(attend_run *r) {
   return make_states(r, r->self_plan, &r->self);
 }
 
-static attend_status plan_encoder(attend_run *r, int count, int n) {
+static attend_status plan_encoder(attend_session *r, int count, int n) {
   if (r->encoder_plan && r->encoder_batch == count && r->encoder_rows == n)
     return ATTEND_OK;
   attend_plan_free(r->encoder_plan);
@@ -77,7 +77,7 @@ static void widen(const attend_stack *s, int gated, widths *w) {
   w->inside = most(w->inside, (size_t)padded(s->mlp * (1 + gated)));
 }
 
-static widths widths_of(const attend_run *r) {
+static widths widths_of(const attend_session *r) {
   const attend_config *c = &r->model->config;
   widths w = {0};
   widen(&c->encoder, c->gated, &w);
@@ -85,7 +85,7 @@ static widths widths_of(const attend_run *r) {
   return w;
 }
 
-static void free_room(attend_run *r) {
+static void free_room(attend_session *r) {
   void *all[] = {r->x, r->h, r->qkv, r->mix, r->inside, r->position};
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) give(r->ctx, all[i]);
   r->x = r->h = r->qkv = r->mix = r->inside = NULL;
@@ -93,7 +93,7 @@ static void free_room(attend_run *r) {
   r->room = 0;
 }
 
-attend_status run_room(attend_run *r, size_t rows) {
+attend_status run_room(attend_session *r, size_t rows) {
   static const char what[] = "a run's activations";
   if (rows <= r->room) return ATTEND_OK;
   widths w = widths_of(r);
@@ -113,7 +113,7 @@ attend_status run_room(attend_run *r, size_t rows) {
   return ATTEND_OK;
 }
 
-static attend_status make_run(attend_run *r) {
+static attend_status make_run(attend_session *r) {
   size_t b = (size_t)r->batch, width = widths_of(r).x;
   ATTEND_TRY(take_zeroed(r->ctx, size_times(b, sizeof *r->lengths), "a run",
                          &r->lengths));
@@ -137,11 +137,11 @@ static attend_status make_run(attend_run *r) {
   return run_room(r, size_times(b, (size_t)r->rows));
 }
 
-attend_status attend_run_create(attend_model *model,
-                                const attend_run_options *options,
-                                attend_run **run) {
-  attend_run_options o = options ? *options : (attend_run_options){0};
-  attend_run *r;
+attend_status attend_session_create(attend_model *model,
+                                    const attend_session_options *options,
+                                    attend_session **run) {
+  attend_session_options o = options ? *options : (attend_session_options){0};
+  attend_session *r;
   *run = NULL;
   ATTEND_CHECK(model->ctx, o.batch >= 0 && o.rows >= 0,
                "a run of %d sequences, %d rows at once: neither may be "
@@ -159,19 +159,19 @@ attend_status attend_run_create(attend_model *model,
   r->head_room = r->batch > HEAD_ROWS ? r->batch : HEAD_ROWS;
   attend_status status = make_run(r);
   if (status)
-    attend_run_free(r);
+    attend_session_free(r);
   else
     *run = r;
   return status;
 }
 
-static void free_states(attend_run *r, attend_state **states) {
+static void free_states(attend_session *r, attend_state **states) {
   for (int i = 0; states && i < r->model->config.decoder.layers; i++)
     attend_state_free(states[i]);
   give(r->ctx, states);
 }
 
-void attend_run_free(attend_run *r) {
+void attend_session_free(attend_session *r) {
   if (!r) return;
   free_states(r, r->self);
   free_states(r, r->cross);
@@ -194,7 +194,7 @@ void attend_run_free(attend_run *r) {
 
 /* ---- the encoder ----------------------------------------------------------------------------- */
 
-static attend_status check_ids(const attend_run *r, int count, int n,
+static attend_status check_ids(const attend_session *r, int count, int n,
                                const int32_t *ids, const int32_t *lengths) {
   for (int b = 0; b < count; b++) {
     int real = lengths ? lengths[b] : n;
@@ -210,7 +210,7 @@ static attend_status check_ids(const attend_run *r, int count, int n,
   return ATTEND_OK;
 }
 
-static attend_status check_call(const attend_run *r, int count, int n,
+static attend_status check_call(const attend_session *r, int count, int n,
                                 const int32_t *ids, const int32_t *lengths) {
   ATTEND_CHECK(r->ctx, count >= 1 && count <= r->batch && n >= 1,
                "a call of %d sequences and %d tokens to a run of %d sequences",
@@ -219,7 +219,8 @@ static attend_status check_call(const attend_run *r, int count, int n,
   return check_ids(r, count, n, ids, lengths);
 }
 
-static attend_status check_positions(const attend_run *r, int64_t positions) {
+static attend_status check_positions(const attend_session *r,
+                                     int64_t positions) {
   const attend_config *c = &r->model->config;
   ATTEND_CHECK(
       r->ctx,
@@ -229,13 +230,13 @@ static attend_status check_positions(const attend_run *r, int64_t positions) {
   return ATTEND_OK;
 }
 
-static void place_rows(attend_run *r, int count, int n) {
+static void place_rows(attend_session *r, int count, int n) {
   for (int b = 0; b < count; b++)
     for (int i = 0; i < n; i++)
       r->position[b * n + i] = (int32_t)(r->before[b] + i);
 }
 
-static void set_lengths(attend_run *r, int count, int n, int start,
+static void set_lengths(attend_session *r, int count, int n, int start,
                         const int32_t *lengths) {
   for (int b = 0; b < r->batch; b++) {
     int real = b >= count ? 0 : lengths ? lengths[b] : start + n;
@@ -243,9 +244,9 @@ static void set_lengths(attend_run *r, int count, int n, int start,
   }
 }
 
-attend_status attend_run_encode(attend_run *r, int count, int n,
-                                const int32_t *ids, const int32_t *lengths,
-                                const int32_t *types) {
+attend_status attend_session_encode(attend_session *r, int count, int n,
+                                    const int32_t *ids, const int32_t *lengths,
+                                    const int32_t *types) {
   ATTEND_CHECK(r->ctx, r->model->encoder.layers,
                "%s has no encoder: extend the decoder instead",
                r->model->config.family);
@@ -255,7 +256,7 @@ attend_status attend_run_encode(attend_run *r, int count, int n,
                "%d tokens of %d sequences are too many at once", n, r->batch);
   ATTEND_TRY(run_room(r, (size_t)r->batch * (size_t)n));
   ATTEND_TRY(plan_encoder(r, count, n));
-  attend_run_reset(r);
+  attend_session_reset(r);
   set_lengths(r, count, n, 0, lengths);
   place_rows(r, count, n);
   attend_plan_set_padding(r->encoder_plan, r->lengths, NULL);
@@ -266,24 +267,24 @@ attend_status attend_run_encode(attend_run *r, int count, int n,
   attend_status status = stack_forward(r, r->side);
   if (!status && r->cross) status = cross_fill(r, count, n);
   if (!status) status = copy_fill(r, ids);
-  if (status) attend_run_reset(r);
+  if (status) attend_session_reset(r);
   return status;
 }
 
 /* ---- the decoder ------------------------------------------------------------------------------ */
 
-static void keep_last(attend_run *r) {
+static void keep_last(attend_session *r) {
   size_t ld = (size_t)padded(r->side->shape->width);
   for (int b = 0; b < r->count; b++) {
     if (!r->lengths[b]) continue;
     size_t row = (size_t)b * (size_t)r->n + (size_t)r->lengths[b] - 1;
     memcpy(r->last + (size_t)b * ld, r->x + row * ld, ld * sizeof *r->x);
-    r->last_at[b] = attend_run_length(r, b);
+    r->last_at[b] = attend_session_length(r, b);
   }
 }
 
 /* n of the call's `whole` tokens, from `start` on. */
-static attend_status extend_piece(attend_run *r, int whole, int start,
+static attend_status extend_piece(attend_session *r, int whole, int start,
                                   const int32_t *ids, const int32_t *lengths) {
   attend_plan_set_padding(r->self_plan, r->lengths, NULL);
   set_lengths(r, r->count, r->n, start, lengths);
@@ -304,7 +305,7 @@ static attend_status extend_piece(attend_run *r, int whole, int start,
 
 /* All layers of a sequence at one length: it, or 0 if a linear state has summed
  * too far to go back. */
-static void level(attend_run *r, int b, int64_t length) {
+static void level(attend_session *r, int b, int64_t length) {
   bool cut = true;
   for (int i = 0; i < r->model->config.decoder.layers; i++)
     if (attend_state_length(r->self[i], b) > length)
@@ -314,7 +315,7 @@ static void level(attend_run *r, int b, int64_t length) {
 }
 
 /* All sequences as they were before the call, which says what went wrong. */
-static void take_back(attend_run *r) {
+static void take_back(attend_session *r) {
   char message[sizeof r->ctx->message];
   memcpy(message, r->ctx->message, sizeof message);
   for (int b = 0; b < r->batch; b++) level(r, b, r->held[b]);
@@ -322,8 +323,8 @@ static void take_back(attend_run *r) {
   r->n = 0;
 }
 
-static attend_status extend_all(attend_run *r, int whole, const int32_t *ids,
-                                const int32_t *lengths) {
+static attend_status extend_all(attend_session *r, int whole,
+                                const int32_t *ids, const int32_t *lengths) {
   for (int start = 0; start < whole; start += r->rows) {
     r->n = (int)min64(r->rows, whole - start);
     ATTEND_TRY(extend_piece(r, whole, start, ids, lengths));
@@ -332,8 +333,9 @@ static attend_status extend_all(attend_run *r, int whole, const int32_t *ids,
   return ATTEND_OK;
 }
 
-attend_status attend_run_extend(attend_run *r, int count, int n,
-                                const int32_t *ids, const int32_t *lengths) {
+attend_status attend_session_extend(attend_session *r, int count, int n,
+                                    const int32_t *ids,
+                                    const int32_t *lengths) {
   ATTEND_CHECK(r->ctx, r->self, "%s has no decoder: encode instead",
                r->model->config.family);
   ATTEND_TRY(check_call(r, count, n, ids, lengths));
@@ -351,18 +353,19 @@ attend_status attend_run_extend(attend_run *r, int count, int n,
 
 /* ---- what a run holds ---------------------------------------------------------------------------- */
 
-int64_t attend_run_length(const attend_run *r, int sequence) {
+int64_t attend_session_length(const attend_session *r, int sequence) {
   return r->self ? attend_state_length(r->self[0], sequence) : 0;
 }
 
-static attend_status reorder(attend_run *r, attend_state **states,
+static attend_status reorder(attend_session *r, attend_state **states,
                              const int32_t *parents) {
   for (int i = 0; states && i < r->model->config.decoder.layers; i++)
     ATTEND_TRY(attend_state_reorder(states[i], parents));
   return ATTEND_OK;
 }
 
-attend_status attend_run_reorder(attend_run *r, const int32_t *parents) {
+attend_status attend_session_reorder(attend_session *r,
+                                     const int32_t *parents) {
   size_t ld = (size_t)padded(r->model->config.decoder.width);
   ATTEND_CHECK(r->ctx, r->self,
                "%s has no decoder whose sequences have parents",
@@ -374,7 +377,8 @@ attend_status attend_run_reorder(attend_run *r, const int32_t *parents) {
   attend_status status = reorder(r, r->self, parents);
   if (!status) status = reorder(r, r->cross, parents);
   if (!status) status = watch_reorder(r, parents);
-  if (status) attend_run_reset(r); /* some layers have new parents, some old */
+  if (status)
+    attend_session_reset(r); /* some layers have new parents, some old */
   if (status) return status;
   for (int b = 0; b < r->batch; b++) {
     memcpy(r->head_rows + (size_t)b * ld, r->last + (size_t)parents[b] * ld,
@@ -387,7 +391,8 @@ attend_status attend_run_reorder(attend_run *r, const int32_t *parents) {
   return ATTEND_OK;
 }
 
-attend_status attend_run_truncate(attend_run *r, int sequence, int64_t length) {
+attend_status attend_session_truncate(attend_session *r, int sequence,
+                                      int64_t length) {
   ATTEND_CHECK(r->ctx, r->self && sequence >= 0 && sequence < r->batch,
                "sequence %d is not one of the %d that the decoder has",
                sequence, r->self ? r->batch : 0);
@@ -397,7 +402,7 @@ attend_status attend_run_truncate(attend_run *r, int sequence, int64_t length) {
   return ATTEND_OK;
 }
 
-void attend_run_reset(attend_run *r) {
+void attend_session_reset(attend_session *r) {
   memset(r->before, 0, (size_t)r->batch * sizeof *r->before);
   for (int i = 0; i < r->model->config.decoder.layers; i++)
     for (int b = 0; r->self && b < r->batch; b++) {
@@ -409,7 +414,7 @@ void attend_run_reset(attend_run *r) {
   r->n = 0;
 }
 
-size_t attend_run_cache_bytes(const attend_run *r) {
+size_t attend_session_cache_bytes(const attend_session *r) {
   size_t bytes = copy_bytes(r);
   for (int i = 0; r->self && i < r->model->config.decoder.layers; i++) {
     bytes += attend_state_bytes(r->self[i]);
@@ -418,7 +423,7 @@ size_t attend_run_cache_bytes(const attend_run *r) {
   return bytes;
 }
 
-size_t attend_run_work_bytes(const attend_run *r) {
+size_t attend_session_work_bytes(const attend_session *r) {
   widths w = widths_of(r);
   size_t bytes =
       copy_work_bytes(r) +
@@ -433,6 +438,6 @@ size_t attend_run_work_bytes(const attend_run *r) {
   return bytes;
 }
 
-void attend_run_watch(attend_run *r, const attend_watch *watch) {
+void attend_session_watch(attend_session *r, const attend_watch *watch) {
   r->watch = watch ? *watch : (attend_watch){0};
 }

@@ -14,19 +14,19 @@ TEST(a_run_after_a_head_without_memory) {
   float *logits = room_for(ROWS * vocab, 4), *x = room_for(ROWS * width, 4);
   float want[256], got[256];
   for (int n = 1; n < 12; n++) {
-    attend_run *run = open_run(&s, 1, 0);
-    OK(ctx, attend_run_extend(run, 1, 4, ids, NULL));
-    OK(ctx, attend_run_extend(run, 1, 1, ids + 4, NULL));
-    OK(ctx, attend_run_next(run, 1, want));
-    OK(ctx, attend_run_truncate(run, 0, 4));
+    attend_session *run = open_run(&s, 1, 0);
+    OK(ctx, attend_session_extend(run, 1, 4, ids, NULL));
+    OK(ctx, attend_session_extend(run, 1, 1, ids + 4, NULL));
+    OK(ctx, attend_session_next(run, 1, want));
+    OK(ctx, attend_session_truncate(run, 0, 4));
     memory.fail_at = memory.taken + n;
-    attend_status status = attend_run_head(run, ROWS, x, (int)width, logits);
+    attend_status status = attend_session_head(run, ROWS, x, (int)width, logits);
     memory.fail_at = 0;
     CHECK(!status || status == ATTEND_NO_MEMORY);
-    OK(ctx, attend_run_extend(run, 1, 1, ids + 4, NULL));
-    OK(ctx, attend_run_next(run, 1, got));
+    OK(ctx, attend_session_extend(run, 1, 1, ids + 4, NULL));
+    OK(ctx, attend_session_next(run, 1, got));
     CHECK(same_bits(want, got, vocab));
-    attend_run_free(run);
+    attend_session_free(run);
   }
   free(logits), free(x);
   close_model(&s);
@@ -41,22 +41,22 @@ TEST(a_decoder_after_an_encoder_without_memory) {
   enum { LONG = 700 };
   int32_t *text = random_ids(s.config, 1, LONG);
   float want[256], got[256];
-  attend_run *run = open_run(&s, 1, 0);
-  OK(ctx, attend_run_encode(run, 1, LONG, text, NULL, NULL));
-  OK(ctx, attend_run_extend(run, 1, 4, ids, NULL));
-  OK(ctx, attend_run_next(run, 1, want));
-  attend_run_free(run);
+  attend_session *run = open_run(&s, 1, 0);
+  OK(ctx, attend_session_encode(run, 1, LONG, text, NULL, NULL));
+  OK(ctx, attend_session_extend(run, 1, 4, ids, NULL));
+  OK(ctx, attend_session_next(run, 1, want));
+  attend_session_free(run);
   for (int n = 1; n < 12; n++) {
     run = open_run(&s, 1, 0);
     memory.fail_at = memory.taken + n;
-    attend_status status = attend_run_encode(run, 1, LONG, text, NULL, NULL);
+    attend_status status = attend_session_encode(run, 1, LONG, text, NULL, NULL);
     memory.fail_at = 0;
-    if (status) attend_run_extend(run, 1, 4, ids, NULL);
-    OK(ctx, attend_run_encode(run, 1, LONG, text, NULL, NULL));
-    OK(ctx, attend_run_extend(run, 1, 4, ids, NULL));
-    OK(ctx, attend_run_next(run, 1, got));
+    if (status) attend_session_extend(run, 1, 4, ids, NULL);
+    OK(ctx, attend_session_encode(run, 1, LONG, text, NULL, NULL));
+    OK(ctx, attend_session_extend(run, 1, 4, ids, NULL));
+    OK(ctx, attend_session_next(run, 1, got));
     CHECK(same_bits(want, got, (size_t)s.config->vocab));
-    attend_run_free(run);
+    attend_session_free(run);
   }
   free(text);
   close_model(&s);
@@ -71,15 +71,15 @@ static void keep_logits(const attend_sight *s, void *user) {
 TEST(logits_that_are_shown_are_those_given) {
   subject s = open_model("gpt2", NULL, 1, NULL);
   size_t vocab = (size_t)s.config->vocab;
-  attend_run *run = open_run(&s, 2, 0);
+  attend_session *run = open_run(&s, 2, 0);
   static float shown[512], given[512];
   attend_watch watch = {
       .what = ATTEND_SEE_LOGITS, .see = keep_logits, .user = shown};
-  OK(s.ctx, attend_run_extend(run, 1, 4, ids, NULL));
-  attend_run_watch(run, &watch);
-  OK(s.ctx, attend_run_next(run, 2, given)); /* the second holds no token */
+  OK(s.ctx, attend_session_extend(run, 1, 4, ids, NULL));
+  attend_session_watch(run, &watch);
+  OK(s.ctx, attend_session_next(run, 2, given)); /* the second holds no token */
   CHECK(isnan(given[vocab]));
   CHECK(same_bits(shown, given, 2 * vocab));
-  attend_run_free(run);
+  attend_session_free(run);
   close_model(&s);
 }

@@ -1,10 +1,9 @@
 /* Failure sentences, memory and thread counts of a context; sizes, views, the clock.
  *
- * Place: base/ - attend_context_create is in kernels/select.c, where the
- * instruction set is chosen.
+ * Place: base/ - contexts are made and freed in device/context.c, above all that
+ * they refer to.
  */
 #include "base/base.h"
-#include "base/parallel.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,14 +30,11 @@ attend_status attend_context_set_threads(attend_context *ctx, int threads) {
 
 const char *attend_context_isa(const attend_context *ctx) { return ctx->isa; }
 
-void attend_context_free(attend_context *ctx) {
-  if (!ctx) return;
-  pools_free(ctx);
-  attend_allocator a = ctx->allocator;
-  if (a.give)
-    a.give(ctx, a.user);
-  else
-    free(ctx);
+/* Children of a context may fail on several threads at once. */
+static void set_message(attend_context *ctx, const char *sentence) {
+  while (__atomic_test_and_set(&ctx->locked, __ATOMIC_ACQUIRE)) continue;
+  memcpy(ctx->message, sentence, sizeof ctx->message);
+  __atomic_clear(&ctx->locked, __ATOMIC_RELEASE);
 }
 
 attend_status fail(attend_context *ctx, attend_status status,
@@ -49,7 +45,9 @@ attend_status fail(attend_context *ctx, attend_status status,
   vsnprintf(plain, sizeof plain, sentence, args);
   va_end(args);
   /* names and values from files may hold anything */
-  attend_escape(plain, strlen(plain), "", ctx->message, sizeof ctx->message);
+  char escaped[sizeof ctx->message];
+  attend_escape(plain, strlen(plain), "", escaped, sizeof escaped);
+  for (; ctx; ctx = ctx->parent) set_message(ctx, escaped);
   return status;
 }
 

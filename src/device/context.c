@@ -1,0 +1,109 @@
+/* Contexts: making, sharing and freeing them.
+ *
+ * Place: device/ - where kernels, engines and devices are known.
+ */
+#define _GNU_SOURCE
+#include "base/parallel.h"
+#include "device/device.h"
+#include "device/trap.h"
+#include "kernels/kernels.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int cores(void) {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  long n = sysconf(_SC_NPROCESSORS_ONLN);
+  return n > 0 ? (int)n : 1;
+}
+
+/* 256 KiB where the system does not say: the least that a core has had. */
+static size_t near_bytes(void) {
+  long n = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  return n > 0 ? (size_t)n : (size_t)256 << 10;
+}
+
+/* What the machine has; no limit where the system does not say. */
+static size_t memory_bytes(void) {
+  long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+  return pages > 0 && page > 0 ? size_times((size_t)pages, (size_t)page)
+                               : SIZE_MAX;
+}
+
+/* A variable that holds no number is an error only if it is ours. */
+static attend_status choose_threads(attend_context *ctx, int wanted) {
+  if (wanted) return attend_context_set_threads(ctx, wanted);
+  const char *ours = getenv("ATTEND_NUM_THREADS");
+  char *end;
+  if (ours && *ours) {
+    long n = strtol(ours, &end, 10);
+    ATTEND_CHECK(ctx, *end == 0 && n >= 1 && n <= 4096,
+                 "ATTEND_NUM_THREADS is \"%.40s\": set it to a number from 1 "
+                 "to 4096",
+                 ours);
+    return attend_context_set_threads(ctx, (int)n);
+  }
+  const char *theirs = getenv("OMP_NUM_THREADS");
+  long n = theirs ? strtol(theirs, &end, 10) : 0;
+  return attend_context_set_threads(ctx,
+                                    n >= 1 && n <= 4096 ? (int)n : cores());
+}
+
+static attend_status choose_device(attend_context *ctx, const char *wanted) {
+  static const struct attend_device *const all[] = {&device_cpu, &device_trap};
+  const char *given = getenv("ATTEND_DEVICE");
+  if (!wanted) wanted = given && *given ? given : "cpu";
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    if (!strcmp(all[i]->name, wanted)) ctx->device = all[i];
+  ATTEND_CHECK(ctx, ctx->device,
+               "there is no device \"%.40s\": choose cpu, or unset "
+               "ATTEND_DEVICE",
+               wanted);
+  return ctx->device == &device_trap ? trap_create(ctx) : ATTEND_OK;
+}
+
+attend_status attend_context_create(const attend_context_options *options,
+                                    attend_context **out) {
+  attend_context_options o = options ? *options : (attend_context_options){0};
+  attend_context blank = {.allocator = o.allocator,
+                          .threads = 1,
+                          .parallel_for = o.parallel_for,
+                          .parallel_user = o.parallel_user};
+  attend_context *ctx;
+  *out = NULL;
+  ATTEND_TRY(take(&blank, sizeof blank, "a context", &ctx));
+  *ctx = blank;
+  ctx->near_bytes = near_bytes();
+  ctx->cache_limit = o.cache_limit ? o.cache_limit : memory_bytes();
+  *out = ctx;
+  pools_create(ctx);
+  ATTEND_TRY(choose_device(ctx, o.device));
+  const char *isa = o.isa ? o.isa : getenv("ATTEND_ISA");
+  ATTEND_TRY(kernels_choose(ctx, isa && *isa ? isa : NULL));
+  return choose_threads(ctx, o.threads);
+}
+
+attend_status context_child(attend_context *parent, int threads,
+                            attend_context *child) {
+  while (__atomic_test_and_set(&parent->locked, __ATOMIC_ACQUIRE)) continue;
+  *child = *parent; /* its message may be written by other children */
+  __atomic_clear(&parent->locked, __ATOMIC_RELEASE);
+  child->message[0] = 0;
+  child->locked = 0;
+  child->parent = parent;
+  return attend_context_set_threads(child, threads ? threads : parent->threads);
+}
+
+void attend_context_free(attend_context *ctx) {
+  if (!ctx) return;
+  pools_free(ctx);
+  if (ctx->device_memory) trap_free(ctx);
+  attend_allocator a = ctx->allocator;
+  if (a.give)
+    a.give(ctx, a.user);
+  else
+    free(ctx);
+}

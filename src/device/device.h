@@ -1,0 +1,64 @@
+/* Devices: where tensors lie and what computes with them.
+ *
+ * Place: device/ - between the layers and whatever runs a model. A device is a
+ * table: memory, copies, the ops of layers/ops.h, packed weights. Model, generation
+ * and training code calls these and never touches the memory itself; `trap`
+ * (device/trap.c) is the CPU with memory that no one else can touch, to prove it.
+ *
+ * The engines of attention and the states that they make are the device's too
+ * (attention/engine.h). Lengths of sequences, and what ops call "of the host", are
+ * host memory on every device.
+ */
+#ifndef DEVICE_DEVICE_H
+#define DEVICE_DEVICE_H
+
+#include "layers/ops.h"
+
+struct attend_device {
+  const char *name;
+  bool host; /* the host may use its memory between calls */
+  attend_status (*take)(attend_context *ctx, size_t bytes, const char *what,
+                        void *block /* T ** */);
+  void (*give)(const attend_context *ctx, void *block);
+  void (*zero)(attend_context *ctx, void *to, size_t bytes);
+  /* Between host and device; from may change, or to be read, afterwards. */
+  void (*write)(attend_context *ctx, void *to, const void *from, size_t bytes);
+  void (*read)(attend_context *ctx, void *to, const void *from, size_t bytes);
+  /* Weights for products. The parts lie in the host's memory or the device's. */
+  attend_status (*pack)(attend_context *ctx, attend_weights kind, bool back,
+                        int inputs, int n_parts,
+                        const attend_linear_part *parts,
+                        attend_linear **linear);
+  attend_status (*repack)(attend_context *ctx, attend_linear *linear,
+                          int n_parts, const attend_linear_part *parts);
+#define X(name) void (*name)(attend_context * ctx, const struct op_##name *op);
+  OPS(X)
+#undef X
+};
+
+extern const struct attend_device device_cpu, device_trap;
+
+/* OP(ctx, norm, .rows = n, ...): runs an op on the context's device. */
+#define OP(ctx, name, ...) \
+  (ctx)->device->name(ctx, &(const struct op_##name){__VA_ARGS__})
+
+/* Zeroed memory of the context's device. */
+static inline attend_status device_take(attend_context *ctx, size_t bytes,
+                                        const char *what, void *block) {
+  ATTEND_TRY(ctx->device->take(ctx, bytes, what, block));
+  void *p;
+  memcpy(&p, block, sizeof p);
+  ctx->device->zero(ctx, p, bytes);
+  return ATTEND_OK;
+}
+static inline void device_give(const attend_context *ctx, void *block) {
+  ctx->device->give(ctx, block);
+}
+
+/* A context for an object that another thread than its maker's may use: a message,
+ * a number of threads (0: the parent's) and a stream of its own; threads, kernels,
+ * device and the count of cached bytes are shared. Nothing to free. */
+attend_status context_child(attend_context *parent, int threads,
+                            attend_context *child);
+
+#endif

@@ -1,0 +1,164 @@
+/* A device for tests: the CPU, with memory that is out of reach outside of ops.
+ *
+ * Place: device/ - see device.h. Memory is one stretch of addresses without access
+ * rights. An op, a copy or an engine's call gets the rights, runs, waits, and gives
+ * them up: code that touches a tensor on its own dies of SIGSEGV, and so does an op
+ * that is given an address of the host for one of the device's.
+ */
+#define _GNU_SOURCE
+#include <sys/mman.h>
+
+#include "base/parallel.h"
+#include "device/device.h"
+#include "device/trap.h"
+
+static const size_t ADDRESSES = (size_t)1 << 36, PAGE = 4096;
+
+struct trap_memory {
+  unsigned char *base;
+  size_t used;
+  int open; /* calls that have access, one within the other */
+};
+
+attend_status trap_create(attend_context *ctx) {
+  struct trap_memory *m;
+  ATTEND_TRY(take_zeroed(ctx, sizeof *m, "a device", &m));
+  ctx->device_memory = m;
+  m->base = mmap(NULL, ADDRESSES, PROT_NONE,
+                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (m->base != MAP_FAILED) return ATTEND_OK;
+  m->base = NULL;
+  return fail(ctx, ATTEND_NO_MEMORY, "no addresses for the trapping device");
+}
+
+void trap_free(attend_context *ctx) {
+  struct trap_memory *m = ctx->device_memory;
+  if (m && m->base) munmap(m->base, ADDRESSES);
+  give(ctx, m);
+}
+
+void trap_open(attend_context *ctx) {
+  struct trap_memory *m = ctx->device_memory;
+  if (m->open++ == 0 && m->used)
+    mprotect(m->base, m->used, PROT_READ | PROT_WRITE);
+}
+
+void trap_close(attend_context *ctx) {
+  struct trap_memory *m = ctx->device_memory;
+  stream_wait(&ctx->stream);
+  if (--m->open == 0 && m->used) mprotect(m->base, m->used, PROT_NONE);
+}
+
+/* ---- memory ---------------------------------------------------------------------- */
+
+/* Addresses are not used twice: what was given back is out of reach for good. */
+static attend_status trap_take(attend_context *ctx, size_t bytes,
+                               const char *what, void *block) {
+  struct trap_memory *m = ctx->device_memory;
+  size_t size = size_add(round_up(bytes ? bytes : 1, PAGE), PAGE);
+  if (size > ADDRESSES - m->used)
+    return fail(ctx, ATTEND_NO_MEMORY, "no memory for %s (%zu bytes)", what,
+                bytes);
+  void *p = m->base + m->used;
+  m->used += size;
+  memcpy(block, &p, sizeof p);
+  return ATTEND_OK;
+}
+
+static void trap_give(const attend_context *ctx, void *block) {
+  (void)ctx, (void)block;
+}
+
+static void trap_zero(attend_context *ctx, void *to, size_t bytes) {
+  trap_open(ctx);
+  device_cpu.zero(ctx, to, bytes);
+  trap_close(ctx);
+}
+
+static void trap_copy(attend_context *ctx, void *to, const void *from,
+                      size_t bytes) {
+  trap_open(ctx);
+  device_cpu.write(ctx, to, from, bytes);
+  trap_close(ctx);
+}
+
+static attend_status trap_pack(attend_context *ctx, attend_weights kind,
+                               bool back, int inputs, int n_parts,
+                               const attend_linear_part *parts,
+                               attend_linear **linear) {
+  trap_open(ctx);
+  attend_status status =
+      device_cpu.pack(ctx, kind, back, inputs, n_parts, parts, linear);
+  trap_close(ctx);
+  return status;
+}
+
+static attend_status trap_repack(attend_context *ctx, attend_linear *linear,
+                                 int n_parts, const attend_linear_part *parts) {
+  trap_open(ctx);
+  attend_status status = device_cpu.repack(ctx, linear, n_parts, parts);
+  trap_close(ctx);
+  return status;
+}
+
+/* ---- ops --------------------------------------------------------------------------- */
+
+/* The addresses of the device that each op has; NULL where one is left out. */
+#define ADDRESSES_OF(P)                                                      \
+  P(linear, o->x, o->y)                                                      \
+  P(linear_grad, o->dy, o->x, o->dw, o->db, o->work)                         \
+  P(norm, o->x, o->weight, o->bias, o->y)                                    \
+  P(norm_back, o->x, o->weight, o->dy, o->dx, o->dweight, o->dbias, o->work) \
+  P(rope, o->frequency, o->position, o->x)                                   \
+  P(activate, o->a, o->b, o->y)                                              \
+  P(activate_back, o->a, o->b, o->dy, o->da, o->db)                          \
+  P(add, o->a, o->b, o->y)                                                   \
+  P(scale, o->x)                                                             \
+  P(soft_cap, o->x)                                                          \
+  P(soft_cap_back, o->y, o->dx)                                              \
+  P(dropout, o->x)                                                           \
+  P(embed, o->table.data, o->ids, o->y)                                      \
+  P(embed_back, o->ids, o->dy, o->dtable)                                    \
+  P(sinusoidal, o->position, o->y)                                           \
+  P(gather, o->index, o->x, o->y)                                            \
+  P(scatter, o->index, o->x, o->y)                                           \
+  P(loss, o->x, o->targets, o->loss)                                         \
+  P(copy_lag, o->keys, o->before)                                            \
+  P(copy_fold, o->keys)                                                      \
+  P(copy_loss, o->texts.keys, o->texts.extra, o->texts.ids, o->texts.first,  \
+    o->q, o->gate, o->weight, o->logits, o->targets, o->loss)                \
+  P(copy_grad, o->texts.keys, o->q, o->weight, o->dq, o->dkeys)              \
+  P(sum_squares, o->x, o->sums)                                              \
+  P(step, o->values, o->gradients, o->first, o->second)
+
+static void check(const attend_context *ctx, int n, const void *const *all) {
+  const struct trap_memory *m = ctx->device_memory;
+  for (int i = 0; i < n; i++) {
+    const unsigned char *p = all[i];
+    if (p && (p < m->base || p >= m->base + m->used)) __builtin_trap();
+  }
+}
+
+#define P(name, ...)                                                        \
+  static void trap_##name(attend_context *ctx, const struct op_##name *o) { \
+    const void *const all[] = {__VA_ARGS__};                                \
+    check(ctx, (int)(sizeof all / sizeof *all), all);                       \
+    trap_open(ctx);                                                         \
+    cpu_##name(ctx, o);                                                     \
+    trap_close(ctx);                                                        \
+  }
+ADDRESSES_OF(P)
+#undef P
+
+const struct attend_device device_trap = {.name = "trap",
+                                          .take = trap_take,
+                                          .give = trap_give,
+                                          .zero = trap_zero,
+                                          .write = trap_copy,
+                                          .read = trap_copy,
+                                          .pack = trap_pack,
+                                          .repack = trap_repack,
+#define X(name) .name = trap_##name,
+                                          OPS(X)
+#undef X
+};

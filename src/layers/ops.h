@@ -1,0 +1,328 @@
+/* Ops: what a device can do with rows of floats. The one list.
+ *
+ * Place: layers/ - a device (device/device.h) is a table with a function for each;
+ * the CPU's are the files here. An op is a struct, so that calls name what they
+ * give and leave out what is zero. Pointers are addresses of the device's memory.
+ *
+ * Rows may be wider in memory than they are long: ldx is the distance between rows
+ * of x, in floats.
+ */
+#ifndef LAYERS_OPS_H
+#define LAYERS_OPS_H
+
+#include "attend/layers.h"
+#include "base/base.h"
+
+#define OPS(X)     \
+  X(linear)        \
+  X(linear_grad)   \
+  X(norm)          \
+  X(norm_back)     \
+  X(rope)          \
+  X(activate)      \
+  X(activate_back) \
+  X(add)           \
+  X(scale)         \
+  X(soft_cap)      \
+  X(soft_cap_back) \
+  X(dropout)       \
+  X(embed)         \
+  X(embed_back)    \
+  X(sinusoidal)    \
+  X(gather)        \
+  X(scatter)       \
+  X(loss)          \
+  X(copy_lag)      \
+  X(copy_fold)     \
+  X(copy_loss)     \
+  X(copy_grad)     \
+  X(sum_squares)   \
+  X(step)
+
+/* y = x W^T + b, or added to y. */
+struct op_linear {
+  const attend_linear *linear;
+  int rows;
+  const float *x; /* [rows][ldx] */
+  int ldx;
+  float *y; /* [rows][ldy], ldy: outputs in whole lanes */
+  int ldy;
+  bool add;
+};
+
+/* dw += dY^T X, db += the sums of dY; dw or db NULL: not asked for. */
+struct op_linear_grad {
+  attend_weights kind;
+  int rows, outputs, inputs;
+  const float *dy;
+  int lddy;
+  const float *x;
+  int ldx;
+  float *dw;  /* [outputs][inputs] */
+  float *db;  /* [outputs] */
+  void *work; /* of attend_linear_weight_grad_bytes */
+};
+
+/* Of each of `groups` stretches of `width` floats that follow each other in a row
+ * (0: one, the row). weight and bias [width], or NULL: 1, 0. y may be x. */
+struct op_norm {
+  bool rms;
+  int rows, groups, width;
+  const float *x;
+  int ldx;
+  const float *weight, *bias;
+  float eps;
+  float *y;
+  int ldy;
+};
+
+/* dx is written, or added to; dweight and dbias are added to, where they are asked
+ * for. Without add dx may be x or dy. */
+struct op_norm_back {
+  bool rms, add;
+  int rows, groups, width;
+  const float *x;
+  int ldx;
+  const float *weight;
+  float eps;
+  const float *dy;
+  int lddy;
+  float *dx;
+  int lddx;
+  float *dweight, *dbias;
+  void *work; /* of attend_norm_back_bytes(rows groups, width) */
+};
+
+/* Rotates the first `rotary` of each head's dim floats (0: all), in halves. */
+struct op_rope {
+  const double *frequency; /* [rotary / 2] */
+  double stretch;
+  int rows, heads, dim, rotary;
+  const int32_t *position; /* [rows] */
+  float *x;                /* [rows][heads][dim] */
+  int ldx;
+  bool back; /* the transpose, for gradients */
+};
+
+/* y = f(a), or f(a) b. y may be a or b. */
+struct op_activate {
+  attend_activation f;
+  int rows, width;
+  const float *a;
+  int lda;
+  const float *b; /* NULL: none */
+  int ldb;
+  float *y;
+  int ldy;
+};
+
+/* da = f'(a) [b] dy, db = f(a) dy. */
+struct op_activate_back {
+  attend_activation f;
+  int rows, width;
+  const float *a;
+  int lda;
+  const float *b;
+  int ldb;
+  const float *dy;
+  int lddy;
+  float *da;
+  int ldda;
+  float *db;
+  int lddb;
+};
+
+/* y = a + b. y may be a or b. */
+struct op_add {
+  int rows, width;
+  const float *a;
+  int lda;
+  const float *b;
+  int ldb;
+  float *y;
+  int ldy;
+};
+
+/* x = factor x, or x / divisor where that is not 0. */
+struct op_scale {
+  int rows, width;
+  float factor, divisor;
+  float *x;
+  int ldx;
+};
+
+/* x = cap tanh(x / cap). */
+struct op_soft_cap {
+  int rows, width;
+  float cap;
+  float *x;
+  int ldx;
+};
+
+/* dx = dx (1 - (y / cap)^2), y being what was capped. */
+struct op_soft_cap_back {
+  int rows, width;
+  float cap;
+  const float *y;
+  int ldy;
+  float *dx;
+  int lddx;
+};
+
+/* x = x / (1 - p), or 0 with probability p, as attend_dropout draws. */
+struct op_dropout {
+  attend_random random;
+  float p;
+  int rows, width;
+  float *x;
+  int ldx;
+};
+
+/* y[r] = factor table[ids[r] + offset], or added to y; ids NULL: all 0. An id that
+ * the table has not gives zeros. */
+struct op_embed {
+  attend_table table;
+  int rows, width;
+  const int32_t *ids;
+  int offset;
+  float factor;
+  bool add;
+  float *y;
+  int ldy;
+};
+
+/* dtable[ids[r] + offset] += factor dy[r], the rows in order. */
+struct op_embed_back {
+  int rows, width, entries;
+  const int32_t *ids;
+  int offset;
+  float factor;
+  const float *dy;
+  int lddy;
+  float *dtable; /* [entries][width] */
+};
+
+/* y[r] += the sinusoidal code of position[r]. */
+struct op_sinusoidal {
+  int rows, width;
+  const int32_t *position;
+  float *y;
+  int ldy;
+};
+
+/* y[i] = factor x[index[i]]; index NULL: i. */
+struct op_gather {
+  int rows, width;
+  const int32_t *index;
+  float factor;
+  const float *x;
+  int ldx;
+  float *y;
+  int ldy;
+};
+
+/* y[index[i]] = factor x[i], no index twice. */
+struct op_scatter {
+  int rows, width;
+  const int32_t *index;
+  float factor;
+  const float *x;
+  int ldx;
+  float *y;
+  int ldy;
+};
+
+/* Cross entropy as attend_cross_entropy_back, in place: x becomes its gradient. */
+struct op_loss {
+  int rows, width;
+  float *x;
+  int ldx;
+  const int32_t *targets; /* [rows] */
+  float smoothing, scale;
+  float *loss; /* [rows] */
+};
+
+/* ---- a head that copies: layers/copy_row.h ------------------------------------- */
+
+/* The later half of each key moves on by a row, in each of `texts` texts of n keys;
+ * back: gradients move the other way. before: [2][ld], the key before the first and
+ * work, or NULL: zeros; the last key as it was becomes the next call's. */
+struct op_copy_lag {
+  int texts, n, width;
+  float *keys; /* [texts][n][ld] */
+  int ld;
+  float *before;
+  bool back;
+};
+
+/* Key from + i joins the mean of those in row to[i] as number often[i], in order. */
+struct op_copy_fold {
+  int n, from, ld;
+  float *keys;        /* [..][ld] */
+  const int32_t *to;  /* [n], of the host */
+  const float *often; /* [n], of the host */
+};
+
+/* Texts that rows may copy from: text t has length[t] keys from t n on. */
+struct copy_texts {
+  int n, ld;
+  const float *keys;          /* [texts][n][ld] */
+  const float *extra;         /* [n] of one text, or NULL */
+  const int32_t *ids, *first; /* [texts][n]; first may be NULL for a loss */
+  const int32_t *length;      /* [texts], of the host */
+};
+
+/* The loss of a copying head, and its gradients in place of logits, gates and
+ * weights (then of the scores). loss NULL: logits become log p. of[i]: the text that
+ * row i copies from, or -1. */
+struct op_copy_loss {
+  struct copy_texts texts;
+  int rows, vocab;
+  const int32_t *of; /* [rows], of the host */
+  const float *q;    /* [rows][ld], scaled */
+  float *gate;       /* [rows][LANES] */
+  float *weight;     /* [rows][n] */
+  float *logits;     /* [rows][ldl] */
+  int ldl;
+  const int32_t *targets; /* [rows] */
+  float smoothing, scale;
+  float *loss; /* [rows] */
+};
+
+/* dq = ds K, dK += ds^T q, ds being what copy_loss left in weight. Rows of one text
+ * follow each other. */
+struct op_copy_grad {
+  struct copy_texts texts;
+  int rows, n_texts;
+  const int32_t *of; /* of the host */
+  const float *q, *weight;
+  float *dq;    /* [rows][ld] */
+  float *dkeys; /* as texts.keys */
+};
+
+/* ---- steps of training ----------------------------------------------------------- */
+
+/* sums[i] = the squares of x's stretch i of SQUARES_STRETCH, added in double. */
+enum { SQUARES_STRETCH = 4096 };
+struct op_sum_squares {
+  size_t n;
+  const float *x;
+  double *sums; /* [stretches] */
+};
+
+/* AdamW (second not NULL) or SGD with momentum, of n values. shrink: of the
+ * gradient; fix1, fix2: Adam's bias corrections. */
+struct op_step {
+  size_t n;
+  float *values;
+  const float *gradients;
+  float *first, *second;
+  float rate, decay, shrink, beta1, beta2, eps, fix1, fix2, momentum;
+};
+
+#define X(name) \
+  void cpu_##name(attend_context *ctx, const struct op_##name *op);
+OPS(X)
+#undef X
+
+#endif
