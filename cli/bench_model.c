@@ -50,10 +50,10 @@ static attend_status read_once(model_bench *m, times *t) {
   attend_session_reset(m->run);
   double start = seconds_now();
   attend_status status =
-      encoder
-          ? attend_session_encode(m->run, m->sequences, m->tokens, m->ids, NULL,
-                              NULL)
-          : attend_session_extend(m->run, m->sequences, m->tokens, m->ids, NULL);
+      encoder ? attend_session_encode(m->run, m->sequences, m->tokens, m->ids,
+                                      NULL, NULL)
+              : attend_session_extend(m->run, m->sequences, m->tokens, m->ids,
+                                      NULL);
   if (!status && !encoder)
     status = attend_session_next(m->run, m->sequences, m->logits);
   t->seconds[t->count++] = seconds_now() - start;

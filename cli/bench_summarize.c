@@ -66,7 +66,8 @@ static attend_status read_document(race *r, attend_session *run, int n,
   return status;
 }
 
-static attend_status write_summary(race *r, attend_session *run, double *seconds) {
+static attend_status write_summary(race *r, attend_session *run,
+                                   double *seconds) {
   attend_status status = ATTEND_OK;
   double start = seconds_now();
   for (int i = 0; i < NEW && !status; i++) {

@@ -45,13 +45,14 @@ static attend_status labelled_logits(golden_model *g, const int32_t *labels,
   attend_status status = attend_session_create(g->model, &o, &run);
   if (status) return status;
   int32_t *ids = shift_right(g, labels);
-  status = attend_session_encode(run, g->sequences, g->tokens, g->ids, g->lengths,
-                             g->types);
-  if (!status)
-    status = attend_session_extend(run, g->sequences, g->decoder_tokens, ids, NULL);
+  status = attend_session_encode(run, g->sequences, g->tokens, g->ids,
+                                 g->lengths, g->types);
   if (!status)
     status =
-        attend_session_logits(run, g->sequences * g->decoder_tokens, NULL, logits);
+        attend_session_extend(run, g->sequences, g->decoder_tokens, ids, NULL);
+  if (!status)
+    status = attend_session_logits(run, g->sequences * g->decoder_tokens, NULL,
+                                   logits);
   free(ids);
   attend_session_free(run);
   return status;

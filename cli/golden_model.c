@@ -108,8 +108,8 @@ static void see(const attend_sight *s, void *user) {
     fill(g, "encoder_out", s);
 }
 
-static attend_status fill_logits(golden_model *g, attend_session *run, int count,
-                                 int n) {
+static attend_status fill_logits(golden_model *g, attend_session *run,
+                                 int count, int n) {
   int vocab = g->config->vocab;
   float *logits =
       need((size_t)count * (size_t)n * (size_t)vocab, sizeof *logits);
@@ -130,17 +130,18 @@ static attend_status fill_logits(golden_model *g, attend_session *run, int count
 static attend_status encode(golden_model *g, attend_session *run, int count,
                             int n) {
   size_t at = (size_t)g->sequence * (size_t)g->tokens;
-  attend_status status =
-      attend_session_encode(run, count, n, g->ids + at, g->lengths + g->sequence,
-                        g->types ? g->types + at : NULL);
+  attend_status status = attend_session_encode(run, count, n, g->ids + at,
+                                               g->lengths + g->sequence,
+                                               g->types ? g->types + at : NULL);
   if (!status && g->config->parts == ATTEND_ENCODER &&
       attend_tensor_file_find(g->file, "logits"))
     status = fill_logits(g, run, count, n);
   return status;
 }
 
-static attend_status decode_piece(golden_model *g, attend_session *run, int count,
-                                  int whole, int n, const int32_t *lengths) {
+static attend_status decode_piece(golden_model *g, attend_session *run,
+                                  int count, int whole, int n,
+                                  const int32_t *lengths) {
   const int32_t *from = g->decoder_ids ? g->decoder_ids : g->ids;
   int32_t *ids = need((size_t)count * (size_t)n, sizeof *ids);
   int32_t *real = need((size_t)count, sizeof *real);

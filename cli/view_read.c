@@ -211,7 +211,8 @@ static bool read_encoder(asking *a, view_run *run, attend_session *r) {
 
 static bool read_decoder(asking *a, view_run *run, attend_session *r) {
   view_side *d = &run->side[1];
-  return !d->n || ask_status(a, attend_session_extend(r, 1, d->n, d->ids, NULL));
+  return !d->n ||
+         ask_status(a, attend_session_extend(r, 1, d->n, d->ids, NULL));
 }
 
 static bool run_begin(asking *a, view_run *run, int new_tokens,
@@ -327,13 +328,14 @@ static size_t held_bytes(const view_run *run, const attend_session *r) {
   return (size_t)attend_session_length(r, 0) * token * (size_t)s->layers;
 }
 
-static bool write_one(asking *a, view_run *run, attend_session *r, float *logits,
-                      const run_writing *w, bool *end) {
+static bool write_one(asking *a, view_run *run, attend_session *r,
+                      float *logits, const run_writing *w, bool *end) {
   view_side *d = &run->side[1];
   view_step *s = &run->steps[run->n_steps];
   if (!choose(a, run, r, logits, w, s)) return false;
   side_add(d, s->id, 0);
-  if (!ask_status(a, attend_session_extend(r, 1, 1, &s->id, NULL))) return false;
+  if (!ask_status(a, attend_session_extend(r, 1, 1, &s->id, NULL)))
+    return false;
   s->cache_bytes = held_bytes(run, r);
   s->length = (int)attend_session_length(r, 0);
   run->n_steps++;

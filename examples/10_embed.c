@@ -67,7 +67,8 @@ int main(int argc, char **argv) {
 
   for (int b = 0; b < TEXTS; b++) {
     TRY(attend_session_encode(run, 1, lengths[b], ids[b], NULL, NULL));
-    pool(attend_session_hidden(run, &ld), ld, lengths[b], width, alone + b * width);
+    pool(attend_session_hidden(run, &ld), ld, lengths[b], width,
+         alone + b * width);
   }
 
   puts("cosines");

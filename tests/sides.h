@@ -205,8 +205,10 @@ static inline float *logits_alone(const subject *s, const copybook *b) {
     OK(s->ctx,
        attend_session_encode(run, 1, real[t], b->ids + t * READ, NULL, NULL));
     for (int i = 0; i < SAID; i++) {
-      OK(s->ctx, attend_session_extend(run, 1, 1, b->said + t * SAID + i, NULL));
-      OK(s->ctx, attend_session_next(run, 1, logits + (size_t)(t * SAID + i) * V));
+      OK(s->ctx,
+         attend_session_extend(run, 1, 1, b->said + t * SAID + i, NULL));
+      OK(s->ctx,
+         attend_session_next(run, 1, logits + (size_t)(t * SAID + i) * V));
     }
     attend_session_free(run);
   }

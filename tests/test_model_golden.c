@@ -76,8 +76,8 @@ static void draw_logits(portrait *p, const subject *s, attend_session *run,
 }
 
 /* The decoder takes n tokens of `count` sequences from p->position on. */
-static void extend(portrait *p, const subject *s, attend_session *run, int count,
-                   int n) {
+static void extend(portrait *p, const subject *s, attend_session *run,
+                   int count, int n) {
   const inputs *in = p->in;
   int both = s->config->parts == ATTEND_BOTH;
   int whole = both ? in->decoder_tokens : in->tokens;
@@ -110,9 +110,9 @@ static void pose(portrait *p, const subject *s, int first, int count,
   p->position = 0;
   if (s->config->parts & ATTEND_ENCODER)
     OK(s->ctx,
-       attend_session_encode(run, count, n, in->ids + first * in->tokens,
-                         in->lengths + first,
-                         in->types ? in->types + first * in->tokens : NULL));
+       attend_session_encode(
+           run, count, n, in->ids + first * in->tokens, in->lengths + first,
+           in->types ? in->types + first * in->tokens : NULL));
   if (s->config->parts == ATTEND_ENCODER) draw_logits(p, s, run, count, n);
   if (s->config->parts & ATTEND_DECODER)
     for (; p->position < end; p->position += piece ? piece : end)

@@ -165,12 +165,13 @@ TEST(a_wide_twin_of_bart_says_what_bart_says) {
   int n = in.decoder_tokens, rows = in.sequences * n, ld;
   float *logits = room_for((size_t)(rows * s.config->vocab), sizeof *logits);
   CHECK(s.config->encoder.width == 2 * s.config->decoder.width);
-  OK(context(),
-     attend_session_encode(run, in.sequences, in.tokens, in.ids, in.lengths, NULL));
+  OK(context(), attend_session_encode(run, in.sequences, in.tokens, in.ids,
+                                      in.lengths, NULL));
   CHECK(attend_session_hidden(run, &ld) && ld == 2 * s.config->decoder.width);
   CHECK_EQ(attend_session_logits(run, 1, NULL, logits), ATTEND_INVALID);
   CHECK_SAYS(attend_message(context()), "extend the decoder");
-  OK(context(), attend_session_extend(run, in.sequences, n, in.decoder_ids, NULL));
+  OK(context(),
+     attend_session_extend(run, in.sequences, n, in.decoder_ids, NULL));
   OK(context(), attend_session_logits(run, rows, NULL, logits));
   double gap = furthest(logits, attend_tensor_file_find(in.file, "logits"));
   printf("logits within %.1e of transformers'\n", gap);

@@ -64,7 +64,8 @@ static void say(const subject *s, attend_session *run, float *logits) {
 
 static void say_reading(const subject *s, const attend_reading *x,
                         float *logits) {
-  attend_session *run = open_run(s, 2, 0); /* another batch than the reading's */
+  attend_session *run =
+      open_run(s, 2, 0); /* another batch than the reading's */
   OK(s->ctx, attend_session_recall(run, x));
   say(s, run, logits);
   attend_session_free(run);

@@ -20,7 +20,8 @@ TEST(a_run_after_a_head_without_memory) {
     OK(ctx, attend_session_next(run, 1, want));
     OK(ctx, attend_session_truncate(run, 0, 4));
     memory.fail_at = memory.taken + n;
-    attend_status status = attend_session_head(run, ROWS, x, (int)width, logits);
+    attend_status status =
+        attend_session_head(run, ROWS, x, (int)width, logits);
     memory.fail_at = 0;
     CHECK(!status || status == ATTEND_NO_MEMORY);
     OK(ctx, attend_session_extend(run, 1, 1, ids + 4, NULL));
@@ -49,7 +50,8 @@ TEST(a_decoder_after_an_encoder_without_memory) {
   for (int n = 1; n < 12; n++) {
     run = open_run(&s, 1, 0);
     memory.fail_at = memory.taken + n;
-    attend_status status = attend_session_encode(run, 1, LONG, text, NULL, NULL);
+    attend_status status =
+        attend_session_encode(run, 1, LONG, text, NULL, NULL);
     memory.fail_at = 0;
     if (status) attend_session_extend(run, 1, 4, ids, NULL);
     OK(ctx, attend_session_encode(run, 1, LONG, text, NULL, NULL));

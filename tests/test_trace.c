@@ -186,7 +186,7 @@ TEST(one_sequence_of_several) {
       attend_session_watch(run, &watch);
       if (alone.encoded)
         OK(alone.s.ctx, attend_session_encode(run, in->sequences, in->tokens,
-                                          in->ids, in->lengths, in->types));
+                                              in->ids, in->lengths, in->types));
       if (alone.decoded)
         OK(alone.s.ctx,
            attend_session_extend(

@@ -154,7 +154,7 @@ TEST(the_head_on_recorded_states) {
     /* one by one, and more than the run has ever held, in wider rows */
     for (int i = n - 1; i >= 0; i--)
       OK(r.s.ctx, attend_session_head(r.run, 1, row_at(&s, 0, i), F,
-                                  got + (size_t)i * vocab));
+                                      got + (size_t)i * vocab));
     CHECK(same_bits(want, got, rows * vocab));
     float *wide = room_for(rows * 50, 4 * (size_t)(F + 3));
     for (int i = 0; i < 50 * n; i++)

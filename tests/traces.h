@@ -59,15 +59,16 @@ static inline recording open_recording(const char *name, int sequence,
   return r;
 }
 
-static inline attend_status read_encoder(const recording *r, attend_session *run) {
+static inline attend_status read_encoder(const recording *r,
+                                         attend_session *run) {
   if (!r->encoded) return ATTEND_OK;
   int32_t real = r->real;
   return attend_session_encode(run, 1, r->encoded, r->source, &real, r->types);
 }
 
 /* The decoder takes `piece` tokens a call; 0: all of them in one. */
-static inline attend_status read_decoder(const recording *r, attend_session *run,
-                                         int piece) {
+static inline attend_status read_decoder(const recording *r,
+                                         attend_session *run, int piece) {
   attend_status status = ATTEND_OK;
   int step = piece ? piece : r->decoded;
   for (int i = 0; i < r->decoded && !status; i += step) {
@@ -141,7 +142,8 @@ static inline float *whole_block(attend_context *ctx, attend_lens *lens,
 static inline recording long_recording(const char *name, int n, int threads) {
   recording r = open_recording(name, 0, threads, FOR_A_LENS, 0);
   int32_t *ids = random_ids(r.s.config, 9, (size_t)n);
-  if (r.encoded) OK(r.s.ctx, attend_session_encode(r.run, 1, n, ids, NULL, NULL));
+  if (r.encoded)
+    OK(r.s.ctx, attend_session_encode(r.run, 1, n, ids, NULL, NULL));
   if (r.decoded) OK(r.s.ctx, attend_session_extend(r.run, 1, n, ids, NULL));
   OK(r.s.ctx, attend_trace_status(r.trace));
   r.real = 0;

@@ -264,57 +264,61 @@ typedef struct { /* zero means default */
 
 typedef struct attend_session attend_session;
 
-ATTEND_API attend_status attend_session_create(attend_model *model,
-                                           const attend_session_options *options,
-                                           attend_session **run);
+ATTEND_API attend_status attend_session_create(
+    attend_model *model, const attend_session_options *options,
+    attend_session **run);
 ATTEND_API void attend_session_free(attend_session *run);
-ATTEND_API void attend_session_watch(attend_session *run, const attend_watch *watch);
+ATTEND_API void attend_session_watch(attend_session *run,
+                                     const attend_watch *watch);
 
 /* The encoder reads the first `count` sequences: ids [count][n], of which
  * lengths [count] are real (NULL: all). types [count][n] or NULL: 0. With a
  * decoder, the keys of cross-attention are made here, once, and the decoder
  * starts anew; sequences from count on see nothing until attend_session_reorder. */
-ATTEND_API attend_status attend_session_encode(attend_session *run, int count, int n,
-                                           const int32_t *ids,
-                                           const int32_t *lengths,
-                                           const int32_t *types);
+ATTEND_API attend_status attend_session_encode(attend_session *run, int count,
+                                               int n, const int32_t *ids,
+                                               const int32_t *lengths,
+                                               const int32_t *types);
 /* The decoder takes n more tokens of the first `count` sequences, lengths
  * [count] of them real (NULL: all; 0: none). On failure the sequences are as
  * long as before, or empty where a linear form has summed what came since. */
-ATTEND_API attend_status attend_session_extend(attend_session *run, int count, int n,
-                                           const int32_t *ids,
-                                           const int32_t *lengths);
+ATTEND_API attend_status attend_session_extend(attend_session *run, int count,
+                                               int n, const int32_t *ids,
+                                               const int32_t *lengths);
 
 /* What the last call gave: [count][n][F], rows *ld floats apart; NULL if a call
  * of the decoder was longer than `rows`, so that not all of it is there. */
-ATTEND_API const float *attend_session_hidden(const attend_session *run, int *ld);
+ATTEND_API const float *attend_session_hidden(const attend_session *run,
+                                              int *ld);
 /* Logits of places among that [count][n] (NULL: 0, 1, 2, ..). Where words are
  * copied too (config.copy), these, and those below, are log probabilities of
  * both ways together. */
-ATTEND_API attend_status attend_session_logits(attend_session *run, int n_places,
-                                           const int32_t *places,
-                                           float *logits /* [n_places][V] */);
+ATTEND_API attend_status
+attend_session_logits(attend_session *run, int n_places, const int32_t *places,
+                      float *logits /* [n_places][V] */);
 /* Logits after the last token of each of the first `count` sequences of the
  * decoder, however the call was cut; NaN for one that holds no token, or was
  * truncated since its last. */
 ATTEND_API attend_status attend_session_next(attend_session *run, int count,
-                                         float *logits /* [count][V] */);
+                                             float *logits /* [count][V] */);
 
 /* Logits of hidden states that a watcher saw after the last layer. What may be
  * copied is what the run's first sequence has read, or nothing. */
 ATTEND_API attend_status attend_session_head(attend_session *run, int rows,
-                                         const float *hidden, int ld,
-                                         float *logits /* [rows][V] */);
+                                             const float *hidden, int ld,
+                                             float *logits /* [rows][V] */);
 
 /* Tokens that a sequence of the decoder holds. */
-ATTEND_API int64_t attend_session_length(const attend_session *run, int sequence);
+ATTEND_API int64_t attend_session_length(const attend_session *run,
+                                         int sequence);
 /* Sequence b continues what parents[b] was: beams, and several samples of one
  * prompt. Cache pages are shared. Without memory for it all are empty. */
-ATTEND_API attend_status attend_session_reorder(attend_session *run,
-                                            const int32_t *parents /* [B] */);
-ATTEND_API attend_status attend_session_truncate(attend_session *run, int sequence,
-                                             int64_t length);
-ATTEND_API void attend_session_reset(attend_session *run); /* all sequences empty */
+ATTEND_API attend_status
+attend_session_reorder(attend_session *run, const int32_t *parents /* [B] */);
+ATTEND_API attend_status attend_session_truncate(attend_session *run,
+                                                 int sequence, int64_t length);
+ATTEND_API void attend_session_reset(
+    attend_session *run); /* all sequences empty */
 /* Bytes of caches or states; of everything else that the run holds. */
 ATTEND_API size_t attend_session_cache_bytes(const attend_session *run);
 ATTEND_API size_t attend_session_work_bytes(const attend_session *run);
@@ -371,7 +375,7 @@ ATTEND_API attend_status attend_reading_resume(attend_reading *reading,
 /* The first sequence of the run has read the text: attend_session_extend continues,
  * as after attend_session_encode. The run's model must be the reading's. */
 ATTEND_API attend_status attend_session_recall(attend_session *run,
-                                           const attend_reading *reading);
+                                               const attend_reading *reading);
 
 #ifdef __cplusplus
 }

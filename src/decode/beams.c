@@ -204,7 +204,8 @@ static void end_open(search *s, beams *p, int open, attend_end why) {
 }
 
 static bool has_room(const search *s, int sequence) {
-  return !s->b->limit || attend_session_length(s->b->run, sequence) < s->b->limit;
+  return !s->b->limit ||
+         attend_session_length(s->b->run, sequence) < s->b->limit;
 }
 
 static int all_groups(const search *s) { return s->b->count * s->groups; }
@@ -272,7 +273,8 @@ static attend_status run_search(search *s) {
       return ATTEND_OK;
     }
     ATTEND_TRY(attend_session_reorder(b->run, s->parents));
-    ATTEND_TRY(attend_session_extend(b->run, batch_size(b), 1, s->ids, s->lengths));
+    ATTEND_TRY(
+        attend_session_extend(b->run, batch_size(b), 1, s->ids, s->lengths));
     ATTEND_TRY(attend_session_next(b->run, batch_size(b), b->logits));
     write_history(s);
   }

@@ -109,7 +109,8 @@ static void project(attend_session *r, const stack *s, int number, int ld) {
   scale_queries(r, s->shape, number, ld);
 }
 
-static attend_status self_attention(attend_session *r, const stack *s, int number) {
+static attend_status self_attention(attend_session *r, const stack *s,
+                                    int number) {
   const attend_stack *shape = s->shape;
   const layer *w = &s->layers[number];
   bool encoder = s == &r->model->encoder;

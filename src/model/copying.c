@@ -129,7 +129,8 @@ static void copy_row_item(const void *args, int64_t i, int worker) {
            w->logits + i * vocab);
 }
 
-void copy_rows(attend_session *r, int rows, const float *x, int ld, float *logits) {
+void copy_rows(attend_session *r, int rows, const float *x, int ld,
+               float *logits) {
   const attend_model *m = r->model;
   copying *c = &r->copy;
   const size_t width = copy_width(r);

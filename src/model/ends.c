@@ -28,7 +28,8 @@ static void add_positions(attend_session *r, const stack *s, int ld) {
                ld);
 }
 
-static void embed_tokens(attend_session *r, const stack *s, const int32_t *ids) {
+static void embed_tokens(attend_session *r, const stack *s,
+                         const int32_t *ids) {
   const int rows = r->count * r->n, ld = padded(s->shape->width);
   const int width =
       s->projection ? attend_linear_inputs(s->projection) : s->shape->width;
@@ -84,8 +85,9 @@ static void head_piece(attend_session *r, int rows, float *logits) {
 
 /* Where row i of the answer comes from, and of which sequence it is; the
  * encoder's rows copy from none. */
-typedef const float *(*row_source)(const attend_session *r, const int32_t *places,
-                                   int i, int32_t *sequence);
+typedef const float *(*row_source)(const attend_session *r,
+                                   const int32_t *places, int i,
+                                   int32_t *sequence);
 
 static const float *row_of_call(const attend_session *r, const int32_t *places,
                                 int i, int32_t *sequence) {
@@ -138,7 +140,7 @@ static void see_logits(attend_session *r, int rows, float *logits) {
 }
 
 attend_status attend_session_logits(attend_session *r, int n_places,
-                                const int32_t *places, float *logits) {
+                                    const int32_t *places, float *logits) {
   ATTEND_CHECK(r->ctx, r->n,
                "there is no call to give logits of, or it was longer than the "
                "%d rows that are computed at once",
@@ -154,8 +156,8 @@ attend_status attend_session_logits(attend_session *r, int n_places,
   return ATTEND_OK;
 }
 
-attend_status attend_session_head(attend_session *r, int rows, const float *hidden,
-                              int ld, float *logits) {
+attend_status attend_session_head(attend_session *r, int rows,
+                                  const float *hidden, int ld, float *logits) {
   const attend_model *m = r->model;
   r->side = m->config.parts & ATTEND_DECODER ? &m->decoder : &m->encoder;
   const int width = r->side->shape->width;

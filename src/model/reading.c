@@ -36,7 +36,8 @@ typedef struct {
 
 struct attend_reading {
   attend_context *ctx;
-  attend_session *run; /* of one sequence: the rows of a portion, cross-attention */
+  attend_session
+      *run; /* of one sequence: the rows of a portion, cross-attention */
   attend_state **sums; /* [layers] of the encoder */
   int layers;
   const int32_t *ids;
@@ -242,12 +243,14 @@ double attend_reading_share(const attend_reading *x) {
 }
 
 size_t attend_reading_bytes(const attend_reading *x) {
-  size_t bytes = attend_session_cache_bytes(x->run) + attend_session_work_bytes(x->run);
+  size_t bytes =
+      attend_session_cache_bytes(x->run) + attend_session_work_bytes(x->run);
   for (int i = 0; i < x->layers; i++) bytes += attend_state_bytes(x->sums[i]);
   return bytes;
 }
 
-attend_status attend_session_recall(attend_session *r, const attend_reading *x) {
+attend_status attend_session_recall(attend_session *r,
+                                    const attend_reading *x) {
   ATTEND_CHECK(r->ctx, attend_reading_done(x),
                "the text is not read to its end: go on with "
                "attend_reading_next");

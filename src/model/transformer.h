@@ -134,7 +134,8 @@ void copy_free(attend_session *r);
 /* Keys of what was read, from the encoder's output in x; ids [count][n]. */
 attend_status copy_fill(attend_session *r, const int32_t *ids);
 /* Logits of rows x that the head read, of the sequences head_of, to log p. */
-void copy_rows(attend_session *r, int rows, const float *x, int ld, float *logits);
+void copy_rows(attend_session *r, int rows, const float *x, int ld,
+               float *logits);
 void copy_reorder(attend_session *r, const int32_t *parents);
 void copy_reset(attend_session *r);
 /* Memory for so many tokens of all texts, n of one; what was there is lost if it
@@ -156,13 +157,13 @@ attend_status watch_mixing(attend_session *r, const mixing *m, attend_view q,
 attend_status watch_keep(attend_session *r, const mixing *m, int n,
                          const int32_t *lengths, attend_view k);
 /* Keys and values of cross-attention, n of them, lengths [batch] real. */
-void watch_cross(attend_session *r, const mixing *m, int n, const int32_t *lengths,
-                 attend_view k, attend_view v);
+void watch_cross(attend_session *r, const mixing *m, int n,
+                 const int32_t *lengths, attend_view k, attend_view v);
 attend_status watch_stop(const attend_session *r); /* fails if it is time to */
 attend_status watch_reorder(attend_session *r, const int32_t *parents);
 void watch_truncate(attend_session *r, int b, int64_t length);
 void watch_free(attend_session *r);
-void run_see(const attend_session *r, attend_see what, attend_role role, int layer,
-             attend_view view, const int shape[4]);
+void run_see(const attend_session *r, attend_see what, attend_role role,
+             int layer, attend_view view, const int shape[4]);
 
 #endif

@@ -13,8 +13,8 @@
 #include "base/parallel.h"
 #include "model/transformer.h"
 
-void run_see(const attend_session *r, attend_see what, attend_role role, int number,
-             attend_view view, const int shape[4]) {
+void run_see(const attend_session *r, attend_see what, attend_role role,
+             int number, attend_view view, const int shape[4]) {
   attend_sight s = {what, role, number, {0}, r->lengths, view};
   if (!(r->watch.what & what)) return;
   memcpy(s.shape, shape, sizeof s.shape);
@@ -87,8 +87,8 @@ attend_status watch_keep(attend_session *r, const mixing *m, int n,
   return ATTEND_OK;
 }
 
-static attend_status reorder_kept(attend_session *r, kept_keys *kept, size_t width,
-                                  const int32_t *parents) {
+static attend_status reorder_kept(attend_session *r, kept_keys *kept,
+                                  size_t width, const int32_t *parents) {
   size_t row = (size_t)kept->room * width * sizeof(float);
   float *keys;
   int64_t *length;
@@ -230,8 +230,9 @@ static int longest(const attend_session *r, const attend_state *state) {
   return (int)most;
 }
 
-static attend_status see_entropy(attend_session *r, const mixing *m, attend_view q,
-                                 attend_view k, const float *lse) {
+static attend_status see_entropy(attend_session *r, const mixing *m,
+                                 attend_view q, attend_view k,
+                                 const float *lse) {
   const attend_desc *d = attend_plan_desc(m->plan);
   float *entropy;
   if (m->state && m->state->linear)
@@ -305,8 +306,8 @@ attend_status watch_mixing(attend_session *r, const mixing *m, attend_view q,
   return ATTEND_OK;
 }
 
-void watch_cross(attend_session *r, const mixing *m, int n, const int32_t *lengths,
-                 attend_view k, attend_view v) {
+void watch_cross(attend_session *r, const mixing *m, int n,
+                 const int32_t *lengths, attend_view k, attend_view v) {
   const attend_desc *d = attend_plan_desc(m->plan);
   attend_sight s = {ATTEND_SEE_KEY, ATTEND_CROSS,
                     m->layer,       {r->count, d->kv_heads, n, d->dim},

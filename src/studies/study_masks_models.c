@@ -87,7 +87,7 @@ static attend_status read_batch(attend_session *run, attend_parts parts,
     TRY(attend_session_encode(run, b->count, b->n, b->read, b->real, NULL));
   if (!(parts & ATTEND_DECODER)) return ATTEND_OK;
   return attend_session_extend(run, b->count, b->written, b->wrote,
-                           b->written_real);
+                               b->written_real);
 }
 
 static attend_status witness_model(attend_model *model, const batch *b,
@@ -97,7 +97,8 @@ static attend_status witness_model(attend_model *model, const batch *b,
   batch given = *b;
   *w = (witness){.real = b->real[PADDED], .written = b->written_real[PADDED]};
   if (!told) given.real = given.written_real = NULL;
-  TRY(attend_session_create(model, &(attend_session_options){.batch = BATCH}, &run));
+  TRY(attend_session_create(model, &(attend_session_options){.batch = BATCH},
+                            &run));
   attend_session_watch(run, &watch);
   attend_status status =
       read_batch(run, attend_model_config(model)->parts, &given);
@@ -177,7 +178,8 @@ static attend_status last_rows(attend_model *model, const batch *b, int which,
   const int n = parts & ATTEND_DECODER ? b->written : b->n;
   attend_session *run;
   int ld;
-  TRY(attend_session_create(model, &(attend_session_options){.batch = b->count}, &run));
+  TRY(attend_session_create(model, &(attend_session_options){.batch = b->count},
+                            &run));
   attend_status status = read_batch(run, parts, b);
   const float *hidden = status ? NULL : attend_session_hidden(run, &ld);
   for (int i = 0; hidden && i < rows; i++)
