@@ -18,6 +18,13 @@ const char *parts_name(attend_parts parts) {
                                    : "encoder and decoder";
 }
 
+const char *norms_name(attend_norms norms) {
+  static const char *const names[] = {
+      "before each branch", "after each sum", "after each branch",
+      "before and after each branch", "none"};
+  return names[norms];
+}
+
 const char *positions_name(attend_positions positions) {
   static const char *const names[] = {"learned", "sinusoidal", "rotary",
                                       "buckets of distance"};

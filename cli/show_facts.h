@@ -54,6 +54,7 @@ attend_status facts_count(model_facts *f);
 
 const char *parts_name(attend_parts parts);
 const char *positions_name(attend_positions positions);
+const char *norms_name(attend_norms norms);
 const char *weights_name(attend_weights weights);
 
 #endif

@@ -64,7 +64,7 @@ static void put_config(attend_json_writer *w, const shown *s) {
   json_truth(w, "gated", c->gated);
   json_text(w, "norm", c->rms ? "rms" : "layer");
   json_number(w, "norm_eps", short_of(c->norm_eps));
-  json_truth(w, "post_norm", c->post_norm);
+  json_truth(w, "post_norm", c->norms == ATTEND_NORM_SUM);
   json_number(w, "vocabulary", c->vocab);
   json_truth(w, "tied", c->tied);
   json_truth(w, "head", attend_checkpoint_has_head(s->facts->files));

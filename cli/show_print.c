@@ -111,7 +111,7 @@ static void print_config(const shown *s) {
          c->gated ? ", gated" : "");
   printf("  %-11s %s, eps %g, %s%s%s\n", "norm", c->rms ? "rms" : "layer",
          (double)c->norm_eps,
-         c->post_norm ? "after each sum" : "before each branch",
+         norms_name(c->norms),
          c->embed_norm ? ", after the embeddings" : "",
          c->final_norm ? ", at the end" : "");
   printf("  %-11s %d%s\n", "vocabulary", c->vocab,

@@ -2,12 +2,12 @@
  *
  *   attend_checkpoint *files;
  *   attend_model *model;
- *   attend_session *run;
+ *   attend_session *session;
  *   attend_checkpoint_open(ctx, "stories15M", &files);
  *   attend_model_create(files, NULL, &model);
- *   attend_session_create(model, NULL, &run);
- *   attend_session_extend(run, 1, n, ids, NULL);       a prompt of n tokens
- *   attend_session_next(run, 1, logits);               what comes next
+ *   attend_session_create(model, NULL, &session);
+ *   attend_session_extend(session, 1, n, ids, NULL);       a prompt of n tokens
+ *   attend_session_next(session, 1, logits);               what comes next
  *
  * One transformer serves encoders (BERT, DistilBERT, RoBERTa), decoders (GPT-2,
  * Llama) and both together (BART, T5): the configuration says which parts there
@@ -56,7 +56,30 @@ typedef enum {
   ATTEND_POSITIONS_BUCKETS /* T5: a bias of the scores */
 } attend_positions;
 
-enum { ATTEND_MOST_EOS = 8 };
+/* Where norms stand around what attention and mlp, f, add to the stream. */
+typedef enum {
+  ATTEND_NORM_BEFORE = 0, /* x + f(norm(x))                                   */
+  ATTEND_NORM_SUM,        /* norm(x + f(x)): BERT                             */
+  ATTEND_NORM_AFTER,      /* x + norm(f(x)): OLMo 2                           */
+  ATTEND_NORM_BOTH,       /* x + norm(f(norm(x))): Gemma 2                    */
+  ATTEND_NORM_NONE
+} attend_norms;
+
+/* Norms of queries and keys, before rotary positions. */
+typedef enum {
+  ATTEND_QK_NORM_NONE = 0,
+  ATTEND_QK_NORM_HEAD, /* of each head: Qwen 3                                */
+  ATTEND_QK_NORM_ALL   /* of all heads together: OLMo 2                       */
+} attend_qk_norm;
+
+/* Whether attention and mlp read the same x. */
+typedef enum {
+  ATTEND_PARALLEL_NONE = 0,
+  ATTEND_PARALLEL_SHARED,  /* through one norm: GPT-J, Phi                    */
+  ATTEND_PARALLEL_SEPARATE /* through two: GPT-NeoX                           */
+} attend_parallel;
+
+enum { ATTEND_MOST_EOS = 8, ATTEND_MOST_LAYERS = 1024 };
 
 typedef struct {
   char family[16]; /* config.json's model_type: "gpt2", "bert", ..            */
@@ -68,16 +91,28 @@ typedef struct {
   int positions;       /* that the model was made for; 0: no limit           */
   int position_offset; /* of the first row of the table                      */
   attend_rope rope;
+  attend_rope
+      rope_sliding; /* of layers with a window; theta 0: the same      */
+  int rotary;       /* of a head that rotates; 0: all of it            */
   int buckets, max_distance;
   int rms; /* RMS norm instead of layer norm                        */
   float norm_eps;
-  int post_norm;  /* the norm follows the sum instead of opening the branch */
+  attend_norms norms;
+  attend_qk_norm qk_norm;
+  attend_parallel parallel;
   int embed_norm; /* one after the embeddings                              */
   int final_norm; /* one after the last layer                              */
   float embed_factor; /* embeddings times this                               */
   float head_factor;  /* what the head reads times this                      */
+  int embed_width;    /* of the tables, projected to the model's; 0: the same */
+  int layer_groups;   /* layers share weights: layer i has those of group
+                         i groups / layers; 0: each has its own               */
   float score_factor; /* of q.k; 0: 1/sqrt(dim)                              */
+  float score_cap;    /* c: scores s become c tanh(s / c); 0: none            */
+  float logit_cap;    /* the same of logits                                  */
   int window;         /* a token sees itself and window - 1 before; 0: all    */
+  int some_slide;     /* in some layers only: bit i of slides, in bytes       */
+  unsigned char slides[ATTEND_MOST_LAYERS / 8];
   int score_by_layer; /* and divided by the number of the layer              */
   attend_form form;   /* of its attention: config.json's attend_attention,
                          which training writes; else softmax                  */
@@ -260,68 +295,76 @@ typedef struct { /* zero means default */
   int batch;     /* sequences side by side; 0: 1                             */
   int rows;      /* of one sequence that are computed at once in the decoder;
                     longer calls are cut; 0: 512 over the batch              */
+  int threads;   /* that its calls run on; 0: the context's                  */
 } attend_session_options;
 
 typedef struct attend_session attend_session;
 
+/* A session is used by one thread at a time; sessions of one model may run on as
+ * many threads as there are. */
 ATTEND_API attend_status attend_session_create(
     attend_model *model, const attend_session_options *options,
-    attend_session **run);
-ATTEND_API void attend_session_free(attend_session *run);
-ATTEND_API void attend_session_watch(attend_session *run,
+    attend_session **session);
+ATTEND_API void attend_session_free(attend_session *session);
+/* The sentence of the last of its calls that failed. attend_message gives it too,
+ * but there another thread's may follow. */
+ATTEND_API const char *attend_session_message(const attend_session *session);
+ATTEND_API void attend_session_watch(attend_session *session,
                                      const attend_watch *watch);
 
 /* The encoder reads the first `count` sequences: ids [count][n], of which
  * lengths [count] are real (NULL: all). types [count][n] or NULL: 0. With a
  * decoder, the keys of cross-attention are made here, once, and the decoder
  * starts anew; sequences from count on see nothing until attend_session_reorder. */
-ATTEND_API attend_status attend_session_encode(attend_session *run, int count,
-                                               int n, const int32_t *ids,
+ATTEND_API attend_status attend_session_encode(attend_session *session,
+                                               int count, int n,
+                                               const int32_t *ids,
                                                const int32_t *lengths,
                                                const int32_t *types);
 /* The decoder takes n more tokens of the first `count` sequences, lengths
  * [count] of them real (NULL: all; 0: none). On failure the sequences are as
  * long as before, or empty where a linear form has summed what came since. */
-ATTEND_API attend_status attend_session_extend(attend_session *run, int count,
-                                               int n, const int32_t *ids,
+ATTEND_API attend_status attend_session_extend(attend_session *session,
+                                               int count, int n,
+                                               const int32_t *ids,
                                                const int32_t *lengths);
 
 /* What the last call gave: [count][n][F], rows *ld floats apart; NULL if a call
  * of the decoder was longer than `rows`, so that not all of it is there. */
-ATTEND_API const float *attend_session_hidden(const attend_session *run,
+ATTEND_API const float *attend_session_hidden(const attend_session *session,
                                               int *ld);
 /* Logits of places among that [count][n] (NULL: 0, 1, 2, ..). Where words are
  * copied too (config.copy), these, and those below, are log probabilities of
  * both ways together. */
 ATTEND_API attend_status
-attend_session_logits(attend_session *run, int n_places, const int32_t *places,
-                      float *logits /* [n_places][V] */);
+attend_session_logits(attend_session *session, int n_places,
+                      const int32_t *places, float *logits /* [n_places][V] */);
 /* Logits after the last token of each of the first `count` sequences of the
  * decoder, however the call was cut; NaN for one that holds no token, or was
  * truncated since its last. */
-ATTEND_API attend_status attend_session_next(attend_session *run, int count,
+ATTEND_API attend_status attend_session_next(attend_session *session, int count,
                                              float *logits /* [count][V] */);
 
 /* Logits of hidden states that a watcher saw after the last layer. What may be
  * copied is what the run's first sequence has read, or nothing. */
-ATTEND_API attend_status attend_session_head(attend_session *run, int rows,
+ATTEND_API attend_status attend_session_head(attend_session *session, int rows,
                                              const float *hidden, int ld,
                                              float *logits /* [rows][V] */);
 
 /* Tokens that a sequence of the decoder holds. */
-ATTEND_API int64_t attend_session_length(const attend_session *run,
+ATTEND_API int64_t attend_session_length(const attend_session *session,
                                          int sequence);
 /* Sequence b continues what parents[b] was: beams, and several samples of one
  * prompt. Cache pages are shared. Without memory for it all are empty. */
-ATTEND_API attend_status
-attend_session_reorder(attend_session *run, const int32_t *parents /* [B] */);
-ATTEND_API attend_status attend_session_truncate(attend_session *run,
+ATTEND_API attend_status attend_session_reorder(
+    attend_session *session, const int32_t *parents /* [B] */);
+ATTEND_API attend_status attend_session_truncate(attend_session *session,
                                                  int sequence, int64_t length);
 ATTEND_API void attend_session_reset(
-    attend_session *run); /* all sequences empty */
+    attend_session *session); /* all sequences empty */
 /* Bytes of caches or states; of everything else that the run holds. */
-ATTEND_API size_t attend_session_cache_bytes(const attend_session *run);
-ATTEND_API size_t attend_session_work_bytes(const attend_session *run);
+ATTEND_API size_t attend_session_cache_bytes(const attend_session *session);
+ATTEND_API size_t attend_session_work_bytes(const attend_session *session);
 
 /* ---- texts of any length ------------------------------------------------------------ */
 
@@ -331,7 +374,7 @@ ATTEND_API size_t attend_session_work_bytes(const attend_session *run);
  *   attend_reading_create(model, NULL, &reading);
  *   attend_reading_begin(reading, count, ids);
  *   while (!attend_reading_done(reading)) attend_reading_next(reading);
- *   attend_session_recall(run, reading);              or attend_generate with it
+ *   attend_session_recall(session, reading);              or attend_generate with it
  *
  * Every token sees every other, as in attend_session_encode, and a text that fits
  * there gives the same bits here. Memory does not depend on the length; the text
@@ -374,7 +417,7 @@ ATTEND_API attend_status attend_reading_resume(attend_reading *reading,
 
 /* The first sequence of the run has read the text: attend_session_extend continues,
  * as after attend_session_encode. The run's model must be the reading's. */
-ATTEND_API attend_status attend_session_recall(attend_session *run,
+ATTEND_API attend_status attend_session_recall(attend_session *session,
                                                const attend_reading *reading);
 
 #ifdef __cplusplus

@@ -330,7 +330,8 @@ attend_status attend_state_copy(const attend_state *from, int b,
                                 attend_state *to, int to_b) {
   sequence copy;
   bool fits = b >= 0 && b < from->batch && to_b >= 0 && to_b < to->batch &&
-              from->ctx == to->ctx && from->features_ld == to->features_ld &&
+              context_root(from->ctx) == context_root(to->ctx) &&
+              from->features_ld == to->features_ld &&
               same_shape(&from->desc, &to->desc) &&
               (!to->linear || same_features(&from->desc, &to->desc));
   ATTEND_CHECK(to->ctx, fits,

@@ -45,6 +45,12 @@ struct attend_context {
   size_t cache_bytes, cache_limit; /* of all states: held, and at most */
 };
 
+/* The context that a program made: its children share what it counts. */
+static inline attend_context *context_root(attend_context *ctx) {
+  while (ctx->parent) ctx = ctx->parent;
+  return ctx;
+}
+
 /* Writes the sentence and returns the status, so that a check is one line. */
 attend_status fail(attend_context *ctx, attend_status status,
                    const char *sentence, ...)

@@ -35,7 +35,8 @@ static attend_status configure(attend_context *ctx, const attend_json *json,
   c->positions = read_size(&r, "max_position_embeddings", 1024);
   c->position_offset = 2;
   c->norm_eps = 1e-5f;
-  c->post_norm = c->embed_norm = 1;
+  c->norms = ATTEND_NORM_SUM;
+  c->embed_norm = 1;
   c->activation = read_activation(&r, "activation_function", "gelu");
   if (read_switch(&r, "scale_embedding", false))
     c->embed_factor = sqrtf((float)c->decoder.width);

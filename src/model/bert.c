@@ -33,7 +33,8 @@ static attend_status configure_bert(attend_context *ctx,
   c->positions = read_size(&r, "max_position_embeddings", 512);
   c->types = read_size(&r, "type_vocab_size", 2);
   c->norm_eps = read_epsilon(&r, "layer_norm_eps", 1e-12);
-  c->post_norm = c->embed_norm = c->transform = 1;
+  c->norms = ATTEND_NORM_SUM;
+  c->embed_norm = c->transform = 1;
   c->activation = read_activation(&r, "hidden_act", "gelu");
   c->head_activation = c->activation;
   c->tied = read_switch(&r, "tie_word_embeddings", true);

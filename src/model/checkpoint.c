@@ -16,9 +16,7 @@
 static const attend_tensor *find_either(const attend_checkpoint *c,
                                         const parameter *p, char *name) {
   const attend_tensor *t = checkpoint_named(c, name);
-  bool norm = p->slot == EMBED_NORM || p->slot == SELF_NORM ||
-              p->slot == MLP_NORM || p->slot == TRANSFORM_NORM;
-  if (t || !norm) return t;
+  if (t || !slot_is_norm(p->slot)) return t;
   size_t stem = strlen(name) - strlen(p->suffix);
   strcpy(name + stem, p->is_bias ? ".beta" : ".gamma");
   t = checkpoint_named(c, name);
@@ -237,6 +235,9 @@ static const char *const slot_names[SLOTS] = {
     [SELF_V] = "self-attention value",
     [SELF_QKV] = "self-attention query, key, value",
     [SELF_O] = "self-attention output",
+    [Q_NORM] = "query norm",
+    [K_NORM] = "key norm",
+    [SELF_AFTER_NORM] = "norm after self-attention",
     [CROSS_NORM] = "cross-attention norm",
     [CROSS_Q] = "cross-attention query",
     [CROSS_K] = "cross-attention key",
@@ -246,6 +247,7 @@ static const char *const slot_names[SLOTS] = {
     [MLP_GATE] = "mlp gate",
     [MLP_UP] = "mlp up",
     [MLP_DOWN] = "mlp down",
+    [MLP_AFTER_NORM] = "norm after the mlp",
     [PROJECTION] = "embedding projection",
     [TRANSFORM] = "head's transform",
     [TRANSFORM_NORM] = "norm of the head's transform",

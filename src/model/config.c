@@ -127,7 +127,7 @@ void complete_stack(config_reader *r, attend_stack *s) {
     REFUSE(r, ATTEND_IO, "%s: %d heads cannot share %d key-value heads",
            r->path, s->heads, s->kv_heads);
   if ((int64_t)s->heads * (s->dim + 2 * s->dim_v) > LARGEST_SIZE ||
-      s->layers > 1024)
+      s->layers > ATTEND_MOST_LAYERS)
     REFUSE(r, ATTEND_IO, "%s: %d layers of %d heads of %d are too many",
            r->path, s->layers, s->heads, s->dim);
 }

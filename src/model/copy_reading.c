@@ -13,7 +13,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "layers/copy_row.h"
 #include "model/transformer.h"
 
 static int window_of(const attend_session *r) {
@@ -32,34 +31,39 @@ static void forget_words(attend_session *r) {
 /* Keys of the tokens in x, n of them, after those that were read before. */
 static void make_keys(attend_session *r, float *keys) {
   const attend_model *m = r->model;
-  const size_t width = copy_width(r), bytes = width * sizeof *keys;
-  float *before = r->copy.before;
-  attend_linear_forward(m->copy_k, r->n, r->x, padded(m->config.encoder.width),
-                        keys, (int)width);
-  memcpy(before + width, keys + (size_t)(r->n - 1) * width, bytes);
-  copy_lag(r->n, m->config.copy, (int)width, before, keys);
-  memcpy(before, before + width, bytes);
+  const int ld = (int)copy_width(r), n = r->p.n;
+  multiply_rows(&r->p, &m->copy_k, n, r->x, padded(m->config.encoder.width),
+                keys, ld);
+  OP(r->ctx, copy_lag, .texts = 1, .n = n, .width = m->config.copy,
+     .keys = keys, .ld = ld, .before = r->copy.before);
 }
 
-/* Token `row` joins its word; words lie before the tokens that are not folded
- * yet. */
-static void fold(copying *c, size_t width, int row) {
+/* Where token `row` goes, and as how many-eth of its word; words lie before the
+ * tokens that are not folded yet. */
+static void fold(copying *c, int row, int32_t *to, float *often) {
   const int32_t id = c->ids[row];
-  const float *key = c->keys + (size_t)row * width;
-  bool known = c->seen[id] >= 0;
-  if (!known) c->seen[id] = c->length[0]++;
-  const int32_t at = c->seen[id];
-  float *mean = c->keys + (size_t)at * width;
-  if (!known) {
+  if (c->seen[id] < 0) {
+    const int32_t at = c->seen[id] = c->length[0]++;
     c->ids[at] = id;
     c->first[at] = at;
-    c->often[at] = 1;
-    memmove(mean, key, width * sizeof *mean);
-    return;
+    c->often[at] = 0;
   }
-  c->often[at] += 1;
-  for (size_t i = 0; i < width; i++)
-    mean[i] += (key[i] - mean[i]) / c->often[at];
+  *to = c->seen[id];
+  *often = c->often[*to] += 1;
+}
+
+static attend_status fold_all(attend_session *r, int row, int end) {
+  copying *c = &r->copy;
+  const size_t n = (size_t)(end - row);
+  int32_t *to;
+  float *often;
+  ATTEND_TRY(take(r->ctx, n * (sizeof *to + sizeof *often), "words", &to));
+  often = (float *)(to + n);
+  for (int i = row; i < end; i++) fold(c, i, to + (i - row), often + (i - row));
+  OP(r->ctx, copy_fold, .n = (int)n, .from = row, .ld = (int)copy_width(r),
+     .keys = c->keys, .to = to, .often = often);
+  give(r->ctx, to);
+  return ATTEND_OK;
 }
 
 static void keep_token(copying *c, int row) {
@@ -71,33 +75,31 @@ static void keep_token(copying *c, int row) {
 
 static attend_status reading_room(attend_session *r) {
   int64_t most = max64(window_of(r), r->model->config.vocab);
-  return copy_room(r, (size_t)most + (size_t)r->rows, 1);
+  return copy_room(r, (size_t)most + (size_t)r->limit, 1);
 }
 
 attend_status copy_read(attend_session *r, const int32_t *ids) {
   copying *c = &r->copy;
   const size_t width = copy_width(r);
-  if (!r->model->copy_k) return ATTEND_OK;
+  const int n = r->p.n;
+  if (!r->model->copy_k.go) return ATTEND_OK;
   ATTEND_TRY(reading_room(r));
   if (!c->length[0]) {
     forget_words(r);
-    memset(c->before, 0, width * sizeof *c->before);
+    r->ctx->device->zero(r->ctx, c->before, width * sizeof *c->before);
     c->by_words = false;
     c->of[0] = 0;
   }
-  int row = c->length[0], end = row + r->n;
+  int row = c->length[0], end = row + n;
   make_keys(r, c->keys + (size_t)row * width);
-  memcpy(c->ids + row, ids, (size_t)r->n * sizeof *ids);
+  memcpy(c->ids + row, ids, (size_t)n * sizeof *ids);
   if (!c->by_words && end > window_of(r)) {
     c->by_words = true;
     forget_words(r);
     row = 0;
   }
-  for (; row < end; row++)
-    if (c->by_words)
-      fold(c, width, row);
-    else
-      keep_token(c, row);
+  if (c->by_words) ATTEND_TRY(fold_all(r, row, end));
+  for (; !c->by_words && row < end; row++) keep_token(c, row);
   c->n = c->length[0];
   return ATTEND_OK;
 }
@@ -106,13 +108,19 @@ attend_status copy_recall(attend_session *r, const attend_session *from) {
   const copying *f = &from->copy;
   copying *c = &r->copy;
   const int n = f->length ? f->length[0] : 0;
-  if (!n || !r->model->copy_k) return ATTEND_OK;
-  ATTEND_TRY(copy_room(r, (size_t)n, n));
-  memcpy(c->keys, f->keys, (size_t)n * copy_width(r) * sizeof *c->keys);
-  memcpy(c->ids, f->ids, (size_t)n * sizeof *c->ids);
-  memcpy(c->first, f->first, (size_t)n * sizeof *c->first);
+  const size_t count = (size_t)n, width = copy_width(r);
+  if (!n || !r->model->copy_k.go) return ATTEND_OK;
+  ATTEND_TRY(copy_room(r, count, n));
+  OP(r->ctx, gather, .rows = n, .width = (int)width, .factor = 1, .x = f->keys,
+     .ldx = (int)width, .y = c->keys, .ldy = (int)width);
+  memcpy(c->ids, f->ids, count * sizeof *c->ids);
+  memcpy(c->first, f->first, count * sizeof *c->first);
   for (int j = 0; f->by_words && j < n; j++)
     c->often[j] = (float)log((double)f->often[j]);
+  copy_upload(r, count);
+  if (f->by_words)
+    r->ctx->device->write(r->ctx, c->device_often, c->often,
+                          count * sizeof *c->often);
   for (int b = 0; b < r->batch; b++) c->of[b] = b;
   c->by_words = f->by_words;
   c->length[0] = c->n = n;
@@ -121,14 +129,15 @@ attend_status copy_recall(attend_session *r, const attend_session *from) {
 
 /* ---- files -------------------------------------------------------------------------- */
 
-attend_status copy_save(const attend_session *r, const char *path) {
+static attend_status write_words(attend_session *r, const char *path,
+                                 const float *keys, const float *before) {
   const copying *c = &r->copy;
   const int64_t n = c->length[0], width = (int64_t)copy_width(r);
   const attend_tensor list[] = {{.name = "keys",
                                  .stored = ATTEND_STORED_F32,
                                  .rank = 2,
                                  .shape = {n, width},
-                                 .data = c->keys},
+                                 .data = keys},
                                 {.name = "ids",
                                  .stored = ATTEND_STORED_I32,
                                  .rank = 1,
@@ -138,13 +147,27 @@ attend_status copy_save(const attend_session *r, const char *path) {
                                  .stored = ATTEND_STORED_F32,
                                  .rank = 1,
                                  .shape = {width},
-                                 .data = c->before},
+                                 .data = before},
                                 {.name = "often",
                                  .stored = ATTEND_STORED_F32,
                                  .rank = 1,
                                  .shape = {n},
                                  .data = c->often}};
   return attend_tensor_file_write(r->ctx, path, c->by_words ? 4 : 3, list);
+}
+
+attend_status copy_save(attend_session *r, const char *path) {
+  const copying *c = &r->copy;
+  const size_t n = (size_t)c->length[0], width = copy_width(r);
+  float *keys;
+  ATTEND_TRY(
+      take(r->ctx, SIZE_PRODUCT(n + 1, width, sizeof *keys), "words", &keys));
+  float *before = keys + n * width;
+  r->ctx->device->read(r->ctx, keys, c->keys, n * width * sizeof *keys);
+  r->ctx->device->read(r->ctx, before, c->before, width * sizeof *keys);
+  attend_status status = write_words(r, path, keys, before);
+  give(r->ctx, keys);
+  return status;
 }
 
 static const attend_tensor *find(const attend_tensor_file *file,
@@ -172,8 +195,8 @@ static bool take_words(attend_session *r, const attend_tensor_file *file,
   if (!ids || !keys || !before || by_words != !!often) return false;
   if (n < 1 || n > (by_words ? vocab : min64(rows, window_of(r)))) return false;
   memcpy(c->ids, ids->data, ids->bytes);
-  memcpy(c->keys, keys->data, keys->bytes);
-  memcpy(c->before, before->data, before->bytes);
+  r->ctx->device->write(r->ctx, c->keys, keys->data, keys->bytes);
+  r->ctx->device->write(r->ctx, c->before, before->data, before->bytes);
   if (often) memcpy(c->often, often->data, often->bytes);
   forget_words(r);
   for (int j = 0; j < n; j++) {

@@ -1,43 +1,46 @@
 /* A head that copies: rare words of a text are read off it, not recalled.
  *
- * Place: model/ - beside ends.c, for encoder-decoders whose config.json has
+ * Place: model/ - beside head.c, for encoder-decoders whose config.json has
  * attend_copy_width. layers/copy_row.h has the formula. The keys are made once,
  * with those of cross-attention; sequences that continue one another share them.
  */
 #include <math.h>
 #include <string.h>
 
-#include "layers/copy_row.h"
+#include "kernels/kernels.h"
 #include "model/transformer.h"
 
+static const char what[] = "what may be copied";
+
+#define TAKE(from, field, count) \
+  ATTEND_TRY(from(r->ctx, size_times(count, sizeof *c->field), what, &c->field))
+
 attend_status copy_make(attend_session *r) {
-  static const char what[] = "what may be copied";
   copying *c = &r->copy;
   size_t batch = (size_t)r->batch, rows = (size_t)r->head_room;
-  if (!r->model->copy_k) return ATTEND_OK;
-#define TAKE(field, count)                                                  \
-  ATTEND_TRY(take_zeroed(r->ctx, size_times(count, sizeof *c->field), what, \
-                         &c->field))
-  TAKE(length, batch);
-  TAKE(of, batch);
-  TAKE(from, batch);
-  TAKE(seen, (size_t)r->model->config.vocab);
-  TAKE(q, size_times(rows, copy_width(r)));
-  TAKE(before, size_times(2, copy_width(r)));
-  TAKE(gate, size_times(rows, LANES));
-#undef TAKE
+  if (!r->model->copy_k.go) return ATTEND_OK;
+  TAKE(take_zeroed, length, batch);
+  TAKE(take_zeroed, of, batch);
+  TAKE(take_zeroed, from, batch);
+  TAKE(take_zeroed, texts, rows);
+  TAKE(take_zeroed, seen, (size_t)r->model->config.vocab);
+  TAKE(device_take, q, size_times(rows, copy_width(r)));
+  TAKE(device_take, before, size_times(2, copy_width(r)));
+  TAKE(device_take, gate, size_times(rows, LANES));
   return ATTEND_OK;
 }
 
 static void free_texts(attend_session *r) {
   copying *c = &r->copy;
-  give(r->ctx, c->keys);
   give(r->ctx, c->ids);
   give(r->ctx, c->first);
   give(r->ctx, c->often);
-  give(r->ctx, c->weight);
-  c->keys = c->often = c->weight = NULL;
-  c->ids = c->first = NULL;
+  void *device[] = {c->keys, c->device_ids, c->device_first, c->device_often,
+                    c->weight};
+  for (size_t i = 0; i < sizeof device / sizeof *device; i++)
+    device_give(r->ctx, device[i]);
+  c->keys = c->often = c->device_often = c->weight = NULL;
+  c->ids = c->first = c->device_ids = c->device_first = NULL;
   c->room = 0;
   c->n = c->span = 0;
 }
@@ -45,26 +48,35 @@ static void free_texts(attend_session *r) {
 void copy_free(attend_session *r) {
   copying *c = &r->copy;
   free_texts(r);
-  void *all[] = {c->length, c->of, c->from, c->seen, c->q, c->gate, c->before};
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++) give(r->ctx, all[i]);
+  void *host[] = {c->length, c->of, c->from, c->texts, c->seen};
+  for (size_t i = 0; i < sizeof host / sizeof *host; i++) give(r->ctx, host[i]);
+  void *device[] = {c->q, c->gate, c->before};
+  for (size_t i = 0; i < sizeof device / sizeof *device; i++)
+    device_give(r->ctx, device[i]);
 }
 
 attend_status copy_room(attend_session *r, size_t tokens, int n) {
-  static const char what[] = "what may be copied";
   copying *c = &r->copy;
   if (tokens <= c->room && n <= c->span) return ATTEND_OK;
   free_texts(r);
-#define TAKE(field, count) \
-  ATTEND_TRY(take(r->ctx, size_times(count, sizeof *c->field), what, &c->field))
-  TAKE(keys, size_times(tokens, copy_width(r)));
-  TAKE(ids, tokens);
-  TAKE(first, tokens);
-  TAKE(often, tokens);
-  TAKE(weight, size_times((size_t)r->head_room, (size_t)n));
-#undef TAKE
+  TAKE(take, ids, tokens);
+  TAKE(take, first, tokens);
+  TAKE(take, often, tokens);
+  TAKE(device_take, keys, size_times(tokens, copy_width(r)));
+  TAKE(device_take, device_ids, tokens);
+  TAKE(device_take, device_first, tokens);
+  TAKE(device_take, device_often, tokens);
+  TAKE(device_take, weight, size_times((size_t)r->head_room, (size_t)n));
   c->room = tokens;
   c->span = n;
   return ATTEND_OK;
+}
+
+void copy_upload(attend_session *r, size_t tokens) {
+  const struct attend_device *d = r->ctx->device;
+  copying *c = &r->copy;
+  d->write(r->ctx, c->device_ids, c->ids, tokens * sizeof *c->ids);
+  d->write(r->ctx, c->device_first, c->first, tokens * sizeof *c->first);
 }
 
 static void find_first(copying *c, int text) {
@@ -80,67 +92,46 @@ static void find_first(copying *c, int text) {
 attend_status copy_fill(attend_session *r, const int32_t *ids) {
   copying *c = &r->copy;
   const attend_model *m = r->model;
-  if (!m->copy_k) return ATTEND_OK;
-  ATTEND_TRY(copy_room(r, (size_t)r->batch * (size_t)r->n, r->n));
-  c->n = r->n;
+  const int count = r->p.count, n = r->p.n, ld = (int)copy_width(r);
+  if (!m->copy_k.go) return ATTEND_OK;
+  ATTEND_TRY(copy_room(r, (size_t)r->batch * (size_t)n, n));
+  c->n = n;
   c->by_words = false;
-  attend_linear_forward(m->copy_k, r->count * r->n, r->x,
-                        padded(m->config.encoder.width), c->keys,
-                        (int)copy_width(r));
-  for (int b = 0; b < r->count; b++)
-    copy_lag(r->n, m->config.copy, (int)copy_width(r), NULL,
-             c->keys + (size_t)b * (size_t)r->n * copy_width(r));
-  memcpy(c->ids, ids, (size_t)r->count * (size_t)r->n * sizeof *ids);
+  multiply_rows(&r->p, &m->copy_k, count * n, r->x,
+                padded(m->config.encoder.width), c->keys, ld);
+  OP(r->ctx, copy_lag, .texts = count, .n = n, .width = m->config.copy,
+     .keys = c->keys, .ld = ld);
+  memcpy(c->ids, ids, (size_t)count * (size_t)n * sizeof *ids);
   for (int b = 0; b < r->batch; b++) {
     c->of[b] = b;
-    c->length[b] = b < r->count ? r->lengths[b] : 0;
+    c->length[b] = b < count ? r->lengths[b] : 0;
     find_first(c, b);
   }
+  copy_upload(r, (size_t)count * (size_t)n);
   return ATTEND_OK;
 }
 
-static copy_text text_of(const attend_session *r, int sequence) {
-  const copying *c = &r->copy;
-  if (sequence < 0 || !c->length[c->of[sequence]]) return (copy_text){0};
-  int text = c->of[sequence];
-  size_t at = (size_t)text * (size_t)c->n;
-  return (copy_text){.n = c->length[text],
-                     .keys = c->keys + at * copy_width(r),
-                     .extra = c->by_words ? c->often : NULL,
-                     .ids = c->ids + at,
-                     .first = c->first + at};
-}
-
-typedef struct {
-  const attend_session *r;
-  float *logits;
-} copy_work;
-
-static void copy_row_item(const void *args, int64_t i, int worker) {
-  const copy_work *w = args;
-  const attend_session *r = w->r;
-  const copying *c = &r->copy;
-  const int vocab = r->model->config.vocab, width = (int)copy_width(r);
-  copy_text t = text_of(r, r->head_of[i]);
-  float *weight = c->weight + (size_t)i * (size_t)c->n;
-  (void)worker;
-  copy_weigh(r->ctx, &t, width, c->q + i * width, weight);
-  copy_mix(r->ctx, &t, c->gate[i * LANES], weight, vocab,
-           w->logits + i * vocab);
-}
-
 void copy_rows(attend_session *r, int rows, const float *x, int ld,
-               float *logits) {
+               float *logits, int ldl) {
   const attend_model *m = r->model;
   copying *c = &r->copy;
-  const size_t width = copy_width(r);
-  const float scale = 1 / sqrtf((float)m->config.copy);
-  attend_linear_forward(m->copy_q, rows, x, ld, c->q, (int)width);
-  attend_linear_forward(m->copy_gate, rows, x, ld, c->gate, LANES);
-  for (size_t i = 0; i < (size_t)rows * width; i++) c->q[i] *= scale;
-  int parts = parts_of(r->ctx, rows, (double)rows * m->config.vocab * 2);
-  copy_work w = {r, logits};
-  PARALLEL_FOR(r->ctx, parts, rows, copy_row_item, w);
+  const int width = (int)copy_width(r);
+  multiply_rows(&r->p, &m->copy_q, rows, x, ld, c->q, width);
+  multiply_rows(&r->p, &m->copy_gate, rows, x, ld, c->gate, LANES);
+  OP(r->ctx, scale, .rows = rows, .width = width,
+     .factor = 1 / sqrtf((float)m->config.copy), .x = c->q, .ldx = width);
+  for (int i = 0; i < rows; i++)
+    c->texts[i] = r->head_of[i] < 0 ? -1 : c->of[r->head_of[i]];
+  OP(r->ctx, copy_loss,
+     .texts = {.n = c->n,
+               .ld = width,
+               .keys = c->keys,
+               .extra = c->by_words ? c->device_often : NULL,
+               .ids = c->device_ids,
+               .first = c->device_first,
+               .length = c->length},
+     .rows = rows, .vocab = m->config.vocab, .of = c->texts, .q = c->q,
+     .gate = c->gate, .weight = c->weight, .logits = logits, .ldl = ldl);
 }
 
 void copy_reorder(attend_session *r, const int32_t *parents) {
@@ -157,7 +148,7 @@ void copy_reset(attend_session *r) {
 
 size_t copy_bytes(const attend_session *r) {
   const copying *c = &r->copy;
-  return c->room * (copy_width(r) * sizeof *c->keys + 3 * sizeof *c->ids);
+  return c->room * (copy_width(r) * sizeof *c->keys + 6 * sizeof *c->ids);
 }
 
 size_t copy_work_bytes(const attend_session *r) {
@@ -165,6 +156,6 @@ size_t copy_work_bytes(const attend_session *r) {
   size_t rows = (size_t)r->head_room, n = (size_t)r->copy.span;
   return (rows * (copy_width(r) + LANES + n) + 2 * copy_width(r)) *
              sizeof(float) +
-         ((size_t)r->model->config.vocab + 3 * (size_t)r->batch) *
+         ((size_t)r->model->config.vocab + 3 * (size_t)r->batch + rows) *
              sizeof(int32_t);
 }

@@ -17,7 +17,8 @@ static attend_status configure(attend_context *ctx, const attend_json *json,
   c->vocab = read_size(&r, "vocab_size", -1);
   c->positions = read_size(&r, "max_position_embeddings", 512);
   c->norm_eps = 1e-12f;
-  c->post_norm = c->embed_norm = c->transform = 1;
+  c->norms = ATTEND_NORM_SUM;
+  c->embed_norm = c->transform = 1;
   c->activation = read_activation(&r, "activation", "gelu");
   c->head_activation = c->activation;
   c->tied = read_switch(&r, "tie_word_embeddings", true);

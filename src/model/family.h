@@ -24,6 +24,9 @@ enum slot {
   SELF_V,
   SELF_QKV, /* the three stored as one */
   SELF_O,
+  Q_NORM, /* of queries and keys */
+  K_NORM,
+  SELF_AFTER_NORM, /* of what attention adds */
   CROSS_NORM,
   CROSS_Q,
   CROSS_K,
@@ -32,7 +35,8 @@ enum slot {
   MLP_NORM,
   MLP_GATE,
   MLP_UP,
-  MLP_DOWN,
+  MLP_AFTER_NORM,
+  MLP_DOWN,   /* the last of a layer */
   PROJECTION, /* tokens' rows to a side of another width, once a stack */
   TRANSFORM,  /* the head's, once */
   TRANSFORM_NORM,
@@ -42,6 +46,13 @@ enum slot {
   COPY_GATE,
   SLOTS
 };
+
+static inline bool slot_is_norm(enum slot s) {
+  return s == EMBED_NORM || s == FINAL_NORM || s == SELF_NORM ||
+         s == SELF_AFTER_NORM || s == Q_NORM || s == K_NORM ||
+         s == CROSS_NORM || s == MLP_NORM || s == MLP_AFTER_NORM ||
+         s == TRANSFORM_NORM;
+}
 
 enum {                 /* what a line says besides */
        BIASED = 1,     /* name.weight and name.bias */
@@ -58,7 +69,7 @@ enum {                 /* what a line says besides */
 };
 
 /* The sizes of a tensor by letter: V vocabulary, F width, E encoder's width, D
- * width of the tokens' rows, P rows of positions, T types, Q heads x dim, K kv
+ * width of the tokens' rows, N dim of a head, P rows of positions, T types, Q heads x dim, K kv
  * heads x dim, W kv heads x dim_v, O heads x dim_v, A = Q + K + W, I inside the
  * mlp, B buckets, H heads, C width of a copy head's keys, 1 one. */
 typedef struct {

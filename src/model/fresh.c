@@ -15,11 +15,6 @@
 /* A gate's bias: a copy head begins with copying about a quarter. */
 static const float COPY_BEGINS = -1;
 
-static bool is_norm(enum slot s) {
-  return s == EMBED_NORM || s == FINAL_NORM || s == SELF_NORM ||
-         s == CROSS_NORM || s == MLP_NORM || s == TRANSFORM_NORM;
-}
-
 static bool is_table(enum slot s) {
   return s == TOKENS || s == POSITIONS || s == TYPES || s == RELATIVE;
 }
@@ -77,7 +72,7 @@ static double start_spread(const attend_checkpoint *c, const parameter *p) {
   if (c->config.position == ATTEND_POSITIONS_BUCKETS)
     return bucket_spread(c, p);
   if (p->slot == PROJECTION) return 1 / sqrt((double)p->shape[1]);
-  if (!adds || c->config.post_norm) return 0.02;
+  if (!adds || c->config.norms == ATTEND_NORM_SUM) return 0.02;
   return 0.02 / sqrt(2.0 * layers);
 }
 
@@ -96,7 +91,7 @@ static void draw(const attend_checkpoint *c, size_t i, uint64_t seed,
                  drawing how, float *to) {
   const parameter *p = &c->table.entry[i];
   size_t n = (size_t)p->tensor->count;
-  if (!is_norm(p->slot)) {
+  if (!slot_is_norm(p->slot)) {
     how(c, p, (attend_random){seed, i}, n, to);
     return;
   }

@@ -22,7 +22,9 @@ static int64_t size_of(const attend_config *c, attend_parts of, char letter) {
     case 'E':
       return c->encoder.width;
     case 'D':
-      return stack_of(c, 0)->width;
+      return c->embed_width ? c->embed_width : stack_of(c, 0)->width;
+    case 'N':
+      return s->dim;
     case 'P':
       return (int64_t)c->positions + c->position_offset;
     case 'T':
@@ -59,7 +61,7 @@ static bool is_wanted(const attend_config *c, const line *l) {
   if (l->slot == TYPES && c->types == 0) return false;
   if (l->slot >= COPY_Q && c->copy == 0) return false;
   if (l->slot == PROJECTION &&
-      stack_of(c, l->of)->width == stack_of(c, 0)->width)
+      stack_of(c, l->of)->width == size_of(c, l->of, 'D'))
     return false;
   if (l->slot == POSITIONS && c->position != ATTEND_POSITIONS_LEARNED)
     return false;
@@ -73,7 +75,8 @@ static bool is_biased(const attend_config *c, const line *l) {
 
 static int layers_of(const attend_config *c, const line *l) {
   bool layered = l->slot >= SELF_NORM && l->slot <= MLP_DOWN;
-  return layered && !(l->flags & ONE_LAYER) ? stack_of(c, l->of)->layers : 0;
+  if (!layered || l->flags & ONE_LAYER) return 0;
+  return c->layer_groups ? c->layer_groups : stack_of(c, l->of)->layers;
 }
 
 static void put(parameter_table *t, const attend_config *c, const line *l,

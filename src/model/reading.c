@@ -1,6 +1,6 @@
 /* Readings: an encoder over a text of any length, in memory that does not grow.
  *
- * Place: model/ - beside run.c, for forms of attention that are sums over keys.
+ * Place: model/ - beside session.c, for forms of attention that are sums over keys.
  *
  * A row of layer l needs the sums of layer l over the whole text. So the text is
  * walked once for every layer: pass l computes layers 0 .. l - 1, whose sums are
@@ -35,10 +35,10 @@ typedef struct {
 } kept_file;
 
 struct attend_reading {
-  attend_context *ctx;
-  attend_session
-      *run; /* of one sequence: the rows of a portion, cross-attention */
-  attend_state **sums; /* [layers] of the encoder */
+  attend_context *ctx; /* the session's */
+  attend_model *model;
+  attend_session *session; /* of one sequence: a portion's rows, its states */
+  attend_state **sums;     /* [layers] of the encoder */
   int layers;
   const int32_t *ids;
   int64_t count;
@@ -48,7 +48,7 @@ struct attend_reading {
 };
 
 static int kept_files(const attend_reading *x) {
-  return x->layers + x->run->model->config.decoder.layers + 1;
+  return x->layers + x->session->model->config.decoder.layers + 1;
 }
 
 /* ---- making ------------------------------------------------------------------------------ */
@@ -74,7 +74,7 @@ static attend_status check_model(const attend_model *m) {
 }
 
 static attend_status make_sums(attend_reading *x, int rows) {
-  attend_session *r = x->run;
+  attend_session *r = x->session;
   attend_desc d;
   attend_model_attention(r->model, ATTEND_ENCODER_SELF, &d);
   d.batch = 1;
@@ -103,9 +103,10 @@ attend_status attend_reading_create(attend_model *model,
   ATTEND_CHECK(model->ctx, o.rows > 0, "portions of %d rows: choose 1 or more",
                o.rows);
   ATTEND_TRY(take_zeroed(model->ctx, sizeof *x, "a reading", &x));
-  x->ctx = model->ctx;
+  x->model = model;
   x->layers = model->config.encoder.layers;
-  attend_status status = attend_session_create(model, &o, &x->run);
+  attend_status status = attend_session_create(model, &o, &x->session);
+  if (!status) x->ctx = x->session->ctx;
   if (!status) status = make_sums(x, o.rows);
   if (status)
     attend_reading_free(x);
@@ -116,11 +117,12 @@ attend_status attend_reading_create(attend_model *model,
 
 void attend_reading_free(attend_reading *x) {
   if (!x) return;
+  attend_context *ctx = x->model->ctx;
   for (int i = 0; x->sums && i < x->layers; i++) attend_state_free(x->sums[i]);
-  give(x->ctx, x->sums);
-  give(x->ctx, x->kept);
-  attend_session_free(x->run);
-  give(x->ctx, x);
+  give(ctx, x->sums);
+  give(ctx, x->kept);
+  attend_session_free(x->session);
+  give(ctx, x);
 }
 
 /* ---- reading ------------------------------------------------------------------------------ */
@@ -128,7 +130,7 @@ void attend_reading_free(attend_reading *x) {
 /* Back to the beginning. */
 static void forget(attend_reading *x) {
   for (int i = 0; i < x->layers; i++) attend_state_truncate(x->sums[i], 0, 0);
-  attend_session_reset(x->run);
+  attend_session_reset(x->session);
   x->now = x->saved = (mark){0, 0};
   for (int i = 0; i < kept_files(x); i++) x->kept[i].rows = 0;
 }
@@ -163,8 +165,8 @@ static attend_digest digest_model(const attend_model *m) {
 
 attend_status attend_reading_begin(attend_reading *x, int64_t count,
                                    const int32_t *ids) {
-  int vocab = x->run->model->config.vocab;
-  attend_digest sum = digest_model(x->run->model);
+  int vocab = x->session->model->config.vocab;
+  attend_digest sum = digest_model(x->session->model);
   ATTEND_CHECK(x->ctx, count > 0, "a text of no token cannot be read");
   for (int64_t i = 0; i < count; i++) {
     ATTEND_CHECK(x->ctx, ids[i] >= 0 && ids[i] < vocab,
@@ -180,29 +182,26 @@ attend_status attend_reading_begin(attend_reading *x, int64_t count,
 }
 
 /* Positions are counted anew in every window of the model's size. */
-static void place(attend_reading *x) {
-  attend_session *r = x->run;
-  int64_t window = r->model->config.positions;
+static void place(attend_reading *x, int n) {
+  int64_t window = x->session->model->config.positions;
   if (!window) window = INT32_MAX;
-  for (int i = 0; i < r->n; i++)
-    r->position[i] = (int32_t)((x->now.at + i) % window);
+  for (int i = 0; i < n; i++)
+    x->session->position[i] = (int32_t)((x->now.at + i) % window);
 }
 
 static attend_status portion(attend_reading *x, int n) {
-  attend_session *r = x->run;
-  const stack *s = &r->model->encoder;
-  r->count = 1;
-  r->n = n;
+  attend_session *r = x->session;
+  const int32_t *ids = x->ids + x->now.at;
+  session_begin(r, &r->model->encoder, 1, n);
   r->lengths[0] = n;
-  r->side = s;
-  place(x);
-  embed_rows(r, s, x->ids + x->now.at, NULL);
+  place(x, n);
+  session_embed(r, ids, NULL);
   if (x->now.pass == x->layers) {
-    ATTEND_TRY(stack_forward(r, s));
-    ATTEND_TRY(cross_fill(r, 1, n));
-    return copy_read(r, x->ids + x->now.at);
+    ATTEND_TRY(session_stack(r));
+    ATTEND_TRY(cross_fill(r));
+    return copy_read(r, ids);
   }
-  for (int i = 0; i < x->now.pass; i++) ATTEND_TRY(block_forward(r, s, i));
+  ATTEND_TRY(session_layers(r, x->now.pass));
   return sums_fill(r, x->now.pass);
 }
 
@@ -213,9 +212,9 @@ bool attend_reading_done(const attend_reading *x) {
 attend_status attend_reading_next(attend_reading *x) {
   ATTEND_CHECK(x->ctx, x->count, "there is no text to read: begin one");
   if (attend_reading_done(x)) return ATTEND_OK;
-  int n = (int)min64(x->run->rows, x->count - x->now.at);
+  int n = (int)min64(x->session->limit, x->count - x->now.at);
   attend_status status = portion(x, n);
-  x->run->n = 0;
+  x->session->p.n = 0;
   if (status) { /* some states hold the portion, some do not */
     x->count = 0;
     return status;
@@ -228,7 +227,7 @@ attend_status attend_reading_next(attend_reading *x) {
 }
 
 /* Of a pass: its layers, and about a quarter of one for keys and values. */
-static double work_of(int pass) { return pass + 0.25; }
+static double work_of(int layers) { return layers + 0.25; }
 
 double attend_reading_share(const attend_reading *x) {
   double done = 0, all = 0;
@@ -243,8 +242,8 @@ double attend_reading_share(const attend_reading *x) {
 }
 
 size_t attend_reading_bytes(const attend_reading *x) {
-  size_t bytes =
-      attend_session_cache_bytes(x->run) + attend_session_work_bytes(x->run);
+  size_t bytes = attend_session_cache_bytes(x->session) +
+                 attend_session_work_bytes(x->session);
   for (int i = 0; i < x->layers; i++) bytes += attend_state_bytes(x->sums[i]);
   return bytes;
 }
@@ -256,13 +255,13 @@ attend_status attend_session_recall(attend_session *r,
                "attend_reading_next");
   ATTEND_CHECK(r->ctx,
                r->cross && r->model->config.decoder.layers ==
-                               x->run->model->config.decoder.layers,
+                               x->session->model->config.decoder.layers,
                "the text was read with another model");
   attend_session_reset(r);
   attend_status status = ATTEND_OK;
   for (int i = 0; i < r->model->config.decoder.layers && !status; i++)
-    status = attend_state_copy(x->run->cross[i], 0, r->cross[i], 0);
-  if (!status) status = copy_recall(r, x->run);
+    status = attend_state_copy(x->session->cross[i], 0, r->cross[i], 0);
+  if (!status) status = copy_recall(r, x->session);
   if (status) attend_session_reset(r);
   return status;
 }
@@ -295,10 +294,10 @@ static attend_status visit_all(attend_reading *x, const char *folder, mark m,
     ATTEND_TRY(visit(x, folder, "sums", i, &x->sums[i],
                      i < m.pass ? x->count : m.at, &x->kept[i], what));
   int64_t rows = done ? x->count : m.pass == x->layers ? m.at : 0;
-  for (int i = 0; i < x->run->model->config.decoder.layers; i++)
-    ATTEND_TRY(visit(x, folder, "cross", i, &x->run->cross[i], rows,
+  for (int i = 0; i < x->session->model->config.decoder.layers; i++)
+    ATTEND_TRY(visit(x, folder, "cross", i, &x->session->cross[i], rows,
                      &x->kept[x->layers + i], what));
-  if (!x->run->model->copy_k) return ATTEND_OK;
+  if (!x->session->model->copy_k.go) return ATTEND_OK;
   return visit(x, folder, "copy", 0, NULL, rows, &x->kept[kept_files(x) - 1],
                what);
 }
@@ -308,7 +307,8 @@ static attend_status keep_state(attend_reading *x, attend_state **state,
                                 kept_file *kept) {
   attend_digest digest = {0};
   if (kept->rows == rows) return ATTEND_OK;
-  ATTEND_TRY(state ? attend_state_save(*state, path) : copy_save(x->run, path));
+  ATTEND_TRY(state ? attend_state_save(*state, path)
+                   : copy_save(x->session, path));
   ATTEND_TRY(attend_digest_file(x->ctx, path, &digest));
   attend_digest_text(&digest, kept->digest);
   kept->rows = rows;
@@ -387,10 +387,10 @@ static attend_status load_state(attend_reading *x, attend_state **state,
   attend_state *loaded;
   ATTEND_TRY(verify_file(x, path, kept));
   kept->rows = rows;
-  if (!state) return copy_load(x->run, path, rows);
+  if (!state) return copy_load(x->session, path, rows);
   bool sums = state >= x->sums && state < x->sums + x->layers;
-  ATTEND_TRY(attend_state_load(sums ? x->run->encoder_plan : x->run->cross_plan,
-                               path, &loaded));
+  ATTEND_TRY(attend_state_load(
+      sums ? x->session->encoder_plan : x->session->cross_plan, path, &loaded));
   if (attend_state_length(loaded, 0) != rows) {
     attend_state_free(loaded);
     return fail(x->ctx, ATTEND_IO, "\"%.300s\" does not hold %lld tokens", path,
@@ -419,18 +419,18 @@ static attend_status read_mark(const attend_reading *x, const char *path,
                                const attend_json *json, mark *m) {
   const char *of = attend_json_string(attend_json_get(json, "text"), NULL);
   char mine[32];
-  int64_t pass, tokens;
+  int64_t number, tokens;
   snprintf(mine, sizeof mine, "%016llx", (unsigned long long)x->digest);
   if (!of || !attend_json_integer(attend_json_get(json, "tokens"), &tokens) ||
-      !attend_json_integer(attend_json_get(json, "pass"), &pass) ||
-      !attend_json_integer(attend_json_get(json, "at"), &m->at) || pass < 0 ||
-      pass > x->layers + 1 || m->at < 0 ||
-      (m->at && (m->at >= tokens || pass > x->layers)))
+      !attend_json_integer(attend_json_get(json, "pass"), &number) ||
+      !attend_json_integer(attend_json_get(json, "at"), &m->at) || number < 0 ||
+      number > x->layers + 1 || m->at < 0 ||
+      (m->at && (m->at >= tokens || number > x->layers)))
     return fail(x->ctx, ATTEND_IO,
                 "%.300s does not say how far the reading is: begin anew", path);
   ATTEND_CHECK(x->ctx, tokens == x->count && !strcmp(of, mine),
                "%.300s is of another text or another model: begin anew", path);
-  m->pass = (int)pass;
+  m->pass = (int)number;
   return ATTEND_OK;
 }
 

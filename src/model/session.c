@@ -1,11 +1,14 @@
-/* A run: the memory of computing with a model, and its caches.
+/* A session: the memory of computing with a model, and its caches.
  *
  * Place: model/ - between a model and whoever feeds it tokens. What a call
- * needs is here before it starts: the decoder's buffers are made with the run,
- * the encoder's when a longer text comes.
+ * needs is here before it starts: the decoder's buffers are made with the session,
+ * the encoder's when a longer text comes. Models are shared and not changed;
+ * sessions have a context of their own, so that each may run on its own thread.
  */
+#include <math.h>
 #include <string.h>
 
+#include "base/parallel.h"
 #include "model/transformer.h"
 
 enum {
@@ -13,36 +16,49 @@ enum {
   HEAD_ROWS = 32 /* at once in the head, or the batch if that is more */
 };
 
-/* ---- plans and states ----------------------------------------------------------------- */
-
-static attend_status make_states(attend_session *r, attend_plan *plan,
-                                 attend_state ***states) {
-  int layers = r->model->config.decoder.layers;
-  ATTEND_TRY(take_zeroed(r->ctx, size_times((size_t)layers, sizeof **states),
-                         "the caches", states));
-  for (int i = 0; i < layers; i++)
-    ATTEND_TRY(attend_state_create(plan, &(*states)[i]));
-  return ATTEND_OK;
+static const attend_stack *decoder_of(const attend_session *r) {
+  return &r->model->config.decoder;
 }
+
+/* ---- plans and states ----------------------------------------------------------------- */
 
 static attend_status plan_states(attend_session *r, attend_desc *d,
                                  attend_plan **plan) {
   d->batch = r->batch;
-  d->q_len = r->rows;
+  d->q_len = r->limit;
   d->purpose = ATTEND_FOR_EXTEND;
   return attend_plan_create(r->ctx, d, plan);
 }
 
-static attend_status make_decoder(attend_session *r) {
+static attend_status make_cross(attend_session *r) {
+  const size_t layers = (size_t)decoder_of(r)->layers;
   attend_desc d;
-  if (attend_model_attention(r->model, ATTEND_CROSS, &d)) {
-    ATTEND_TRY(plan_states(r, &d, &r->cross_plan));
-    ATTEND_TRY(make_states(r, r->cross_plan, &r->cross));
+  if (!attend_model_attention(r->model, ATTEND_CROSS, &d)) return ATTEND_OK;
+  ATTEND_TRY(plan_states(r, &d, &r->cross_plan));
+  ATTEND_TRY(
+      take_zeroed(r->ctx, layers * sizeof *r->cross, "the caches", &r->cross));
+  for (size_t i = 0; i < layers; i++)
+    ATTEND_TRY(attend_state_create(r->cross_plan, &r->cross[i]));
+  return ATTEND_OK;
+}
+
+static attend_status make_decoder(attend_session *r) {
+  const attend_config *c = &r->model->config;
+  const int layers = c->decoder.layers;
+  attend_desc d;
+  ATTEND_TRY(make_cross(r));
+  ATTEND_TRY(take_zeroed(r->ctx, (size_t)layers * sizeof *r->self, "the caches",
+                         &r->self));
+  for (int i = 0; i < layers; i++) {
+    int kind = layer_kind(c, &r->model->decoder, i);
+    attend_model_attention(r->model, ATTEND_DECODER_SELF, &d);
+    d.mask.causal = ATTEND_CAUSAL_BOTTOM;
+    if (kind == FULL) d.mask.window = 0;
+    if (!r->decoder_plan[kind])
+      ATTEND_TRY(plan_states(r, &d, &r->decoder_plan[kind]));
+    ATTEND_TRY(attend_state_create(r->decoder_plan[kind], &r->self[i]));
   }
-  attend_model_attention(r->model, ATTEND_DECODER_SELF, &d);
-  d.mask.causal = ATTEND_CAUSAL_BOTTOM;
-  ATTEND_TRY(plan_states(r, &d, &r->self_plan));
-  return make_states(r, r->self_plan, &r->self);
+  return ATTEND_OK;
 }
 
 static attend_status plan_encoder(attend_session *r, int count, int n) {
@@ -63,7 +79,7 @@ static attend_status plan_encoder(attend_session *r, int count, int n) {
 /* ---- buffers ----------------------------------------------------------------------------- */
 
 typedef struct {
-  size_t x, qkv, mix, inside; /* floats of a row */
+  size_t x, qkv, heads, up; /* floats of a row */
 } widths;
 
 static size_t most(size_t a, size_t b) { return a > b ? a : b; }
@@ -73,8 +89,8 @@ static void widen(const attend_stack *s, int gated, widths *w) {
   int qkv = s->heads * s->dim + s->kv_heads * (s->dim + s->dim_v);
   w->x = most(w->x, (size_t)padded(s->width));
   w->qkv = most(w->qkv, (size_t)padded(qkv));
-  w->mix = most(w->mix, (size_t)padded(s->heads * s->dim_v));
-  w->inside = most(w->inside, (size_t)padded(s->mlp * (1 + gated)));
+  w->heads = most(w->heads, (size_t)padded(s->heads * s->dim_v));
+  w->up = most(w->up, (size_t)padded(s->mlp * (1 + gated)));
 }
 
 static widths widths_of(const attend_session *r) {
@@ -82,114 +98,220 @@ static widths widths_of(const attend_session *r) {
   widths w = {0};
   widen(&c->encoder, c->gated, &w);
   widen(&c->decoder, c->gated, &w);
+  w.x = most(w.x, (size_t)padded(c->embed_width));
   return w;
 }
 
 static void free_room(attend_session *r) {
-  void *all[] = {r->x, r->h, r->qkv, r->mix, r->inside, r->position};
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++) give(r->ctx, all[i]);
-  r->x = r->h = r->qkv = r->mix = r->inside = NULL;
-  r->position = NULL;
+  void *all[] = {r->x,     r->y,   r->p.h,   r->at.qkv,    r->at.heads,
+                 r->at.up, r->ids, r->types, r->p.position};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    device_give(r->ctx, all[i]);
+  give(r->ctx, r->position);
+  give(r->ctx, r->hidden);
+  r->x = r->y = r->p.h = r->hidden = NULL;
+  r->at = (activations){0};
+  r->ids = r->types = r->p.position = r->position = NULL;
   r->room = 0;
 }
 
-attend_status run_room(attend_session *r, size_t rows) {
-  static const char what[] = "a run's activations";
+attend_status session_room(attend_session *r, size_t rows) {
+  static const char what[] = "a session's activations";
   if (rows <= r->room) return ATTEND_OK;
   widths w = widths_of(r);
   free_room(r);
-  r->n = 0;
-#define TAKE(field, width)                                                    \
-  ATTEND_TRY(take_zeroed(r->ctx, SIZE_PRODUCT(rows, width, sizeof *r->field), \
-                         what, &r->field))
-  TAKE(x, w.x);
-  TAKE(h, w.x);
-  TAKE(qkv, w.qkv);
-  TAKE(mix, w.mix);
-  TAKE(inside, w.inside);
-  TAKE(position, 1);
+  r->p.n = 0;
+#define TAKE(place, width)                                                 \
+  ATTEND_TRY(device_take(r->ctx, SIZE_PRODUCT(rows, width, sizeof *place), \
+                         what, &place))
+  TAKE(r->x, w.x);
+  TAKE(r->y, w.x);
+  TAKE(r->p.h, w.x);
+  TAKE(r->at.qkv, w.qkv);
+  TAKE(r->at.heads, w.heads);
+  TAKE(r->at.up, w.up);
+  TAKE(r->ids, 1);
+  TAKE(r->types, 1);
+  TAKE(r->p.position, 1);
 #undef TAKE
+  ATTEND_TRY(take_zeroed(r->ctx, size_times(rows, sizeof *r->position), what,
+                         &r->position));
+  if (!r->ctx->device->host)
+    ATTEND_TRY(take_zeroed(r->ctx, SIZE_PRODUCT(rows, w.x, sizeof *r->hidden),
+                           what, &r->hidden));
+  r->at.act = r->at.up;
+  r->at.cross_q = r->at.qkv;
+  r->at.cross_heads = r->at.heads;
   r->room = rows;
   return ATTEND_OK;
 }
 
-static attend_status make_run(attend_session *r) {
-  size_t b = (size_t)r->batch, width = widths_of(r).x;
-  ATTEND_TRY(take_zeroed(r->ctx, size_times(b, sizeof *r->lengths), "a run",
-                         &r->lengths));
-  ATTEND_TRY(take_zeroed(r->ctx, size_times(b, sizeof *r->before), "a run",
-                         &r->before));
-  ATTEND_TRY(take_zeroed(r->ctx, SIZE_PRODUCT(b, width, sizeof(float)), "a run",
-                         &r->last));
-  ATTEND_TRY(
-      take_zeroed(r->ctx, size_times(b, sizeof *r->held), "a run", &r->held));
-  ATTEND_TRY(take_zeroed(r->ctx, size_times(b, sizeof *r->last_at), "a run",
-                         &r->last_at));
-  ATTEND_TRY(take_zeroed(
-      r->ctx, SIZE_PRODUCT(2, (size_t)r->head_room, width, sizeof(float)),
-      "a run", &r->head_rows));
-  ATTEND_TRY(take_zeroed(r->ctx,
-                         size_times((size_t)r->head_room, sizeof *r->head_of),
-                         "a run", &r->head_of));
+static attend_status make_session(attend_session *r) {
+  static const char what[] = "a session";
+  size_t b = (size_t)r->batch, rows = (size_t)r->head_room;
+  const size_t width = widths_of(r).x;
+#define TAKE(from, field, count) \
+  ATTEND_TRY(from(r->ctx, size_times(count, sizeof *r->field), what, &r->field))
+  TAKE(take_zeroed, lengths, b);
+  TAKE(take_zeroed, before, b);
+  TAKE(take_zeroed, held, b);
+  TAKE(take_zeroed, last_at, b);
+  TAKE(take_zeroed, head_of, rows);
+  TAKE(device_take, head_row, rows);
+  TAKE(device_take, last, size_times(b, width));
+  TAKE(device_take, head_rows, SIZE_PRODUCT(2, rows, width));
+#undef TAKE
   if (!(r->model->config.parts & ATTEND_DECODER)) return ATTEND_OK;
   ATTEND_TRY(make_decoder(r));
   ATTEND_TRY(copy_make(r));
-  return run_room(r, size_times(b, (size_t)r->rows));
+  return session_room(r, size_times(b, (size_t)r->limit));
 }
 
 attend_status attend_session_create(attend_model *model,
                                     const attend_session_options *options,
-                                    attend_session **run) {
+                                    attend_session **session) {
   attend_session_options o = options ? *options : (attend_session_options){0};
   attend_session *r;
-  *run = NULL;
-  ATTEND_CHECK(model->ctx, o.batch >= 0 && o.rows >= 0,
-               "a run of %d sequences, %d rows at once: neither may be "
-               "negative",
-               o.batch, o.rows);
+  *session = NULL;
+  ATTEND_CHECK(model->ctx, o.batch >= 0 && o.rows >= 0 && o.threads >= 0,
+               "a session of %d sequences, %d rows at once, %d threads: none "
+               "may be negative",
+               o.batch, o.rows, o.threads);
   ATTEND_CHECK(model->ctx, (int64_t)o.batch * o.rows <= INT32_MAX,
-               "a run of %d sequences, %d rows at once: choose fewer, so that "
-               "their product stays below 2^31",
+               "a session of %d sequences, %d rows at once: choose fewer, so "
+               "that their product stays below 2^31",
                o.batch, o.rows);
-  ATTEND_TRY(take_zeroed(model->ctx, sizeof *r, "a run", &r));
-  r->ctx = model->ctx;
+  ATTEND_TRY(take_zeroed(model->ctx, sizeof *r, "a session", &r));
+  r->ctx = &r->own;
   r->model = model;
   r->batch = o.batch ? o.batch : 1;
-  r->rows = o.rows ? o.rows : r->batch >= ROWS ? 1 : ROWS / r->batch;
+  r->limit = o.rows ? o.rows : r->batch >= ROWS ? 1 : ROWS / r->batch;
   r->head_room = r->batch > HEAD_ROWS ? r->batch : HEAD_ROWS;
-  attend_status status = make_run(r);
+  r->p = (pass){.ctx = r->ctx, .model = model, .session = r};
+  attend_status status = context_child(model->ctx, o.threads, &r->own);
+  if (!status) status = make_session(r);
   if (status)
     attend_session_free(r);
   else
-    *run = r;
+    *session = r;
   return status;
 }
 
 static void free_states(attend_session *r, attend_state **states) {
-  for (int i = 0; states && i < r->model->config.decoder.layers; i++)
+  for (int i = 0; states && i < decoder_of(r)->layers; i++)
     attend_state_free(states[i]);
   give(r->ctx, states);
 }
 
 void attend_session_free(attend_session *r) {
   if (!r) return;
+  attend_context *parent = r->model->ctx;
   free_states(r, r->self);
   free_states(r, r->cross);
-  attend_plan_free(r->self_plan);
-  attend_plan_free(r->cross_plan);
-  attend_plan_free(r->encoder_plan);
+  attend_plan *plans[] = {r->decoder_plan[FULL], r->decoder_plan[SLIDING],
+                          r->cross_plan, r->encoder_plan};
+  for (int i = 0; i < 4; i++) attend_plan_free(plans[i]);
   watch_free(r);
   copy_free(r);
   free_room(r);
-  give(r->ctx, r->lengths);
-  give(r->ctx, r->before);
-  give(r->ctx, r->last);
-  give(r->ctx, r->last_at);
-  give(r->ctx, r->head_rows);
-  give(r->ctx, r->head_of);
-  give(r->ctx, r->wide);
-  give(r->ctx, r->held);
-  give(r->ctx, r);
+  void *host[] = {r->lengths, r->before,  r->held,
+                  r->last_at, r->head_of, r->lse};
+  for (size_t i = 0; i < sizeof host / sizeof *host; i++) give(r->ctx, host[i]);
+  void *device[] = {r->head_row, r->last, r->head_rows, r->wide};
+  for (size_t i = 0; i < sizeof device / sizeof *device; i++)
+    device_give(r->ctx, device[i]);
+  give(parent, r);
+}
+
+const char *attend_session_message(const attend_session *r) {
+  return r->own.message;
+}
+
+size_t attend_session_work_bytes(const attend_session *r) {
+  widths w = widths_of(r);
+  size_t bytes =
+      copy_work_bytes(r) +
+      r->room * sizeof(float) * (3 * w.x + w.qkv + w.heads + w.up + 4) +
+      ((size_t)r->batch + 2 * (size_t)r->head_room) * w.x * sizeof(float);
+  if (r->wide)
+    bytes += (size_t)r->head_room * (size_t)padded(r->model->config.vocab) *
+             sizeof(float);
+  const attend_plan *plans[] = {r->decoder_plan[FULL], r->decoder_plan[SLIDING],
+                                r->cross_plan, r->encoder_plan};
+  for (int i = 0; i < 4; i++)
+    if (plans[i]) bytes += attend_plan_workspace(plans[i]);
+  return bytes;
+}
+
+/* ---- a pass ------------------------------------------------------------------------------- */
+
+void session_begin(attend_session *r, const stack *side, int count, int n) {
+  r->p.side = side;
+  r->p.count = count;
+  r->p.n = n;
+  r->p.rows = count * n;
+  r->p.plan[FULL] = side->encoder ? r->encoder_plan : r->decoder_plan[FULL];
+  r->p.plan[SLIDING] = side->encoder ? NULL : r->decoder_plan[SLIDING];
+  r->p.cross_plan = r->cross_plan;
+  r->p.self = side->encoder ? r->sums : r->self;
+  r->p.cross = r->cross;
+}
+
+void session_embed(attend_session *r, const int32_t *ids,
+                   const int32_t *types) {
+  const struct attend_device *d = r->ctx->device;
+  size_t rows = (size_t)r->p.rows, bytes = rows * sizeof *ids;
+  bool apart = embeds_apart(r->model, r->p.side);
+  d->write(r->ctx, r->ids, ids, bytes);
+  if (types) d->write(r->ctx, r->types, types, bytes);
+  d->write(r->ctx, r->p.position, r->position, bytes);
+  embed_forward(&r->p, r->ids, types ? r->types : NULL, apart ? r->y : r->x,
+                r->x);
+}
+
+/* Layers alternate between two buffers. */
+attend_status session_layers(attend_session *r, int layers) {
+  for (int i = 0; i < layers; i++) {
+    activations a = r->at;
+    bool crosses = layer_of(r->p.side, i)->cross_q.go != NULL;
+    a.x = r->x;
+    a.self = a.self_added = a.self_out = r->y;
+    a.cross = a.cross_out = r->x;
+    a.mlp = a.mlp_added = a.out = crosses ? r->y : r->x;
+    watch_stream(&r->p, ATTEND_SEE_HIDDEN, i, r->x);
+    ATTEND_TRY(layer_forward(&r->p, i, &a));
+    if (a.out != r->y) continue;
+    r->y = r->x;
+    r->x = a.out;
+  }
+  return ATTEND_OK;
+}
+
+static attend_status room_to_watch(attend_session *r) {
+  const attend_config *c = &r->model->config;
+  const int heads =
+      c->encoder.heads > c->decoder.heads ? c->encoder.heads : c->decoder.heads;
+  give(r->ctx, r->lse);
+  r->lse = NULL;
+  if (!r->watch.what) return ATTEND_OK;
+  return take(r->ctx,
+              SIZE_PRODUCT((size_t)r->batch, (size_t)heads, (size_t)r->p.n,
+                           sizeof *r->lse),
+              "attention that is watched", &r->lse);
+}
+
+/* The threads are entered once for all layers. */
+attend_status session_stack(attend_session *r) {
+  const stack *s = r->p.side;
+  const int layers = s->shape->layers;
+  ATTEND_TRY(room_to_watch(r));
+  stream_enter(&r->ctx->stream);
+  attend_status status = session_layers(r, layers);
+  if (!status && r->model->config.final_norm)
+    norm_rows(&r->p, &s->final_norm, r->p.rows, s->shape->width, r->x, r->x);
+  if (!status) watch_stream(&r->p, ATTEND_SEE_HIDDEN, layers, r->x);
+  stream_leave(&r->ctx->stream);
+  return status;
 }
 
 /* ---- the encoder ----------------------------------------------------------------------------- */
@@ -213,7 +335,8 @@ static attend_status check_ids(const attend_session *r, int count, int n,
 static attend_status check_call(const attend_session *r, int count, int n,
                                 const int32_t *ids, const int32_t *lengths) {
   ATTEND_CHECK(r->ctx, count >= 1 && count <= r->batch && n >= 1,
-               "a call of %d sequences and %d tokens to a run of %d sequences",
+               "a call of %d sequences and %d tokens to a session of %d "
+               "sequences",
                count, n, r->batch);
   ATTEND_CHECK(r->ctx, ids, "ids is NULL: give [%d, %d] tokens", count, n);
   return check_ids(r, count, n, ids, lengths);
@@ -254,31 +377,83 @@ attend_status attend_session_encode(attend_session *r, int count, int n,
   ATTEND_TRY(check_positions(r, n));
   ATTEND_CHECK(r->ctx, (int64_t)r->batch * n <= INT32_MAX,
                "%d tokens of %d sequences are too many at once", n, r->batch);
-  ATTEND_TRY(run_room(r, (size_t)r->batch * (size_t)n));
+  ATTEND_TRY(session_room(r, (size_t)r->batch * (size_t)n));
   ATTEND_TRY(plan_encoder(r, count, n));
   attend_session_reset(r);
   set_lengths(r, count, n, 0, lengths);
   place_rows(r, count, n);
   attend_plan_set_padding(r->encoder_plan, r->lengths, NULL);
-  r->count = count;
-  r->n = n;
-  r->side = &r->model->encoder;
-  embed_rows(r, r->side, ids, types);
-  attend_status status = stack_forward(r, r->side);
-  if (!status && r->cross) status = cross_fill(r, count, n);
+  session_begin(r, &r->model->encoder, count, n);
+  session_embed(r, ids, types);
+  attend_status status = session_stack(r);
+  if (!status && r->cross) status = cross_fill(r);
   if (!status) status = copy_fill(r, ids);
   if (status) attend_session_reset(r);
   return status;
 }
 
+/* ---- what the decoder sees of it ---------------------------------------------------------- */
+
+/* n rows of keys and values from row `start` of r->at.qkv on. */
+static attend_status cross_piece(attend_session *r, int i, int start, int n,
+                                 int32_t *lengths) {
+  const attend_stack *s = decoder_of(r);
+  const int ld = padded(r->model->decoder.layers[0].cross_kv.outputs);
+  float *k = r->at.qkv + (size_t)start * (size_t)ld;
+  attend_view keys = heads_at(k, r->p.n, ld, s->dim);
+  attend_view values = heads_at(k + s->kv_heads * s->dim, r->p.n, ld, s->dim_v);
+  mixing m = {ATTEND_CROSS, r->cross_plan, r->cross[i], i};
+  for (int b = 0; b < r->batch; b++)
+    lengths[b] = (int32_t)max64(0, min64(r->lengths[b] - start, n));
+  ATTEND_TRY(attend_state_append(r->cross_plan, r->cross[i], n, keys, values));
+  ATTEND_TRY(watch_keep(r, &m, n, lengths, keys));
+  watch_cross(r, &m, n, lengths, keys, values);
+  return ATTEND_OK;
+}
+
+attend_status cross_fill(attend_session *r) {
+  const stack *s = &r->model->decoder;
+  const int rows = r->p.rows, n = r->p.n;
+  int32_t *lengths;
+  ATTEND_TRY(take(r->ctx, size_times((size_t)r->batch, sizeof *lengths),
+                  "lengths", &lengths));
+  attend_plan_set_padding(r->cross_plan, lengths, NULL);
+  attend_status status = ATTEND_OK;
+  for (int i = 0; i < s->shape->layers && !status; i++) {
+    const linear_weights *w = &layer_of(s, i)->cross_kv;
+    multiply_rows(&r->p, w, rows, r->x, padded(w->inputs), r->at.qkv,
+                  padded(w->outputs));
+    for (int start = 0; start < n && !status; start += r->limit)
+      status =
+          cross_piece(r, i, start, (int)min64(r->limit, n - start), lengths);
+  }
+  attend_plan_set_padding(r->cross_plan, r->lengths, NULL);
+  give(r->ctx, lengths);
+  return status;
+}
+
+attend_status sums_fill(attend_session *r, int number) {
+  const attend_stack *s = r->p.side->shape;
+  activations a = r->at;
+  a.x = r->x;
+  layer_project(&r->p, number, &a);
+  int ld = padded(layer_of(r->p.side, number)->qkv.outputs);
+  float *k = a.qkv + s->heads * s->dim;
+  return attend_state_append(
+      r->encoder_plan, r->sums[number], r->p.n, heads_at(k, r->p.n, ld, s->dim),
+      heads_at(k + s->kv_heads * s->dim, r->p.n, ld, s->dim_v));
+}
+
 /* ---- the decoder ------------------------------------------------------------------------------ */
 
 static void keep_last(attend_session *r) {
-  size_t ld = (size_t)padded(r->side->shape->width);
-  for (int b = 0; b < r->count; b++) {
+  const int width = padded(decoder_of(r)->width);
+  for (int b = 0; b < r->p.count; b++) {
     if (!r->lengths[b]) continue;
-    size_t row = (size_t)b * (size_t)r->n + (size_t)r->lengths[b] - 1;
-    memcpy(r->last + (size_t)b * ld, r->x + row * ld, ld * sizeof *r->x);
+    size_t row = (size_t)b * (size_t)r->p.n + (size_t)r->lengths[b] - 1;
+    OP(r->ctx, gather, .rows = 1, .width = width, .factor = 1,
+       .x = r->x + row * (size_t)width, .ldx = width,
+       .y = r->last + (size_t)b * (size_t)width, .ldy = width);
     r->last_at[b] = attend_session_length(r, b);
   }
 }
@@ -286,19 +461,27 @@ static void keep_last(attend_session *r) {
 /* n of the call's `whole` tokens, from `start` on. */
 static attend_status extend_piece(attend_session *r, int whole, int start,
                                   const int32_t *ids, const int32_t *lengths) {
-  attend_plan_set_padding(r->self_plan, r->lengths, NULL);
-  set_lengths(r, r->count, r->n, start, lengths);
+  const int count = r->p.count, n = r->p.n;
+  const int32_t *piece = ids + start;
+  int32_t *own = NULL;
+  set_lengths(r, count, n, start, lengths);
+  for (int k = 0; k < LAYER_KINDS; k++)
+    if (r->decoder_plan[k])
+      attend_plan_set_padding(r->decoder_plan[k], r->lengths, NULL);
+  if (r->cross_plan) attend_plan_set_padding(r->cross_plan, r->lengths, NULL);
   for (int b = 0; b < r->batch; b++)
     r->before[b] = attend_state_length(r->self[0], b);
-  place_rows(r, r->count, r->n);
-  size_t width = (size_t)r->n;
-  int32_t *piece = (int32_t *)r->qkv; /* free until the first layer */
-  for (int b = 0; b < r->count; b++)
-    memcpy(piece + (size_t)b * width,
-           ids + (size_t)b * (size_t)whole + (size_t)start,
-           width * sizeof *ids);
-  embed_rows(r, r->side, piece, NULL);
-  ATTEND_TRY(stack_forward(r, r->side));
+  place_rows(r, count, n);
+  if (n != whole && count > 1) {
+    ATTEND_TRY(take(r->ctx, (size_t)r->p.rows * sizeof *own, "tokens", &own));
+    for (int b = 0; b < count; b++)
+      memcpy(own + (size_t)b * (size_t)n, piece + (size_t)b * (size_t)whole,
+             (size_t)n * sizeof *ids);
+    piece = own;
+  }
+  session_embed(r, piece, NULL);
+  give(r->ctx, own);
+  ATTEND_TRY(session_stack(r));
   keep_last(r);
   return ATTEND_OK;
 }
@@ -307,7 +490,7 @@ static attend_status extend_piece(attend_session *r, int whole, int start,
  * too far to go back. */
 static void level(attend_session *r, int b, int64_t length) {
   bool cut = true;
-  for (int i = 0; i < r->model->config.decoder.layers; i++)
+  for (int i = 0; i < decoder_of(r)->layers; i++)
     if (attend_state_length(r->self[i], b) > length)
       cut &= !attend_state_truncate(r->self[i], b, length);
   if (!cut && length) level(r, b, 0);
@@ -316,20 +499,21 @@ static void level(attend_session *r, int b, int64_t length) {
 
 /* All sequences as they were before the call, which says what went wrong. */
 static void take_back(attend_session *r) {
-  char message[sizeof r->ctx->message];
-  memcpy(message, r->ctx->message, sizeof message);
+  char message[sizeof r->own.message];
+  memcpy(message, r->own.message, sizeof message);
   for (int b = 0; b < r->batch; b++) level(r, b, r->held[b]);
-  memcpy(r->ctx->message, message, sizeof message);
-  r->n = 0;
+  fail(r->ctx, ATTEND_OK, "%s", message);
+  r->p.n = 0;
 }
 
-static attend_status extend_all(attend_session *r, int whole,
+static attend_status extend_all(attend_session *r, int count, int whole,
                                 const int32_t *ids, const int32_t *lengths) {
-  for (int start = 0; start < whole; start += r->rows) {
-    r->n = (int)min64(r->rows, whole - start);
+  for (int start = 0; start < whole; start += r->limit) {
+    session_begin(r, &r->model->decoder, count,
+                  (int)min64(r->limit, whole - start));
     ATTEND_TRY(extend_piece(r, whole, start, ids, lengths));
   }
-  if (whole > r->rows) r->n = 0;
+  if (whole > r->limit) r->p.n = 0;
   return ATTEND_OK;
 }
 
@@ -343,101 +527,8 @@ attend_status attend_session_extend(attend_session *r, int count, int n,
     r->held[b] = attend_state_length(r->self[0], b);
   for (int b = 0; b < count; b++)
     ATTEND_TRY(check_positions(r, r->held[b] + (lengths ? lengths[b] : n)));
-  ATTEND_TRY(run_room(r, (size_t)r->batch * (size_t)r->rows));
-  r->count = count;
-  r->side = &r->model->decoder;
-  attend_status status = extend_all(r, n, ids, lengths);
+  ATTEND_TRY(session_room(r, (size_t)r->batch * (size_t)r->limit));
+  attend_status status = extend_all(r, count, n, ids, lengths);
   if (status) take_back(r);
   return status;
-}
-
-/* ---- what a run holds ---------------------------------------------------------------------------- */
-
-int64_t attend_session_length(const attend_session *r, int sequence) {
-  return r->self ? attend_state_length(r->self[0], sequence) : 0;
-}
-
-static attend_status reorder(attend_session *r, attend_state **states,
-                             const int32_t *parents) {
-  for (int i = 0; states && i < r->model->config.decoder.layers; i++)
-    ATTEND_TRY(attend_state_reorder(states[i], parents));
-  return ATTEND_OK;
-}
-
-attend_status attend_session_reorder(attend_session *r,
-                                     const int32_t *parents) {
-  size_t ld = (size_t)padded(r->model->config.decoder.width);
-  ATTEND_CHECK(r->ctx, r->self,
-               "%s has no decoder whose sequences have parents",
-               r->model->config.family);
-  for (int b = 0; b < r->batch; b++)
-    ATTEND_CHECK(r->ctx, parents[b] >= 0 && parents[b] < r->batch,
-                 "sequence %d cannot continue sequence %d: choose 0 to %d", b,
-                 parents[b], r->batch - 1);
-  attend_status status = reorder(r, r->self, parents);
-  if (!status) status = reorder(r, r->cross, parents);
-  if (!status) status = watch_reorder(r, parents);
-  if (status)
-    attend_session_reset(r); /* some layers have new parents, some old */
-  if (status) return status;
-  for (int b = 0; b < r->batch; b++) {
-    memcpy(r->head_rows + (size_t)b * ld, r->last + (size_t)parents[b] * ld,
-           ld * sizeof *r->last);
-    r->held[b] = r->last_at[parents[b]];
-  }
-  copy_reorder(r, parents);
-  memcpy(r->last, r->head_rows, (size_t)r->batch * ld * sizeof *r->last);
-  memcpy(r->last_at, r->held, (size_t)r->batch * sizeof *r->last_at);
-  return ATTEND_OK;
-}
-
-attend_status attend_session_truncate(attend_session *r, int sequence,
-                                      int64_t length) {
-  ATTEND_CHECK(r->ctx, r->self && sequence >= 0 && sequence < r->batch,
-               "sequence %d is not one of the %d that the decoder has",
-               sequence, r->self ? r->batch : 0);
-  for (int i = 0; i < r->model->config.decoder.layers; i++)
-    ATTEND_TRY(attend_state_truncate(r->self[i], sequence, length));
-  watch_truncate(r, sequence, length);
-  return ATTEND_OK;
-}
-
-void attend_session_reset(attend_session *r) {
-  memset(r->before, 0, (size_t)r->batch * sizeof *r->before);
-  for (int i = 0; i < r->model->config.decoder.layers; i++)
-    for (int b = 0; r->self && b < r->batch; b++) {
-      attend_state_truncate(r->self[i], b, 0);
-      if (r->cross) attend_state_truncate(r->cross[i], b, 0);
-    }
-  copy_reset(r);
-  watch_free(r);
-  r->n = 0;
-}
-
-size_t attend_session_cache_bytes(const attend_session *r) {
-  size_t bytes = copy_bytes(r);
-  for (int i = 0; r->self && i < r->model->config.decoder.layers; i++) {
-    bytes += attend_state_bytes(r->self[i]);
-    if (r->cross) bytes += attend_state_bytes(r->cross[i]);
-  }
-  return bytes;
-}
-
-size_t attend_session_work_bytes(const attend_session *r) {
-  widths w = widths_of(r);
-  size_t bytes =
-      copy_work_bytes(r) +
-      r->room * sizeof(float) * (2 * w.x + w.qkv + w.mix + w.inside + 1) +
-      ((size_t)r->batch + 2 * (size_t)r->head_room) * w.x * sizeof(float);
-  if (r->wide)
-    bytes += (size_t)r->head_room * (size_t)padded(r->model->config.vocab) *
-             sizeof(float);
-  const attend_plan *plans[] = {r->self_plan, r->cross_plan, r->encoder_plan};
-  for (int i = 0; i < 3; i++)
-    if (plans[i]) bytes += attend_plan_workspace(plans[i]);
-  return bytes;
-}
-
-void attend_session_watch(attend_session *r, const attend_watch *watch) {
-  r->watch = watch ? *watch : (attend_watch){0};
 }

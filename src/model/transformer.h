@@ -1,35 +1,68 @@
-/* The one transformer: weights as they are computed with, and a run over them.
+/* The one transformer: its weights, a pass over one side of it, and a session.
  *
- * Place: model/ - model.c packs the weights, run.c owns the memory of a run and is
- * the way in, block.c computes a layer, ends.c the embeddings and the head.
+ * Place: model/ - weights.c loads, layer.c computes a layer and its gradients,
+ * embed.c and head.c what comes before and after the layers; session.c and
+ * train/trainer.c own memory and call them.
+ *
+ * Tensors are memory of the context's device; model code gives their addresses to
+ * ops and does not touch them. Letters: rows are tokens, count x n of them; ld is a
+ * width in whole lanes (padded).
  */
 #ifndef MODEL_TRANSFORMER_H
 #define MODEL_TRANSFORMER_H
 
 #include "attend/observe.h"
 #include "attend/state.h"
+#include "device/device.h"
 #include "model/checkpoint.h"
 #include "model/role.h"
 
-typedef struct {
-  const float *weight, *bias; /* NULL: 1, 0 */
-} norm;
+/* ---- weights: gradients and what they need are training's, else NULL ------------- */
 
 typedef struct {
-  norm self_norm, cross_norm, mlp_norm;
-  attend_linear *qkv, *out;                      /* self-attention */
-  attend_linear *cross_q, *cross_kv, *cross_out; /* NULL: no encoder */
-  attend_linear *up, *down;                      /* up: [gate, up] if gated */
-} layer;
+  attend_linear *go,
+      *back; /* W and its transpose, packed; go NULL: there is none */
+  float *w, *b, *dw, *db; /* [outputs][inputs], [outputs] */
+  int outputs, inputs;
+} linear_weights;
+
+typedef struct {
+  const float *w, *b; /* NULL: 1, 0 */
+  float *dw, *db;
+} norm_weights;
+
+typedef struct {
+  attend_table t; /* data NULL: there is none */
+  float *dw;
+} table_weights;
+
+typedef struct {
+  norm_weights self_norm, self_after, q_norm, k_norm, cross_norm, mlp_norm,
+      mlp_after;
+  linear_weights qkv, out;                     /* self-attention */
+  linear_weights cross_q, cross_kv, cross_out; /* none without an encoder */
+  linear_weights up, down;                     /* up: [gate, up] if gated */
+} layer_weights;
 
 typedef struct {
   const attend_stack *shape;
-  attend_table positions, types; /* data NULL: none */
-  norm embed_norm, final_norm;
-  float *relative;           /* [buckets, H] or NULL */
-  attend_linear *projection; /* of the tokens' rows; NULL: they are as wide */
-  layer *layers; /* [shape->layers] or NULL: there is no such side */
+  bool encoder;
+  table_weights positions, types;
+  table_weights relative;    /* [buckets, H] */
+  linear_weights projection; /* of embeddings to the side's width */
+  norm_weights embed_norm, final_norm;
+  layer_weights *layers; /* [groups], NULL: there is no such side */
+  int groups; /* layers with weights of their own; others share them */
 } stack;
+
+/* Rotations of queries and keys. */
+typedef struct {
+  double *frequency; /* [rotary / 2] */
+  double stretch;
+} rotation;
+
+/* Layers see all keys, or those in a window: a plan and a rotation for each. */
+enum { FULL, SLIDING, LAYER_KINDS };
 
 struct attend_model {
   attend_context *ctx;
@@ -39,16 +72,151 @@ struct attend_model {
   attend_form forms[ATTEND_ROLES];
   bool borrowed; /* the weights are another model's */
   attend_weights weights;
-  attend_table tokens;
+  table_weights tokens;
   stack encoder, decoder;
-  attend_linear *transform, *head;            /* NULL: none */
-  attend_linear *copy_q, *copy_k, *copy_gate; /* NULL: nothing is copied */
-  norm transform_norm;
-  double *frequency, stretch; /* rotary */
-  void **kept;                /* small blocks, freed with the model */
+  linear_weights transform, head;
+  norm_weights transform_norm;
+  linear_weights copy_q, copy_k, copy_gate; /* none: nothing is copied */
+  rotation rope[LAYER_KINDS];
+  void **kept; /* small blocks of the device, freed with the model */
   size_t n_kept, bytes;
   double flops;
 };
+
+static inline const layer_weights *layer_of(const stack *s, int i) {
+  return &s->layers[(int64_t)i * s->groups / s->shape->layers];
+}
+static inline int layer_kind(const attend_config *c, const stack *s, int i) {
+  bool slides = c->window && !s->encoder &&
+                (!c->some_slide || c->slides[i / 8] >> i % 8 & 1);
+  return slides ? SLIDING : FULL;
+}
+
+/* What holds weights, one after the other: weights.c has the list. visit gets the
+ * place in the model (a linear, a norm or a table), and where it comes from. */
+typedef enum { A_LINEAR, A_NORM, A_TABLE } field_kind;
+enum { MOST_PARTS = 4 };
+typedef struct {
+  field_kind kind;
+  size_t at;
+  enum slot slot[MOST_PARTS]; /* side by side; those that the family has */
+  int slots;
+} field;
+typedef attend_status (*field_visit)(attend_model *m, const field *f,
+                                     attend_parts of, int layer, void *place,
+                                     void *user);
+attend_status model_each(attend_model *m, field_visit visit, void *user);
+/* Sides, their layers and rotations, before fields are visited; and their end. */
+attend_status model_open(attend_model *m);
+void model_close(attend_model *m);
+/* A block of the device that lives as long as the model. */
+attend_status model_keep(attend_model *m, size_t bytes, void *block /* T ** */);
+
+/* ---- a pass over one side ------------------------------------------------------- */
+
+/* What a layer computes. Inference lets layers share these buffers, and some of them
+ * be one: then a step works in place. Training keeps them, and goes back over them. */
+typedef struct {
+  float *x;          /* [rows][ldx] what comes in */
+  float *qkv;        /* [rows][..] queries, keys, values */
+  float *raw;        /* of q and k before their norms, or NULL: not kept */
+  float *heads;      /* [rows][H M] what the heads give */
+  float *lse;        /* [B,H,T] or NULL */
+  float *self_added; /* [rows][ldx] before the norm of what the branch adds */
+  float *self;       /* sum with it */
+  float *self_out;   /* past the sum's norm */
+  float *cross_q, *cross_kv, *cross_heads, *cross_lse, *cross, *cross_out;
+  float *up, *act; /* [rows][mlp] before and after the activation */
+  float *mlp_added, *mlp;
+  float *out; /* what the layer gives */
+} activations;
+
+/* Memory that gradients pass through. */
+typedef struct {
+  float *middle, *dh; /* [rows][ldx] */
+  float *d_act;       /* [rows][widest of q, heads' outputs, mlp] */
+  float *d_wide;      /* [rows][widest of qkv, gate and up] */
+  float *d_bias;      /* [buckets][H] of one layer */
+  void *scratch;      /* of weight gradients and norms */
+} back_work;
+
+typedef struct {
+  attend_context *ctx;
+  const attend_model *model;
+  const stack *side;
+  int count, n, rows;
+  int32_t *position; /* [rows] */
+  attend_plan *plan[LAYER_KINDS], *cross_plan;
+  attend_state **self,
+      **cross; /* [layers]; NULL: keys are of this pass alone */
+  float *h;    /* [rows][ldx] what a branch reads */
+  /* training */
+  const float
+      *encoded; /* cross-attention without states: the encoder's output */
+  int encoded_n;
+  float *d_encoded;
+  attend_random dropout; /* stream: of the pass */
+  float drop;            /* 0: none */
+  back_work back;
+  struct attend_session *session; /* whose watcher sees it, or NULL */
+} pass;
+
+static inline attend_role self_role(const pass *p) {
+  return p->side->encoder ? ATTEND_ENCODER_SELF : ATTEND_DECODER_SELF;
+}
+/* Heads of `width` side by side in rows of ld floats, n rows a sequence. */
+static inline attend_view heads_at(const float *data, int n, int ld,
+                                   int width) {
+  return (attend_view){(void *)data, {(ptrdiff_t)n * ld, width, ld, 1}};
+}
+
+/* a->out from a->x. */
+attend_status layer_forward(const pass *p, int i, const activations *a);
+/* dx: of a->out on the way in, of a->x on the way out. */
+attend_status layer_backward(const pass *p, int i, const activations *a,
+                             float *dx);
+/* Queries, keys and values of layer i, from a->x. */
+void layer_project(const pass *p, int i, const activations *a);
+void norm_rows(const pass *p, const norm_weights *w, int rows, int width,
+               const float *x, float *y);
+void norm_rows_back(const pass *p, const norm_weights *w, int rows, int width,
+                    const float *x, const float *dy, bool add, float *dx);
+void multiply_rows(const pass *p, const linear_weights *w, int rows,
+                   const float *x, int ldx, float *y, int ldy);
+/* dx (+)= dy W, and the gradients of W and b. dx may be NULL. */
+void multiply_back(const pass *p, const linear_weights *w, int rows,
+                   const float *x, int ldx, const float *dy, int lddy, bool add,
+                   float *dx, int lddx);
+/* place: 0 embeddings, then three for each layer. What goes back is dropped by the
+ * same call. */
+void drop_rows(const pass *p, int place, float *x);
+
+/* embed.c. sum: before the norm, as wide as the tables are; may be x where there is
+ * neither a norm nor a projection after it. types may be NULL: 0. */
+void embed_forward(const pass *p, const int32_t *ids, const int32_t *types,
+                   float *sum, float *x);
+void embed_backward(const pass *p, const int32_t *ids, const int32_t *types,
+                    const float *sum, float *dx);
+int embed_width(const attend_model *m, const stack *s);
+bool embeds_apart(const attend_model *m, const stack *s); /* sum is not x */
+
+/* head.c. Rows that the head reads, each [rows][ld], to logits [rows][padded V];
+ * the buffers may be one where nothing goes back. */
+typedef struct {
+  int rows, ld;
+  float *x, *dense, *shaped, *normed;
+  float *logits;
+  float *
+      capped; /* [rows][padded V] a copy of logits that a cap's gradient needs */
+} head_rows;
+/* What the last product, and copying, read. */
+const float *head_forward(const pass *p, const head_rows *h);
+/* From the gradient of logits in h->logits to d [rows][ld], that of what the last
+ * product read; and on through the transform to that of h->x. */
+void head_back(const pass *p, const head_rows *h, const float *read, float *d);
+void head_transform_back(const pass *p, const head_rows *h, float *d);
+
+/* ---- a session -------------------------------------------------------------------- */
 
 /* Keys of one layer that a linear state has only sums of, kept while its
  * attention is watched: [batch][room][G * D]. */
@@ -61,49 +229,56 @@ typedef struct {
 /* What sequences may copy: the words that encoders read, with keys. Sequence b
  * reads text of[b]; a text of length 0 is none. */
 typedef struct {
-  float *keys;          /* [batch][n][padded P] */
+  float *keys;          /* [batch][n][padded P], of the device */
   int32_t *ids, *first; /* [batch][n]; where each id comes first in its text */
+  int32_t *device_ids, *device_first;
   bool by_words; /* one text, whose words are there once: copy_reading.c */
-  float *often; /* [n] then, how often; its logarithm where it is copied from */
-  size_t room;  /* tokens that these hold */
-  int n, span;  /* span: that weight has room for */
+  float *often;  /* [n] then, how often */
+  float *device_often;         /* its logarithm, where it is copied from */
+  size_t room;                 /* tokens that these hold */
+  int n, span;                 /* span: that weight has room for */
   int32_t *length, *of, *from; /* [batch]; from: work of reordering */
   int32_t *seen;               /* [V] work */
+  int32_t *texts;              /* [head_room] that rows copy from */
   float *q, *gate;             /* [head_room][padded P], [head_room][16] */
   float *weight;               /* [head_room][n] */
   float *before; /* [padded P] twice: of a reading's last token, and work */
 } copying;
 
 struct attend_session {
-  attend_context *ctx;
+  attend_context own, *ctx; /* ctx: &own */
   attend_model *model;
-  int batch, rows;
+  int batch, limit; /* limit: rows of one sequence at once in the decoder */
   attend_watch watch;
-  attend_plan *self_plan, *cross_plan; /* of the decoder */
-  attend_state **self, **cross;        /* [layers] */
-  kept_keys *kept[2];                  /* [layers] of self, of cross, or NULL */
+  attend_plan *decoder_plan[LAYER_KINDS], *cross_plan;
+  attend_state **self, **cross; /* [layers] of the decoder */
+  kept_keys *kept[2];           /* [layers] of self, of cross, or NULL */
   attend_plan *encoder_plan;
   int encoder_batch, encoder_rows; /* that it was made for */
   attend_state **sums; /* [layers] of a reading's encoder, else NULL */
   /* of the current call */
-  size_t room; /* rows that the buffers below hold */
-  float *x, *h, *qkv, *mix, *inside;
-  int32_t *position; /* [room] */
-  int32_t *lengths;  /* [batch] */
-  int64_t *before;   /* [batch] tokens held before the call */
+  pass p;
+  size_t room;    /* rows that the buffers below hold */
+  float *x, *y;   /* [room][ldx]: x what the layers gave, y the next layer's */
+  activations at; /* the others */
+  float *lse;     /* of attention that is watched */
+  int32_t *ids, *types; /* [room] of the device */
+  int32_t *position;    /* [room] of the host */
+  int32_t *lengths;     /* [batch] */
+  int64_t *before;      /* [batch] tokens held before the call */
   float *last;      /* [batch][padded F]: hidden, after each one's last token */
   int64_t *last_at; /* [batch] tokens that were held then */
   int head_room;    /* rows that the head takes at once */
   float *head_rows; /* [head_room][padded F] twice */
   int32_t *head_of; /* [head_room] the sequence of each, or -1 */
-  float *wide;      /* [head_room][padded V], where V is not whole lanes */
-  int64_t *held;    /* [batch] tokens before a call that may be cut */
-  int count, n;     /* of the last call; n 0: none, or it was cut */
-  const stack *side; /* that it ran */
+  int32_t *head_row; /* [head_room] of the device: which rows it reads */
+  float *wide;       /* [head_room][padded V] */
+  float *hidden;     /* what attend_session_hidden gives, of the host */
+  int64_t *held;     /* [batch] tokens before a call that may be cut */
   copying copy;
 };
 
-/* How a layer's attention is computed in this call. */
+/* How a layer's attention is computed in this pass. */
 typedef struct {
   attend_role role;
   attend_plan *plan;
@@ -111,20 +286,17 @@ typedef struct {
   int layer;
 } mixing;
 
-/* x <- the layer's output; rows = count * n of them. */
-attend_status block_forward(attend_session *r, const stack *s, int layer);
-/* The tokens' rows, with positions and types, into x. types may be NULL. */
-void embed_rows(attend_session *r, const stack *s, const int32_t *ids,
-                const int32_t *types);
-/* All layers and the final norm. */
-attend_status stack_forward(attend_session *r, const stack *s);
-void norm_rows(attend_session *r, const norm *w, int width, const float *x,
-               float *y);
+attend_status session_room(attend_session *r, size_t rows);
+void session_begin(attend_session *r, const stack *side, int count, int n);
+/* All layers and the final norm, from r->x to r->x. */
+attend_status session_stack(attend_session *r);
+/* The first `layers` of them. */
+attend_status session_layers(attend_session *r, int layers);
+void session_embed(attend_session *r, const int32_t *ids, const int32_t *types);
 /* Keys and values of cross-attention, from the encoder's output in x. */
-attend_status cross_fill(attend_session *r, int count, int n);
+attend_status cross_fill(attend_session *r);
 /* A reading: keys and values of the encoder's layer, from x, into its sums. */
 attend_status sums_fill(attend_session *r, int layer);
-attend_status run_room(attend_session *r, size_t rows);
 /* ---- copying.c: what a head that copies needs, where the model has one ---- */
 static inline size_t copy_width(const attend_session *r) { /* of a key's row */
   return (size_t)padded(r->model->config.copy);
@@ -133,22 +305,25 @@ attend_status copy_make(attend_session *r);
 void copy_free(attend_session *r);
 /* Keys of what was read, from the encoder's output in x; ids [count][n]. */
 attend_status copy_fill(attend_session *r, const int32_t *ids);
-/* Logits of rows x that the head read, of the sequences head_of, to log p. */
+/* Logits [rows][ldl] of rows x that the head read, of head_of, to log p. */
 void copy_rows(attend_session *r, int rows, const float *x, int ld,
-               float *logits);
+               float *logits, int ldl);
 void copy_reorder(attend_session *r, const int32_t *parents);
 void copy_reset(attend_session *r);
 /* Memory for so many tokens of all texts, n of one; what was there is lost if it
  * must grow. */
 attend_status copy_room(attend_session *r, size_t tokens, int n);
+/* Brings ids and where they come first to the device. */
+void copy_upload(attend_session *r, size_t tokens);
 /* copy_reading.c: a reading's next tokens, from x; the whole text, for another
- * run; and files of it, whose text had so many tokens. */
+ * session; and files of it, whose text had so many tokens. */
 attend_status copy_read(attend_session *r, const int32_t *ids);
 attend_status copy_recall(attend_session *r, const attend_session *from);
-attend_status copy_save(const attend_session *r, const char *path);
+attend_status copy_save(attend_session *r, const char *path);
 attend_status copy_load(attend_session *r, const char *path, int64_t rows);
 size_t copy_bytes(const attend_session *r);      /* of keys */
 size_t copy_work_bytes(const attend_session *r); /* of the rest */
+
 /* Shows the watcher what a layer's attention did. */
 attend_status watch_mixing(attend_session *r, const mixing *m, attend_view q,
                            attend_view k, attend_view v, attend_view o,
@@ -159,11 +334,13 @@ attend_status watch_keep(attend_session *r, const mixing *m, int n,
 /* Keys and values of cross-attention, n of them, lengths [batch] real. */
 void watch_cross(attend_session *r, const mixing *m, int n,
                  const int32_t *lengths, attend_view k, attend_view v);
-attend_status watch_stop(const attend_session *r); /* fails if it is time to */
+attend_status watch_stop(attend_session *r); /* fails if it is time to */
 attend_status watch_reorder(attend_session *r, const int32_t *parents);
 void watch_truncate(attend_session *r, int b, int64_t length);
 void watch_free(attend_session *r);
-void run_see(const attend_session *r, attend_see what, attend_role role,
-             int layer, attend_view view, const int shape[4]);
+/* The stream of the pass, where it is. */
+void watch_stream(const pass *p, attend_see what, int layer, float *x);
+void session_see(attend_session *r, attend_see what, attend_role role,
+                 int layer, attend_view view, const int shape[4]);
 
 #endif

@@ -13,14 +13,22 @@
 #include "base/parallel.h"
 #include "model/transformer.h"
 
-void run_see(const attend_session *r, attend_see what, attend_role role,
-             int number, attend_view view, const int shape[4]) {
+void session_see(attend_session *r, attend_see what, attend_role role,
+                 int number, attend_view view, const int shape[4]) {
   attend_sight s = {what, role, number, {0}, r->lengths, view};
   if (!(r->watch.what & what)) return;
   memcpy(s.shape, shape, sizeof s.shape);
   int depth = stream_suspend(&r->ctx->stream);
   r->watch.see(&s, r->watch.user);
   stream_resume(&r->ctx->stream, depth);
+}
+
+void watch_stream(const pass *p, attend_see what, int number, float *x) {
+  const int width = p->side->shape->width, ld = padded(width);
+  attend_view view = {x, {(ptrdiff_t)p->n * ld, 0, ld, 1}};
+  if (p->session)
+    session_see(p->session, what, self_role(p), number, view,
+                (int[4]){p->count, 1, p->n, width});
 }
 
 /* ---- keys that are kept ----------------------------------------------------------------- */
@@ -159,7 +167,7 @@ static attend_status look_kept(const looking *l, const kept_keys *kept, int b,
   attend_session *r = l->r;
   attend_desc d = *l->d;
   attend_plan *plan;
-  int n = l->m->role == ATTEND_CROSS ? r->n : r->lengths[b];
+  int n = l->m->role == ATTEND_CROSS ? r->p.n : r->lengths[b];
   if (n == 0 || kept->length[b] == 0) return ATTEND_OK;
   size_t H = (size_t)d.heads, width = (size_t)d.kv_heads * (size_t)d.dim;
   float *mine, *part;
@@ -176,7 +184,7 @@ static attend_status look_kept(const looking *l, const kept_keys *kept, int b,
   if (!status) {
     part = mine + H * (size_t)n * (size_t)d.kv_len;
     for (size_t h = 0; h < H; h++)
-      memcpy(part + h * (size_t)n, lse + ((size_t)b * H + h) * (size_t)r->n,
+      memcpy(part + h * (size_t)n, lse + ((size_t)b * H + h) * (size_t)r->p.n,
              (size_t)n * sizeof *lse);
     attend_view k = {kept->keys + (size_t)b * (size_t)kept->room * width,
                      {0, d.dim, (ptrdiff_t)width, 1}};
@@ -186,7 +194,7 @@ static attend_status look_kept(const looking *l, const kept_keys *kept, int b,
     for (size_t i = 0; !status && i < H * (size_t)n; i++) {
       size_t h = i / (size_t)n, row = i % (size_t)n;
       memcpy(l->weights +
-                 (((size_t)b * H + h) * (size_t)r->n + row) * (size_t)l->keys,
+                 (((size_t)b * H + h) * (size_t)r->p.n + row) * (size_t)l->keys,
              mine + i * (size_t)d.kv_len, (size_t)d.kv_len * sizeof *mine);
     }
     give(r->ctx, mine);
@@ -199,12 +207,12 @@ static attend_status look(const looking *l, attend_view q, attend_view k,
                           const float *lse) {
   attend_session *r = l->r;
   const mixing *m = l->m;
-  attend_look all = {.rows = l->rows, .n_rows = r->n, .weights = l->weights};
+  attend_look all = {.rows = l->rows, .n_rows = r->p.n, .weights = l->weights};
   if (!m->state) return attend_observe(m->plan, q, k, lse, &all);
   if (!m->state->linear)
-    return attend_state_observe(m->plan, m->state, r->n, q, lse, &all);
+    return attend_state_observe(m->plan, m->state, r->p.n, q, lse, &all);
   const kept_keys *kept = r->kept[m->role == ATTEND_CROSS];
-  for (int b = 0; b < r->count; b++) {
+  for (int b = 0; b < r->p.count; b++) {
     int64_t held = attend_state_length(m->state, b);
     if (held == 0) continue;
     if (!kept || !kept[m->layer].keys || kept[m->layer].length[b] != held)
@@ -220,7 +228,7 @@ static attend_status look(const looking *l, attend_view q, attend_view k,
 static attend_view row_numbers(const attend_session *r, const attend_desc *d,
                                const float *numbers) {
   return (attend_view){(void *)numbers,
-                       {(ptrdiff_t)d->heads * r->n, r->n, 1, 1}};
+                       {(ptrdiff_t)d->heads * r->p.n, r->p.n, 1, 1}};
 }
 
 static int longest(const attend_session *r, const attend_state *state) {
@@ -241,15 +249,16 @@ static attend_status see_entropy(attend_session *r, const mixing *m,
                 "through attend/lens.h");
   ATTEND_TRY(take_zeroed(r->ctx,
                          SIZE_PRODUCT((size_t)r->batch, (size_t)d->heads,
-                                      (size_t)r->n, sizeof *entropy),
+                                      (size_t)r->p.n, sizeof *entropy),
                          "entropy that is watched", &entropy));
   attend_look look = {.entropy = entropy};
   attend_status status =
-      m->state ? attend_state_observe(m->plan, m->state, r->n, q, lse, &look)
+      m->state ? attend_state_observe(m->plan, m->state, r->p.n, q, lse, &look)
                : attend_observe(m->plan, q, k, lse, &look);
   if (!status)
-    run_see(r, ATTEND_SEE_ENTROPY, m->role, m->layer,
-            row_numbers(r, d, entropy), (int[4]){r->count, d->heads, r->n, 1});
+    session_see(r, ATTEND_SEE_ENTROPY, m->role, m->layer,
+                row_numbers(r, d, entropy),
+                (int[4]){r->p.count, d->heads, r->p.n, 1});
   give(r->ctx, entropy);
   return status;
 }
@@ -258,11 +267,11 @@ static attend_status see_attention(attend_session *r, const mixing *m,
                                    attend_view q, attend_view k,
                                    const float *lse) {
   const attend_desc *d = attend_plan_desc(m->plan);
-  looking l = {r, m, d, m->state ? longest(r, m->state) : r->n, NULL, NULL};
-  size_t row = (size_t)r->n * (size_t)l.keys;
-  ATTEND_TRY(take(r->ctx, size_times((size_t)r->n, sizeof *l.rows),
+  looking l = {r, m, d, m->state ? longest(r, m->state) : r->p.n, NULL, NULL};
+  size_t row = (size_t)r->p.n * (size_t)l.keys;
+  ATTEND_TRY(take(r->ctx, size_times((size_t)r->p.n, sizeof *l.rows),
                   "rows to watch", &l.rows));
-  for (int i = 0; i < r->n; i++) l.rows[i] = i;
+  for (int i = 0; i < r->p.n; i++) l.rows[i] = i;
   attend_status status = take_zeroed(
       r->ctx,
       SIZE_PRODUCT((size_t)r->batch, (size_t)d->heads, row, sizeof *l.weights),
@@ -272,8 +281,8 @@ static attend_status see_attention(attend_session *r, const mixing *m,
     attend_view view = {
         l.weights,
         {(ptrdiff_t)((size_t)d->heads * row), (ptrdiff_t)row, l.keys, 1}};
-    run_see(r, ATTEND_SEE_ATTENTION, m->role, m->layer, view,
-            (int[4]){r->count, d->heads, r->n, l.keys});
+    session_see(r, ATTEND_SEE_ATTENTION, m->role, m->layer, view,
+                (int[4]){r->p.count, d->heads, r->p.n, l.keys});
   }
   give(r->ctx, l.weights);
   give(r->ctx, l.rows);
@@ -286,23 +295,24 @@ attend_status watch_mixing(attend_session *r, const mixing *m, attend_view q,
   const attend_desc *d = attend_plan_desc(m->plan);
   stream_wait(&r->ctx->stream);
   if (m->role == ATTEND_DECODER_SELF)
-    ATTEND_TRY(watch_keep(r, m, r->n, r->lengths, k));
+    ATTEND_TRY(watch_keep(r, m, r->p.n, r->lengths, k));
   if (r->watch.what & ATTEND_SEE_ATTENTION)
     ATTEND_TRY(see_attention(r, m, q, k, lse));
   if (r->watch.what & ATTEND_SEE_ENTROPY)
     ATTEND_TRY(see_entropy(r, m, q, k, lse));
-  run_see(r, ATTEND_SEE_DENOMINATOR, m->role, m->layer, row_numbers(r, d, lse),
-          (int[4]){r->count, d->heads, r->n, 1});
-  run_see(r, ATTEND_SEE_QUERY, m->role, m->layer, q,
-          (int[4]){r->count, d->heads, r->n, d->dim});
+  session_see(r, ATTEND_SEE_DENOMINATOR, m->role, m->layer,
+              row_numbers(r, d, lse),
+              (int[4]){r->p.count, d->heads, r->p.n, 1});
+  session_see(r, ATTEND_SEE_QUERY, m->role, m->layer, q,
+              (int[4]){r->p.count, d->heads, r->p.n, d->dim});
   if (m->role != ATTEND_CROSS) {
-    run_see(r, ATTEND_SEE_KEY, m->role, m->layer, k,
-            (int[4]){r->count, d->kv_heads, r->n, d->dim});
-    run_see(r, ATTEND_SEE_VALUE, m->role, m->layer, v,
-            (int[4]){r->count, d->kv_heads, r->n, d->dim_v});
+    session_see(r, ATTEND_SEE_KEY, m->role, m->layer, k,
+                (int[4]){r->p.count, d->kv_heads, r->p.n, d->dim});
+    session_see(r, ATTEND_SEE_VALUE, m->role, m->layer, v,
+                (int[4]){r->p.count, d->kv_heads, r->p.n, d->dim_v});
   }
-  run_see(r, ATTEND_SEE_MIXED, m->role, m->layer, o,
-          (int[4]){r->count, d->heads, r->n, d->dim_v});
+  session_see(r, ATTEND_SEE_MIXED, m->role, m->layer, o,
+              (int[4]){r->p.count, d->heads, r->p.n, d->dim_v});
   return ATTEND_OK;
 }
 
@@ -310,7 +320,7 @@ void watch_cross(attend_session *r, const mixing *m, int n,
                  const int32_t *lengths, attend_view k, attend_view v) {
   const attend_desc *d = attend_plan_desc(m->plan);
   attend_sight s = {ATTEND_SEE_KEY, ATTEND_CROSS,
-                    m->layer,       {r->count, d->kv_heads, n, d->dim},
+                    m->layer,       {r->p.count, d->kv_heads, n, d->dim},
                     lengths,        k};
   if (r->watch.what & ATTEND_SEE_KEY) r->watch.see(&s, r->watch.user);
   s.what = ATTEND_SEE_VALUE;
@@ -319,7 +329,7 @@ void watch_cross(attend_session *r, const mixing *m, int n,
   if (r->watch.what & ATTEND_SEE_VALUE) r->watch.see(&s, r->watch.user);
 }
 
-attend_status watch_stop(const attend_session *r) {
+attend_status watch_stop(attend_session *r) {
   if (!r->watch.stop) return ATTEND_OK;
   int depth = stream_suspend(&r->ctx->stream); /* the layers before are done */
   bool stop = r->watch.stop(r->watch.user);

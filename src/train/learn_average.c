@@ -75,7 +75,7 @@ static void average_entry(averaging *a, const learn_entry *e, size_t count) {
 
 static void put_entry(const averaging *a, const learn_entry *e) {
   const parameter *p = parameter_in(a->l->files, e);
-  float *to = a->l->values + e->at;
+  float *to = attend_learner_values(a->l, NULL) + e->at;
   size_t outputs = (size_t)p->shape[0],
          inputs = p->rank == 2 ? (size_t)p->shape[1] : 1;
   for (size_t o = 0; o < outputs; o++)

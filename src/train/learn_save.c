@@ -30,7 +30,7 @@ static attend_status fill(size_t i, void *to, void *user) {
   saving *s = user;
   const attend_learner *l = s->l;
   const parameter *p = parameter_of(l, i);
-  const float *from = l->values + l->entries[i].at;
+  const float *from = attend_learner_values(l, NULL) + l->entries[i].at;
   size_t n = (size_t)p->tensor->count;
   if (p->turned) {
     turn_matrix(p, from, s->turned);

@@ -2,14 +2,15 @@
  *
  * Place: train/ - see learner.h.
  */
-#include <string.h>
+#include <math.h>
 
+#include "kernels/kernels.h"
 #include "train/learner.h"
 
 static attend_status check_side(const attend_learner *l, const char *what,
                                 int length, const int32_t *ids,
                                 const int32_t *lengths) {
-  const attend_config *c = &l->config;
+  const attend_config *c = &l->model.config;
   ATTEND_CHECK(l->ctx, length >= 1 && ids, "a lesson needs %s", what);
   ATTEND_CHECK(
       l->ctx, c->position != ATTEND_POSITIONS_LEARNED || length <= c->positions,
@@ -30,27 +31,29 @@ static attend_status check_targets(const attend_learner *l,
                                    const attend_lesson *x, int length) {
   ATTEND_CHECK(l->ctx, x->targets, "a lesson without targets teaches nothing");
   for (int i = 0; i < x->batch * length; i++)
-    ATTEND_CHECK(l->ctx, x->targets[i] < l->config.vocab,
+    ATTEND_CHECK(l->ctx, x->targets[i] < l->model.config.vocab,
                  "target %d of a lesson is %d: the model knows 0 to %d", i,
-                 (int)x->targets[i], l->config.vocab - 1);
+                 (int)x->targets[i], l->model.config.vocab - 1);
   ATTEND_CHECK(l->ctx, x->smoothing >= 0 && x->smoothing < 1,
                "a smoothing of %g: choose a share from 0 to below 1",
                (double)x->smoothing);
   return ATTEND_OK;
 }
 
-static void set_side(const attend_learner *l, learn_stack *s, int length,
+static void set_side(const attend_learner *l, learn_side *x, int length,
                      const int32_t *ids, const int32_t *lengths,
                      const int32_t *types) {
-  s->length = length;
-  s->rows = l->batch * length;
-  s->ids = ids;
-  s->lengths = lengths;
-  s->given_types = types;
+  x->p.count = l->batch;
+  x->p.n = length;
+  x->p.rows = l->batch * length;
+  x->given_ids = ids;
+  x->given_lengths = lengths;
+  x->given_types = types;
 }
 
 static attend_status open_lesson(attend_learner *l, const attend_lesson *x) {
-  bool both = l->config.parts == ATTEND_BOTH;
+  const attend_parts parts = l->model.config.parts;
+  bool both = parts == ATTEND_BOTH;
   ATTEND_CHECK(l->ctx, x->batch >= 1, "a lesson of %d texts: give at least 1",
                x->batch);
   l->batch = x->batch;
@@ -60,27 +63,268 @@ static attend_status open_lesson(attend_learner *l, const attend_lesson *x) {
     ATTEND_TRY(check_side(l, "what the decoder is given", x->said, x->said_ids,
                           x->said_lengths));
   ATTEND_TRY(check_targets(l, x, both ? x->said : x->length));
-  if (l->config.parts & ATTEND_ENCODER)
+  if (parts & ATTEND_ENCODER)
     set_side(l, &l->encoder, x->length, x->ids, x->lengths, x->types);
   if (both)
     set_side(l, &l->decoder, x->said, x->said_ids, x->said_lengths, NULL);
-  else if (l->config.parts & ATTEND_DECODER)
+  else if (parts & ATTEND_DECODER)
     set_side(l, &l->decoder, x->length, x->ids, x->lengths, NULL);
   return lesson_room(l);
 }
 
-/* After the room is there: positions, and how many tokens are real. */
-static void place_side(const attend_learner *l, learn_stack *s) {
-  for (int b = 0; s->layers && b < l->batch; b++) {
-    s->real[b] = s->lengths ? s->lengths[b] : s->length;
-    for (int i = 0; i < s->length; i++) s->position[b * s->length + i] = i;
+/* After the room is there: tokens, positions, how many are real, dropout. */
+static attend_status place_side(attend_learner *l, learn_side *x) {
+  const struct attend_device *d = l->ctx->device;
+  const int n = x->p.n;
+  const size_t bytes = (size_t)x->p.rows * sizeof *x->ids;
+  int32_t *position;
+  if (!x->layers) return ATTEND_OK;
+  ATTEND_TRY(take(l->ctx, bytes, "positions", &position));
+  for (int b = 0; b < l->batch; b++) {
+    x->real[b] = x->given_lengths ? x->given_lengths[b] : n;
+    for (int i = 0; i < n; i++) position[b * n + i] = i;
+  }
+  d->write(l->ctx, x->p.position, position, bytes);
+  d->write(l->ctx, x->ids, x->given_ids, bytes);
+  if (x->given_types) d->write(l->ctx, x->types, x->given_types, bytes);
+  give(l->ctx, position);
+  x->p.drop = l->lesson->quiet ? 0 : l->options.dropout;
+  x->p.dropout = (attend_random){l->options.seed, l->lesson->step * 4096};
+  return ATTEND_OK;
+}
+
+static const int32_t *types_of(const learn_side *x) {
+  return x->given_types ? x->types : NULL;
+}
+
+static int ld_of(const learn_side *x) {
+  return padded(x->p.side->shape->width);
+}
+
+/* ---- sides ------------------------------------------------------------------------------ */
+
+static attend_status side_forward(attend_learner *l, learn_side *x) {
+  if (!x->layers) return ATTEND_OK;
+  const stack *s = x->p.side;
+  const int layers = s->shape->layers;
+  float *first = x->layers[0].x;
+  embed_forward(&x->p, x->ids, types_of(x),
+                embeds_apart(&l->model, s) ? x->embedded : first, first);
+  for (int i = 0; i < layers; i++)
+    ATTEND_TRY(layer_forward(&x->p, i, &x->layers[i]));
+  if (l->model.config.final_norm)
+    norm_rows(&x->p, &s->final_norm, x->p.rows, s->shape->width, x->last,
+              x->hidden);
+  return ATTEND_OK;
+}
+
+/* Where layers were not kept: all but the layer's output. */
+static attend_status compute_again(learn_side *x, int i) {
+  activations a = x->layers[i];
+  if (a.mlp_added == a.out) a.mlp_added = NULL;
+  if (a.mlp == a.out) a.mlp = NULL;
+  a.out = NULL;
+  return layer_forward(&x->p, i, &a);
+}
+
+static attend_status side_backward(attend_learner *l, learn_side *x) {
+  const stack *s = x->p.side;
+  float *dx = x->d_hidden;
+  if (!x->layers) return ATTEND_OK;
+  if (l->model.config.final_norm)
+    norm_rows_back(&x->p, &s->final_norm, x->p.rows, s->shape->width, x->last,
+                   dx, false, dx);
+  for (int i = s->shape->layers - 1; i >= 0; i--) {
+    if (l->options.recompute) ATTEND_TRY(compute_again(x, i));
+    ATTEND_TRY(layer_backward(&x->p, i, &x->layers[i], dx));
+  }
+  embed_backward(&x->p, x->ids, types_of(x),
+                 embeds_apart(&l->model, s) ? x->embedded : x->layers[0].x, dx);
+  return ATTEND_OK;
+}
+
+/* ---- copying ---------------------------------------------------------------------------- */
+
+static int key_width(const attend_learner *l) {
+  return padded(l->model.config.copy);
+}
+
+static void lag_keys(attend_learner *l, float *keys, bool back) {
+  OP(l->ctx, copy_lag, .texts = l->batch, .n = l->encoder.p.n,
+     .width = l->model.config.copy, .keys = keys, .ld = key_width(l),
+     .back = back);
+}
+
+static void copy_open(attend_learner *l) {
+  const learn_side *e = &l->encoder;
+  learn_copy *c = &l->copy;
+  if (!l->model.copy_k.go) return;
+  multiply_rows(&e->p, &l->model.copy_k, e->p.rows, e->hidden, ld_of(e),
+                c->keys, key_width(l));
+  lag_keys(l, c->keys, false);
+  l->ctx->device->zero(
+      l->ctx, c->d_keys,
+      (size_t)e->p.rows * (size_t)key_width(l) * sizeof *c->d_keys);
+}
+
+static struct copy_texts texts_of(const attend_learner *l) {
+  const learn_side *e = &l->encoder;
+  return (struct copy_texts){.n = e->p.n,
+                             .ld = key_width(l),
+                             .keys = l->copy.keys,
+                             .ids = e->ids,
+                             .length = e->real};
+}
+
+static float copy_factor(const attend_learner *l) {
+  return 1 / sqrtf((float)l->model.config.copy);
+}
+
+/* The gradient of the keys joins that of the encoder's output. */
+static void copy_close(attend_learner *l) {
+  learn_side *e = &l->encoder;
+  if (!l->model.copy_k.go) return; /* a model of one side has no encoder */
+  lag_keys(l, l->copy.d_keys, true);
+  multiply_back(&e->p, &l->model.copy_k, e->p.rows, e->hidden, ld_of(e),
+                l->copy.d_keys, key_width(l), true, e->d_hidden, ld_of(e));
+}
+
+/* ---- the head ---------------------------------------------------------------------------- */
+
+/* Some of the places that are scored: logits of all of them are never there at
+ * once. */
+typedef struct {
+  attend_learner *l;
+  learn_side *x;
+  head_rows h;
+  float *d; /* [HEAD][ld] */
+  float scale;
+  int32_t row[HEAD_ROWS_AT_ONCE], target[HEAD_ROWS_AT_ONCE];
+  int32_t text[HEAD_ROWS_AT_ONCE]; /* that each may copy from */
+} heading;
+
+static void copy_losses(heading *w, const float *read) {
+  attend_learner *l = w->l;
+  const pass *p = &w->x->p;
+  const int rows = w->h.rows, width = key_width(l);
+  learn_copy *c = &l->copy;
+  multiply_rows(p, &l->model.copy_q, rows, read, w->h.ld, c->queries, width);
+  multiply_rows(p, &l->model.copy_gate, rows, read, w->h.ld, c->gates, LANES);
+  OP(l->ctx, scale, .rows = rows, .width = width, .factor = copy_factor(l),
+     .x = c->queries, .ldx = width);
+  for (int i = 0; i < rows; i++) w->text[i] = w->row[i] / w->x->p.n;
+  OP(l->ctx, copy_loss, .texts = texts_of(l), .rows = rows,
+     .vocab = l->model.config.vocab, .of = w->text, .q = c->queries,
+     .gate = c->gates, .weight = c->weights, .logits = l->logits,
+     .ldl = padded(l->model.config.vocab), .targets = l->head_target,
+     .smoothing = l->lesson->smoothing, .scale = w->scale, .loss = l->losses);
+}
+
+/* d += what comes through queries and gates; the keys' gradient is summed. */
+static void copy_back_rows(heading *w, const float *read) {
+  attend_learner *l = w->l;
+  const pass *p = &w->x->p;
+  const int rows = w->h.rows, width = key_width(l);
+  learn_copy *c = &l->copy;
+  OP(l->ctx, copy_grad, .texts = texts_of(l), .rows = rows, .n_texts = l->batch,
+     .of = w->text, .q = c->queries, .weight = c->weights, .dq = c->d_queries,
+     .dkeys = c->d_keys);
+  OP(l->ctx, scale, .rows = rows, .width = width, .factor = copy_factor(l),
+     .x = c->d_queries, .ldx = width);
+  multiply_back(p, &l->model.copy_q, rows, read, w->h.ld, c->d_queries, width,
+                true, w->d, w->h.ld);
+  multiply_back(p, &l->model.copy_gate, rows, read, w->h.ld, c->gates, LANES,
+                true, w->d, w->h.ld);
+}
+
+static void read_losses(heading *w, attend_outcome *outcome) {
+  float loss[HEAD_ROWS_AT_ONCE];
+  w->l->ctx->device->read(w->l->ctx, loss, w->l->losses,
+                          (size_t)w->h.rows * sizeof *loss);
+  for (int i = 0; i < w->h.rows; i++) outcome->loss += (double)loss[i];
+}
+
+static void head_piece(heading *w, attend_outcome *outcome) {
+  attend_learner *l = w->l;
+  const attend_config *c = &l->model.config;
+  const pass *p = &w->x->p;
+  const head_rows *h = &w->h;
+  const int ldv = padded(c->vocab), width = w->x->p.side->shape->width;
+  const size_t bytes = (size_t)h->rows * sizeof *w->row;
+  l->ctx->device->write(l->ctx, l->head_row, w->row, bytes);
+  l->ctx->device->write(l->ctx, l->head_target, w->target, bytes);
+  OP(l->ctx, gather, .rows = h->rows, .width = width, .index = l->head_row,
+     .factor = c->head_factor, .x = w->x->hidden, .ldx = h->ld, .y = h->x,
+     .ldy = h->ld);
+  const float *read = head_forward(p, h);
+  if (l->model.copy_q.go)
+    copy_losses(w, read);
+  else
+    OP(l->ctx, loss, .rows = h->rows, .width = c->vocab, .x = l->logits,
+       .ldx = ldv, .targets = l->head_target, .smoothing = l->lesson->smoothing,
+       .scale = w->scale, .loss = l->losses);
+  read_losses(w, outcome);
+  if (l->lesson->quiet) return;
+  head_back(p, h, read, w->d);
+  if (l->model.copy_q.go) copy_back_rows(w, read);
+  head_transform_back(p, h, w->d);
+  OP(l->ctx, scatter, .rows = h->rows, .width = width, .index = l->head_row,
+     .factor = c->head_factor, .x = w->d, .ldx = h->ld, .y = w->x->d_hidden,
+     .ldy = h->ld);
+}
+
+static void clear_gradient(attend_learner *l, learn_side *x) {
+  l->ctx->device->zero(
+      l->ctx, x->d_hidden,
+      (size_t)x->p.rows * (size_t)ld_of(x) * sizeof *x->d_hidden);
+}
+
+/* Loss, and the gradient of the hidden states. */
+static void study_head(attend_learner *l, learn_side *x,
+                       attend_outcome *outcome) {
+  const attend_lesson *lesson = l->lesson;
+  const int ld = ld_of(x), rows = x->p.rows;
+  const size_t piece = (size_t)HEAD_ROWS_AT_ONCE * (size_t)ld;
+  float *r = l->head_rows;
+  heading w = {.l = l,
+               .x = x,
+               .h = {.ld = ld,
+                     .x = r,
+                     .dense = r + piece,
+                     .shaped = r + 2 * piece,
+                     .normed = r + 3 * piece,
+                     .logits = l->logits,
+                     .capped = l->capped},
+               .d = r + 4 * piece};
+  clear_gradient(l, x);
+  for (int i = 0; i < rows; i++) outcome->scored += lesson->targets[i] >= 0;
+  w.scale = lesson->scale > 0     ? lesson->scale
+            : outcome->scored > 0 ? 1 / (float)outcome->scored
+                                  : 0;
+  for (int i = 0; i < rows; i++) {
+    if (lesson->targets[i] >= 0) {
+      w.row[w.h.rows] = i;
+      w.target[w.h.rows++] = lesson->targets[i];
+    }
+    bool full = w.h.rows == HEAD_ROWS_AT_ONCE || i + 1 == rows;
+    if (!full || !w.h.rows) continue;
+    head_piece(&w, outcome);
+    w.h.rows = 0;
   }
 }
 
-static void clear(learn_stack *s) {
-  memset(
-      s->d_hidden, 0,
-      (size_t)s->rows * (size_t)padded(s->shape->width) * sizeof *s->d_hidden);
+/* ---- a lesson ------------------------------------------------------------------------------ */
+
+static attend_status go_back(attend_learner *l) {
+  learn_side *e = &l->encoder, *d = &l->decoder;
+  if (d->layers && e->layers) clear_gradient(l, e);
+  copy_close(l);
+  ATTEND_TRY(side_backward(l, d));
+  ATTEND_TRY(side_backward(l, e));
+  for (size_t i = 0; i < l->n_gaps; i++)
+    l->ctx->device->zero(l->ctx, l->gradients.device + l->gaps[i].at,
+                         l->gaps[i].count * sizeof(float));
+  return ATTEND_OK;
 }
 
 attend_status attend_learner_study(attend_learner *l,
@@ -88,17 +332,16 @@ attend_status attend_learner_study(attend_learner *l,
                                    attend_outcome *outcome) {
   *outcome = (attend_outcome){0};
   ATTEND_TRY(open_lesson(l, lesson));
-  learn_stack *e = &l->encoder, *d = &l->decoder;
-  place_side(l, e);
-  place_side(l, d);
-  if (e->layers) ATTEND_TRY(stack_learn(l, e));
-  if (d->layers) ATTEND_TRY(stack_learn(l, d));
+  learn_side *e = &l->encoder, *d = &l->decoder;
+  mirror_back(l->ctx, &l->gradients);
+  ATTEND_TRY(place_side(l, e));
+  ATTEND_TRY(place_side(l, d));
+  ATTEND_TRY(side_forward(l, e));
+  d->p.encoded = e->hidden;
+  d->p.d_encoded = e->d_hidden;
+  d->p.encoded_n = e->p.n;
+  ATTEND_TRY(side_forward(l, d));
   copy_open(l);
-  head_study(l, d->layers ? d : e, outcome);
-  if (lesson->quiet) return ATTEND_OK;
-  if (d->layers && e->layers) clear(e);
-  copy_close(l);
-  if (d->layers) ATTEND_TRY(stack_unlearn(l, d, d->d_hidden));
-  if (e->layers) ATTEND_TRY(stack_unlearn(l, e, e->d_hidden));
-  return ATTEND_OK;
+  study_head(l, d->layers ? d : e, outcome);
+  return lesson->quiet ? ATTEND_OK : go_back(l);
 }

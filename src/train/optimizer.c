@@ -6,23 +6,19 @@
  */
 #include <math.h>
 
-#include "base/parallel.h"
 #include "train/learner.h"
 
 struct attend_optimizer {
   attend_context *ctx;
   attend_learner *learner;
   attend_optimizer_options options;
-  float *first, *second; /* [count] moments; SGD: momentum, NULL */
-  double *sums;          /* [stretches] */
-  size_t count;
+  mirror moment[2];         /* SGD: momentum alone */
+  double *sums, *host_sums; /* [stretches], of the device and of the host */
   uint64_t step;
 };
 
-enum { STRETCH = 4096 };
-
 static size_t stretches(const attend_optimizer *o) {
-  return (o->count + STRETCH - 1) / STRETCH;
+  return (o->learner->count + SQUARES_STRETCH - 1) / SQUARES_STRETCH;
 }
 
 static attend_status check(attend_context *ctx,
@@ -40,11 +36,14 @@ static attend_status check(attend_context *ctx,
 }
 
 static attend_status take_moments(attend_optimizer *o) {
-  size_t bytes = o->count * sizeof(float);
-  ATTEND_TRY(take_zeroed(o->ctx, bytes, "an optimizer", &o->first));
+  static const char what[] = "an optimizer";
+  const size_t count = o->learner->count;
+  const size_t bytes = stretches(o) * sizeof *o->sums;
+  ATTEND_TRY(mirror_make(o->ctx, count, what, &o->moment[0]));
   if (o->options.kind == ATTEND_ADAMW)
-    ATTEND_TRY(take_zeroed(o->ctx, bytes, "an optimizer", &o->second));
-  return take(o->ctx, stretches(o) * sizeof *o->sums, "an optimizer", &o->sums);
+    ATTEND_TRY(mirror_make(o->ctx, count, what, &o->moment[1]));
+  ATTEND_TRY(device_take(o->ctx, bytes, what, &o->sums));
+  return take(o->ctx, bytes, what, &o->host_sums);
 }
 
 attend_optimizer_options attend_optimizer_defaults(void) {
@@ -66,7 +65,6 @@ attend_status attend_optimizer_create(attend_learner *learner,
   o->ctx = ctx;
   o->learner = learner;
   o->options = options ? *options : attend_optimizer_defaults();
-  o->count = learner->count;
   attend_status status = check(ctx, &o->options);
   if (!status) status = take_moments(o);
   if (status)
@@ -78,112 +76,70 @@ attend_status attend_optimizer_create(attend_learner *learner,
 
 void attend_optimizer_free(attend_optimizer *o) {
   if (!o) return;
-  give(o->ctx, o->first);
-  give(o->ctx, o->second);
-  give(o->ctx, o->sums);
+  mirror_free(o->ctx, &o->moment[0]);
+  mirror_free(o->ctx, &o->moment[1]);
+  device_give(o->ctx, o->sums);
+  give(o->ctx, o->host_sums);
   give(o->ctx, o);
 }
 
 /* ---- how long the gradient is ----------------------------------------------------- */
 
-static void norm_part(const void *args, int64_t i, int worker) {
-  const attend_optimizer *o = args;
-  const float *g = o->learner->gradients;
-  size_t from = (size_t)i * STRETCH,
-         to = from + STRETCH < o->count ? from + STRETCH : o->count;
-  double part = 0;
-  (void)worker;
-  for (size_t j = from; j < to; j++) part += (double)g[j] * (double)g[j];
-  o->sums[i] = part;
-}
-
 static double norm_of(const attend_optimizer *o) {
+  const size_t n = stretches(o);
   double sum = 0;
-  long n = (long)stretches(o);
-  PARALLEL_FOR(o->ctx, o->ctx->threads, n, norm_part, *o);
-  for (long i = 0; i < n; i++) sum += o->sums[i];
+  OP(o->ctx, sum_squares, .n = o->learner->count,
+     .x = o->learner->gradients.device, .sums = o->sums);
+  o->ctx->device->read(o->ctx, o->host_sums, o->sums, n * sizeof *o->sums);
+  for (size_t i = 0; i < n; i++) sum += o->host_sums[i];
   return sqrt(sum);
 }
 
 /* ---- a step ------------------------------------------------------------------------- */
 
-typedef struct {
-  float rate, shrink; /* shrink: of the gradient, by clipping */
-  float fix1, fix2;   /* bias corrections */
-} stride;
-
-static void adam(attend_optimizer *o, const stride *s, float decay, size_t from,
-                 size_t to) {
-  const attend_optimizer_options *p = &o->options;
-  float *w = o->learner->values, *m = o->first, *v = o->second;
-  const float *g = o->learner->gradients;
-  for (size_t i = from; i < to; i++) {
-    float x = g[i] * s->shrink;
-    m[i] = p->beta1 * m[i] + (1 - p->beta1) * x;
-    v[i] = p->beta2 * v[i] + (1 - p->beta2) * x * x;
-    float root = sqrtf(v[i] * s->fix2) + p->eps;
-    w[i] -= s->rate * decay * w[i];
-    w[i] -= s->rate * (m[i] * s->fix1) / root;
-  }
+static void step_entry(attend_optimizer *o, struct op_step s,
+                       const learn_entry *e) {
+  const mirror *m = o->moment;
+  s.n = e->count;
+  s.values = o->learner->values.device + e->at;
+  s.gradients = o->learner->gradients.device + e->at;
+  s.first = m[0].device + e->at;
+  s.second = m[1].device ? m[1].device + e->at : NULL;
+  s.decay = o->options.decay[e->group];
+  o->ctx->device->step(o->ctx, &s);
 }
 
-static void sgd(attend_optimizer *o, const stride *s, float decay, size_t from,
-                size_t to) {
-  float *w = o->learner->values, *m = o->first;
-  const float *g = o->learner->gradients;
-  for (size_t i = from; i < to; i++) {
-    float x = g[i] * s->shrink + decay * w[i];
-    m[i] = o->options.momentum * m[i] + x;
-    w[i] -= s->rate * m[i];
-  }
-}
-
-typedef struct {
-  attend_optimizer *o;
-  const stride *s;
-  float decay;
-  size_t at, count;
-} entry_step;
-
-static void step_part(const void *args, int64_t i, int worker) {
-  const entry_step *e = args;
-  size_t from = (size_t)i * STRETCH;
-  size_t to = from + STRETCH < e->count ? from + STRETCH : e->count;
-  (void)worker;
-  if (e->o->options.kind == ATTEND_ADAMW)
-    adam(e->o, e->s, e->decay, e->at + from, e->at + to);
-  else
-    sgd(e->o, e->s, e->decay, e->at + from, e->at + to);
-}
-
-static void step_entry(attend_optimizer *o, const stride *s,
-                       const attend_learnt *x) {
-  size_t at = (size_t)(x->value - o->learner->values);
-  size_t count = (size_t)x->count;
-  long n = (long)((count + STRETCH - 1) / STRETCH);
-  entry_step e = {o, s, o->options.decay[x->group], at, count};
-  PARALLEL_FOR(o->ctx, n > 4 ? o->ctx->threads : 1, n, step_part, e);
+static void push_back(attend_optimizer *o) {
+  mirror_back(o->ctx, &o->learner->values);
+  mirror_back(o->ctx, &o->learner->gradients);
+  mirror_back(o->ctx, &o->moment[0]);
+  mirror_back(o->ctx, &o->moment[1]);
 }
 
 attend_status attend_optimizer_step(attend_optimizer *o, float rate,
                                     double *norm) {
+  push_back(o);
   double length = norm_of(o), t = (double)(o->step + 1);
   const attend_optimizer_options *p = &o->options;
+  const attend_learner *l = o->learner;
   if (norm) *norm = length;
   ATTEND_CHECK(o->ctx, isfinite(length),
                "the gradient is not finite: take a smaller rate, or look for "
                "what is wrong in the data");
-  stride s = {.rate = rate,
-              .shrink = p->clip > 0 && length > (double)p->clip
-                            ? (float)((double)p->clip / (length + 1e-6))
-                            : 1,
-              .fix1 = (float)(1 / (1 - pow((double)p->beta1, t))),
-              .fix2 = (float)(1 / (1 - pow((double)p->beta2, t)))};
-  attend_learnt x;
-  for (size_t i = 0; attend_learner_get(o->learner, i, &x); i++)
-    if (!x.fixed) step_entry(o, &s, &x);
+  struct op_step s = {.rate = rate,
+                      .shrink = p->clip > 0 && length > (double)p->clip
+                                    ? (float)((double)p->clip / (length + 1e-6))
+                                    : 1,
+                      .beta1 = p->beta1,
+                      .beta2 = p->beta2,
+                      .eps = p->eps,
+                      .momentum = p->momentum,
+                      .fix1 = (float)(1 / (1 - pow((double)p->beta1, t))),
+                      .fix2 = (float)(1 / (1 - pow((double)p->beta2, t)))};
+  for (size_t i = 0; i < l->n_entries; i++)
+    if (!l->entries[i].fixed) step_entry(o, s, &l->entries[i]);
   o->step++;
-  return attend_learner_refresh(o->learner);
+  return learner_repack(o->learner);
 }
 
 uint64_t attend_optimizer_steps(const attend_optimizer *o) { return o->step; }
@@ -191,7 +147,8 @@ void attend_optimizer_set_steps(attend_optimizer *o, uint64_t steps) {
   o->step = steps;
 }
 float *attend_optimizer_moments(const attend_optimizer *o, int which) {
-  return which == 0 ? o->first : which == 1 ? o->second : NULL;
+  mirror *m = (mirror *)&o->moment[which & 1];
+  return which >> 1 || !m->device ? NULL : mirror_out(o->ctx, m);
 }
 
 /* ---- rates over time ------------------------------------------------------------------- */

@@ -1,0 +1,106 @@
+/* Embeddings: tokens, positions and types to rows, and their gradients.
+ *
+ * Place: model/ - before the first layer. Tables may be narrower than the side:
+ * tokens alone are projected before positions are added (an encoder and a decoder of
+ * two widths), or all of it after the norm (ALBERT's factorised embeddings).
+ */
+#include "model/transformer.h"
+
+static bool projects_all(const attend_model *m, const stack *s) {
+  return s->projection.go && m->config.embed_width;
+}
+
+int embed_width(const attend_model *m, const stack *s) {
+  return projects_all(m, s) ? m->config.embed_width : s->shape->width;
+}
+
+bool embeds_apart(const attend_model *m, const stack *s) {
+  return m->config.embed_norm || projects_all(m, s);
+}
+
+/* The tokens' rows, as wide as their table is. */
+static void look_up(const pass *p, int width, const int32_t *ids, float *to) {
+  OP(p->ctx, embed, .table = p->model->tokens.t, .rows = p->rows,
+     .width = width, .ids = ids, .factor = p->model->config.embed_factor,
+     .y = to, .ldy = padded(width));
+}
+
+static void embed_tokens(const pass *p, int width, const int32_t *ids,
+                         float *to) {
+  const linear_weights *w = &p->side->projection;
+  bool narrow = w->go && !p->model->config.embed_width;
+  look_up(p, narrow ? w->inputs : width, ids, narrow ? p->h : to);
+  if (narrow)
+    multiply_rows(p, w, p->rows, p->h, padded(w->inputs), to, padded(width));
+}
+
+void embed_forward(const pass *p, const int32_t *ids, const int32_t *types,
+                   float *sum, float *x) {
+  const attend_model *m = p->model;
+  const attend_config *c = &m->config;
+  const stack *s = p->side;
+  const int width = embed_width(m, s), ld = padded(width), rows = p->rows;
+  float *normed = projects_all(m, s) ? p->h : x;
+  embed_tokens(p, width, ids, sum);
+  if (c->position == ATTEND_POSITIONS_SINUSOIDAL)
+    OP(p->ctx, sinusoidal, .rows = rows, .width = width,
+       .position = p->position, .y = sum, .ldy = ld);
+  if (s->positions.t.data)
+    OP(p->ctx, embed, .table = s->positions.t, .rows = rows, .width = width,
+       .ids = p->position, .offset = c->position_offset, .factor = 1,
+       .add = true, .y = sum, .ldy = ld);
+  if (s->types.t.data)
+    OP(p->ctx, embed, .table = s->types.t, .rows = rows, .width = width,
+       .ids = types, .factor = 1, .add = true, .y = sum, .ldy = ld);
+  if (c->embed_norm) norm_rows(p, &s->embed_norm, rows, width, sum, normed);
+  if (projects_all(m, s))
+    multiply_rows(p, &s->projection, rows, c->embed_norm ? normed : sum, ld, x,
+                  padded(s->shape->width));
+  drop_rows(p, 0, x);
+}
+
+static void table_back(const pass *p, const table_weights *t, int width,
+                       const int32_t *ids, int offset, const float *dx) {
+  if (t->dw)
+    OP(p->ctx, embed_back, .rows = p->rows, .width = width,
+       .entries = t->t.entries, .ids = ids, .offset = offset, .factor = 1,
+       .dy = dx, .lddy = padded(width), .dtable = t->dw);
+}
+
+static void embed_tokens_back(const pass *p, int width, const int32_t *ids,
+                              const float *dx) {
+  const linear_weights *w = &p->side->projection;
+  const table_weights *t = &p->model->tokens;
+  if (w->go && !p->model->config.embed_width) {
+    look_up(p, w->inputs, ids, p->h);
+    multiply_back(p, w, p->rows, p->h, padded(w->inputs), dx, padded(width),
+                  false, p->back.dh, padded(w->inputs));
+    dx = p->back.dh;
+    width = w->inputs;
+  }
+  OP(p->ctx, embed_back, .rows = p->rows, .width = width,
+     .entries = t->t.entries, .ids = ids,
+     .factor = p->model->config.embed_factor, .dy = dx, .lddy = padded(width),
+     .dtable = t->dw);
+}
+
+void embed_backward(const pass *p, const int32_t *ids, const int32_t *types,
+                    const float *sum, float *dx) {
+  const attend_model *m = p->model;
+  const attend_config *c = &m->config;
+  const stack *s = p->side;
+  const int width = embed_width(m, s), ld = padded(width), rows = p->rows;
+  drop_rows(p, 0, dx);
+  if (projects_all(m, s)) {
+    const float *from = c->embed_norm ? p->h : sum;
+    if (c->embed_norm) norm_rows(p, &s->embed_norm, rows, width, sum, p->h);
+    multiply_back(p, &s->projection, rows, from, ld, dx,
+                  padded(s->shape->width), false, p->back.dh, ld);
+    dx = p->back.dh;
+  }
+  if (c->embed_norm)
+    norm_rows_back(p, &s->embed_norm, rows, width, sum, dx, false, dx);
+  table_back(p, &s->types, width, types, 0, dx);
+  table_back(p, &s->positions, width, p->position, c->position_offset, dx);
+  embed_tokens_back(p, width, ids, dx);
+}

@@ -1,0 +1,405 @@
+/* A model: the checkpoint's weights, packed for computing.
+ *
+ * Place: model/ - after the checkpoint, before a session.
+ *
+ * Each tensor is read once, packed, and its file pages let go, so that loading
+ * needs the memory of the packed weights and little more. Embedding tables stay
+ * in the mapped file: a lookup touches the rows it reads.
+ */
+#include <stddef.h>
+#include <string.h>
+
+#include "model/transformer.h"
+
+/* ---- what holds weights --------------------------------------------------------------- */
+
+#define FIELD(kind, of, member, ...)                                  \
+  {                                                                   \
+    kind, offsetof(of, member), {__VA_ARGS__},                        \
+        (int)(sizeof((enum slot[]){__VA_ARGS__}) / sizeof(enum slot)) \
+  }
+
+/* In this order training lays them out: a matrix's biases follow it. */
+static const field side_fields[] = {
+    FIELD(A_LINEAR, stack, projection, PROJECTION),
+    FIELD(A_TABLE, stack, positions, POSITIONS),
+    FIELD(A_TABLE, stack, types, TYPES),
+    FIELD(A_NORM, stack, embed_norm, EMBED_NORM),
+    FIELD(A_TABLE, stack, relative, RELATIVE)};
+
+static const field layer_fields[] = {
+    FIELD(A_NORM, layer_weights, self_norm, SELF_NORM),
+    FIELD(A_LINEAR, layer_weights, qkv, SELF_QKV, SELF_Q, SELF_K, SELF_V),
+    FIELD(A_NORM, layer_weights, q_norm, Q_NORM),
+    FIELD(A_NORM, layer_weights, k_norm, K_NORM),
+    FIELD(A_LINEAR, layer_weights, out, SELF_O),
+    FIELD(A_NORM, layer_weights, self_after, SELF_AFTER_NORM),
+    FIELD(A_NORM, layer_weights, cross_norm, CROSS_NORM),
+    FIELD(A_LINEAR, layer_weights, cross_q, CROSS_Q),
+    FIELD(A_LINEAR, layer_weights, cross_kv, CROSS_K, CROSS_V),
+    FIELD(A_LINEAR, layer_weights, cross_out, CROSS_O),
+    FIELD(A_NORM, layer_weights, mlp_norm, MLP_NORM),
+    FIELD(A_LINEAR, layer_weights, up, MLP_GATE, MLP_UP),
+    FIELD(A_LINEAR, layer_weights, down, MLP_DOWN),
+    FIELD(A_NORM, layer_weights, mlp_after, MLP_AFTER_NORM)};
+
+static const field last_fields[] = {
+    FIELD(A_NORM, stack, final_norm, FINAL_NORM)};
+
+static const field tokens_field = FIELD(A_TABLE, attend_model, tokens, TOKENS);
+
+/* A tied head is the token table: its matrix has no slot of its own. */
+static const field head_fields[] = {
+    FIELD(A_LINEAR, attend_model, transform, TRANSFORM),
+    FIELD(A_NORM, attend_model, transform_norm, TRANSFORM_NORM),
+    FIELD(A_LINEAR, attend_model, head, HEAD),
+    FIELD(A_LINEAR, attend_model, copy_q, COPY_Q),
+    FIELD(A_LINEAR, attend_model, copy_k, COPY_K),
+    FIELD(A_LINEAR, attend_model, copy_gate, COPY_GATE)};
+
+typedef struct {
+  attend_model *m;
+  field_visit visit;
+  void *user;
+} visiting;
+
+#define COUNT(list) (sizeof(list) / sizeof *(list))
+
+static attend_status visit_fields(const visiting *v, size_t n, const field *f,
+                                  attend_parts of, int layer, void *owner) {
+  for (size_t i = 0; i < n; i++)
+    ATTEND_TRY(
+        v->visit(v->m, &f[i], of, layer, (char *)owner + f[i].at, v->user));
+  return ATTEND_OK;
+}
+
+static attend_status visit_side(const visiting *v, stack *s) {
+  attend_parts of = s->encoder ? ATTEND_ENCODER : ATTEND_DECODER;
+  if (!s->layers) return ATTEND_OK;
+  ATTEND_TRY(visit_fields(v, COUNT(side_fields), side_fields, of, -1, s));
+  for (int i = 0; i < s->groups; i++)
+    ATTEND_TRY(visit_fields(v, COUNT(layer_fields), layer_fields, of, i,
+                            &s->layers[i]));
+  return visit_fields(v, COUNT(last_fields), last_fields, of, -1, s);
+}
+
+attend_status model_each(attend_model *m, field_visit visit, void *user) {
+  visiting v = {m, visit, user};
+  ATTEND_TRY(visit_fields(&v, 1, &tokens_field, 0, -1, m));
+  ATTEND_TRY(visit_side(&v, &m->encoder));
+  ATTEND_TRY(visit_side(&v, &m->decoder));
+  return visit_fields(&v, COUNT(head_fields), head_fields, 0, -1, m);
+}
+
+/* ---- sides and rotations ----------------------------------------------------------------- */
+
+attend_status model_keep(attend_model *m, size_t bytes, void *block) {
+  if (m->n_kept % 64 == 0) {
+    void **more;
+    ATTEND_TRY(take(m->ctx, (m->n_kept + 64) * sizeof *more, "a model", &more));
+    if (m->n_kept) memcpy(more, m->kept, m->n_kept * sizeof *more);
+    give(m->ctx, m->kept);
+    m->kept = more;
+  }
+  ATTEND_TRY(device_take(m->ctx, bytes, "weights", block));
+  m->kept[m->n_kept++] = *(void **)block;
+  m->bytes += bytes;
+  return ATTEND_OK;
+}
+
+static attend_status open_side(attend_model *m, attend_parts of,
+                               const attend_stack *shape, stack *s) {
+  const attend_config *c = &m->config;
+  if (!(c->parts & of)) return ATTEND_OK;
+  s->shape = shape;
+  s->encoder = of == ATTEND_ENCODER;
+  s->groups = c->layer_groups ? c->layer_groups : shape->layers;
+  return take_zeroed(m->ctx, size_times((size_t)s->groups, sizeof *s->layers),
+                     "the layers", &s->layers);
+}
+
+static attend_status open_rotation(attend_model *m, const attend_rope *rope,
+                                   rotation *r) {
+  const attend_config *c = &m->config;
+  int rotary = c->rotary ? c->rotary : c->decoder.dim;
+  size_t bytes = (size_t)(rotary / 2 + 1) * sizeof(double);
+  double *host;
+  ATTEND_TRY(take_zeroed(m->ctx, bytes, "frequencies", &host));
+  attend_status status = model_keep(m, bytes, &r->frequency);
+  if (!status) {
+    attend_rope_frequencies(rope, rotary, host, &r->stretch);
+    m->ctx->device->write(m->ctx, r->frequency, host, bytes);
+  }
+  give(m->ctx, host);
+  return status;
+}
+
+attend_status model_open(attend_model *m) {
+  const attend_config *c = &m->config;
+  ATTEND_TRY(open_side(m, ATTEND_ENCODER, &c->encoder, &m->encoder));
+  ATTEND_TRY(open_side(m, ATTEND_DECODER, &c->decoder, &m->decoder));
+  if (c->position != ATTEND_POSITIONS_ROTARY) return ATTEND_OK;
+  ATTEND_TRY(open_rotation(m, &c->rope, &m->rope[FULL]));
+  bool apart = c->rope_sliding.theta > 0;
+  if (!apart) m->rope[SLIDING] = m->rope[FULL];
+  return apart ? open_rotation(m, &c->rope_sliding, &m->rope[SLIDING])
+               : ATTEND_OK;
+}
+
+static attend_status free_field(attend_model *m, const field *f,
+                                attend_parts of, int layer, void *place,
+                                void *user) {
+  linear_weights *x = place;
+  (void)m, (void)of, (void)layer, (void)user;
+  if (f->kind == A_LINEAR) {
+    attend_linear_free(x->go);
+    attend_linear_free(x->back);
+  }
+  return ATTEND_OK;
+}
+
+void model_close(attend_model *m) {
+  model_each(m, free_field, NULL);
+  give(m->ctx, m->encoder.layers);
+  give(m->ctx, m->decoder.layers);
+  for (size_t i = 0; i < m->n_kept; i++) device_give(m->ctx, m->kept[i]);
+  give(m->ctx, m->kept);
+}
+
+/* ---- small tensors ------------------------------------------------------------------ */
+
+typedef struct {
+  const attend_model_options *options;
+  size_t done, total; /* bytes of tensors */
+} loading;
+
+/* As f32, on the device. */
+static attend_status read_floats(attend_model *m, const parameter *p,
+                                 const float **floats) {
+  attend_dtype dtype = ATTEND_F32;
+  float *host, *to;
+  tensor_dtype(p->tensor, &dtype);
+  size_t n = (size_t)p->tensor->count, bytes = n * sizeof *host;
+  ATTEND_TRY(model_keep(m, bytes, &to));
+  ATTEND_TRY(take(m->ctx, bytes, "weights", &host));
+  attend_convert_to_f32(dtype, p->tensor->data, n, host);
+  m->ctx->device->write(m->ctx, to, host, bytes);
+  give(m->ctx, host);
+  *floats = to;
+  return ATTEND_OK;
+}
+
+static attend_status read_norm(attend_model *m, enum slot slot, attend_parts of,
+                               int number, norm_weights *w) {
+  const parameter *p = checkpoint_find(m->files, slot, of, number, false);
+  if (p) ATTEND_TRY(read_floats(m, p, &w->w));
+  p = checkpoint_find(m->files, slot, of, number, true);
+  return p ? read_floats(m, p, &w->b) : ATTEND_OK;
+}
+
+/* Tables that are looked up in stay in the mapped file, where the device reads it;
+ * biases of scores are f32. */
+static attend_status read_table(attend_model *m, enum slot slot,
+                                attend_parts of, table_weights *t) {
+  const parameter *p = checkpoint_find(m->files, slot, of, -1, false);
+  if (!p) return ATTEND_OK;
+  t->t.data = p->tensor->data;
+  tensor_dtype(p->tensor, &t->t.dtype);
+  t->t.entries = (int)p->shape[0];
+  if (slot == RELATIVE) {
+    t->t.dtype = ATTEND_F32;
+    return read_floats(m, p, (const float **)&t->t.data);
+  }
+  if (m->ctx->device->host) return ATTEND_OK;
+  ATTEND_TRY(model_keep(m, p->tensor->bytes, &t->t.data));
+  m->ctx->device->write(m->ctx, (void *)t->t.data, p->tensor->data,
+                        p->tensor->bytes);
+  return ATTEND_OK;
+}
+
+/* ---- linear layers ------------------------------------------------------------------- */
+
+typedef struct {
+  int count, inputs;
+  attend_linear_part part[MOST_PARTS];
+  const parameter *from[MOST_PARTS];
+  float *bias[MOST_PARTS];
+  void *aligned[MOST_PARTS];
+} parts;
+
+/* A file may put a tensor at any byte; the packing wants whole elements. */
+static attend_status align(attend_model *m, parts *x, int i) {
+  attend_linear_part *part = &x->part[i];
+  if ((uintptr_t)part->weight % attend_dtype_size(part->dtype) == 0)
+    return ATTEND_OK;
+  size_t bytes = x->from[i]->tensor->bytes;
+  ATTEND_TRY(
+      take(m->ctx, bytes, "a tensor that is not aligned", &x->aligned[i]));
+  memcpy(x->aligned[i], part->weight, bytes);
+  part->weight = x->aligned[i];
+  return ATTEND_OK;
+}
+
+static attend_status add_part(attend_model *m, parts *x, enum slot slot,
+                              const parameter *bias, attend_parts of,
+                              int number) {
+  const parameter *p = checkpoint_find(m->files, slot, of, number, false);
+  if (!p) return ATTEND_OK;
+  int i = x->count++;
+  attend_linear_part *part = &x->part[i];
+  x->from[i] = p;
+  x->inputs = (int)p->shape[1];
+  part->weight = p->tensor->data;
+  tensor_dtype(p->tensor, &part->dtype);
+  part->outputs = (int)p->shape[0];
+  part->packed = checkpoint_release;
+  part->user = m->files;
+  part->output_stride = p->turned ? 1 : (ptrdiff_t)p->shape[1];
+  part->input_stride = p->turned ? (ptrdiff_t)p->shape[0] : 1;
+  ATTEND_TRY(align(m, x, i));
+  if (!bias) return ATTEND_OK;
+  attend_dtype dtype = ATTEND_F32;
+  tensor_dtype(bias->tensor, &dtype);
+  size_t n = (size_t)bias->tensor->count;
+  ATTEND_TRY(take(m->ctx, size_times(n, sizeof(float)), "a bias", &x->bias[i]));
+  attend_convert_to_f32(dtype, bias->tensor->data, n, x->bias[i]);
+  part->bias = x->bias[i];
+  return ATTEND_OK;
+}
+
+static attend_status say_progress(attend_model *m, loading *l, const parts *x) {
+  for (int i = 0; i < x->count; i++) {
+    l->done += x->from[i]->tensor->bytes;
+    checkpoint_release(x->from[i]->tensor->data, x->from[i]->tensor->bytes,
+                       m->files);
+  }
+  if (!l->options->progress ||
+      !l->options->progress(l->done, l->total, l->options->user))
+    return ATTEND_OK;
+  return fail(m->ctx, ATTEND_INVALID, "loading was stopped");
+}
+
+static attend_status pack_parts(attend_model *m, loading *l, parts *x,
+                                linear_weights *to) {
+  if (x->count == 0) return ATTEND_OK;
+  ATTEND_TRY(m->ctx->device->pack(m->ctx, m->weights, false, x->inputs,
+                                  x->count, x->part, &to->go));
+  to->inputs = x->inputs;
+  to->outputs = attend_linear_outputs(to->go);
+  m->bytes += attend_linear_bytes(to->go);
+  m->flops += 2.0 * to->inputs * to->outputs;
+  return say_progress(m, l, x);
+}
+
+static attend_status read_linear(attend_model *m, loading *l, const field *f,
+                                 attend_parts of, int number,
+                                 linear_weights *to) {
+  parts x = {0};
+  attend_status status = ATTEND_OK;
+  for (int i = 0; i < f->slots && !status; i++) {
+    enum slot slot = f->slot[i];
+    const parameter *bias = checkpoint_find(m->files, slot, of, number, true);
+    if (slot == HEAD && m->config.tied) slot = TOKENS;
+    status = add_part(m, &x, slot, bias, of, number);
+  }
+  if (!status) status = pack_parts(m, l, &x, to);
+  for (int i = 0; i < x.count; i++) {
+    give(m->ctx, x.bias[i]);
+    give(m->ctx, x.aligned[i]);
+  }
+  return status;
+}
+
+/* ---- the whole ------------------------------------------------------------------------ */
+
+static attend_status read_field(attend_model *m, const field *f,
+                                attend_parts of, int number, void *place,
+                                void *user) {
+  loading *l = user;
+  bool head = f->slot[0] >= TRANSFORM;
+  if (head && (l->options->no_head || !checkpoint_has_head(m->files)))
+    return ATTEND_OK;
+  if (f->kind == A_NORM) return read_norm(m, f->slot[0], of, number, place);
+  if (f->kind == A_TABLE) return read_table(m, f->slot[0], of, place);
+  return read_linear(m, l, f, of, number, place);
+}
+
+static attend_status read_all(attend_model *m,
+                              const attend_model_options *options) {
+  loading l = {options, 0, 0};
+  for (size_t i = 0; i < m->files->table.count; i++) {
+    const parameter *p = &m->files->table.entry[i];
+    if (p->tensor && p->rank == 2) l.total += p->tensor->bytes;
+  }
+  ATTEND_TRY(model_open(m));
+  return model_each(m, read_field, &l);
+}
+
+attend_status attend_model_create(attend_checkpoint *checkpoint,
+                                  const attend_model_options *options,
+                                  attend_model **model) {
+  static const attend_model_options none = {0};
+  attend_model *m;
+  *model = NULL;
+  if (!options) options = &none;
+  ATTEND_TRY(take_zeroed(checkpoint->ctx, sizeof *m, "a model", &m));
+  m->ctx = checkpoint->ctx;
+  m->files = checkpoint;
+  m->config = checkpoint->config;
+  m->weights = options->weights;
+  m->form = options->form ? *options->form : m->config.form;
+  attend_status status = attend_config_forms(m->ctx, &m->config, options->form,
+                                             options->roles, m->forms);
+  if (!status) status = read_all(m, options);
+  if (status)
+    attend_model_free(m);
+  else
+    *model = m;
+  return status;
+}
+
+attend_status attend_model_with_roles(const attend_model *model,
+                                      const attend_form *form, unsigned roles,
+                                      attend_model **other) {
+  attend_form forms[ATTEND_ROLES];
+  *other = NULL;
+  ATTEND_TRY(
+      attend_config_forms(model->ctx, &model->config, form, roles, forms));
+  ATTEND_TRY(take(model->ctx, sizeof **other, "a model", other));
+  **other = *model;
+  (*other)->form = *form;
+  memcpy((*other)->forms, forms, sizeof forms);
+  (*other)->borrowed = true;
+  return ATTEND_OK;
+}
+
+attend_status attend_model_with_form(const attend_model *model,
+                                     const attend_form *form,
+                                     attend_model **other) {
+  return attend_model_with_roles(model, form, 0, other);
+}
+
+void attend_model_free(attend_model *m) {
+  if (!m) return;
+  if (!m->borrowed) model_close(m);
+  give(m->ctx, m);
+}
+
+attend_context *attend_model_context(const attend_model *m) { return m->ctx; }
+const attend_config *attend_model_config(const attend_model *m) {
+  return &m->config;
+}
+const attend_form *attend_model_form(const attend_model *m) { return &m->form; }
+const attend_form *attend_model_role_form(const attend_model *m,
+                                          attend_role role) {
+  return &m->forms[role];
+}
+
+int attend_model_attention(const attend_model *m, attend_role role,
+                           attend_desc *desc) {
+  const stack *s = role == ATTEND_ENCODER_SELF ? &m->encoder : &m->decoder;
+  return config_attention(&m->config, m->forms, s->relative.t.data, role, desc);
+}
+
+size_t attend_model_bytes(const attend_model *m) { return m->bytes; }
+double attend_model_flops(const attend_model *m) { return m->flops; }
