@@ -1,7 +1,8 @@
-/* Plans, engines and calls: what every file of this room shares.
+/* Plans, engines and calls: what every file of this directory shares.
  *
- * Place: attention/ - plan.c asks the engines in order; an engine computes a
- * call. The public functions are thin: they check, make a call, hand it over.
+ * Place: attention/ - plan.c asks the engines of the context's device in order; an
+ * engine computes a call. The public functions are thin: they check, make a call,
+ * hand it over. They know an engine by its table alone.
  */
 #ifndef ATTENTION_ENGINE_H
 #define ATTENTION_ENGINE_H
@@ -15,6 +16,7 @@
 #include "kernels/kernels.h"
 
 typedef struct attend_engine attend_engine;
+typedef struct state_kind state_kind; /* attention/state.h */
 
 static const double LOG2E = 1.44269504088896340736;
 static const double LN2 = 0.69314718055994530942;
@@ -61,16 +63,31 @@ typedef struct {
 
 struct attend_engine {
   const char *name;
+  const state_kind *states; /* that its plans make and extend */
+  bool at_once; /* computes within the call: what is queued must be done */
+  bool by_sums; /* of features, with no weight of a pair: cost.c, looker.h */
   const char *(*applicable)(const attend_desc *desc); /* NULL, or why not */
-  void (*size)(attend_plan *plan);                    /* sets tile, bytes  */
-  attend_status (*forward)(call *c); /* also looks into a state */
+  /* Of the engines that apply, the plan takes one of least cost. */
+  double (*cost)(const attend_desc *desc);
+  attend_status (*prepare)(attend_plan *plan); /* what calls share; or NULL */
+  void (*release)(attend_plan *plan);          /* it; or NULL */
+  void (*size)(attend_plan *plan);             /* sets tile, bytes  */
+  attend_status (*forward)(call *c);           /* also looks into a state */
   attend_status (*backward)(call *c);
   attend_status (*observe)(call *c);
-  bool at_once; /* computes within the call: what is queued must be done */
 };
+
+/* The CPU's, in the order of preference; the last entry is NULL. Those of a
+ * context: another device may have brought its own. */
+extern const attend_engine *const cpu_engines[];
+static inline const attend_engine *const *context_engines(
+    const attend_context *ctx) {
+  return ctx->engines ? ctx->engines : cpu_engines;
+}
 
 extern const attend_engine engine_softmax, engine_argmax, engine_direct,
     engine_linear, engine_definition;
+extern const state_kind state_kv_cache, state_linear;
 
 /* Where element (slot, i) of a panel lies, in elements: see block_kernels. */
 static inline size_t panel_key_at(int pair, int width, int slot, int i) {

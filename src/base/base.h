@@ -12,8 +12,9 @@
 
 #include "attend/base.h"
 
-struct kernels; /* kernels/kernels.h */
-struct pools;   /* base/parallel.c */
+struct kernels;       /* kernels/kernels.h */
+struct attend_engine; /* attention/engine.h */
+struct pools;         /* base/parallel.c */
 
 /* Work for threads: base/parallel.h. */
 struct pool;
@@ -32,6 +33,8 @@ struct attend_context {
   int threads;
   const struct kernels *kernels; /* the table of the chosen instruction set */
   const char *isa;
+  /* Engines of the device, the last entry NULL; or NULL: the CPU's. */
+  const struct attend_engine *const *engines;
   size_t near_bytes;    /* of the cache that one core has to itself (L2) */
   struct pools *pools;  /* of threads: base/parallel.c */
   attend_stream stream; /* that a session opens for a whole forward pass */
