@@ -34,6 +34,8 @@ struct attend_plan {
   int tile;          /* rows that share loaded keys */
   float score_to2; /* q.k -> log2 of the weight: scale log2(e) / temperature */
   float bias_to2;  /* bias -> the same */
+  float cap_in;    /* soft cap c: q.k -> the argument of tanh, scale / c */
+  float cap_out;   /* tanh -> log2 of the weight: c log2(e) / temperature */
   bool by_gaps;    /* gaussian: from q - k, not from q.k; see direct.c */
   feature_map map; /* of linear forms */
   int64_t weak_rows; /* of the last call: see attend_plan_weak_rows */

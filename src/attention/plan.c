@@ -78,6 +78,10 @@ static void derive(attend_plan *p) {
   if (d->form.temperature > 0) unit /= (double)d->form.temperature;
   p->score_to2 = (float)(scale * unit);
   p->bias_to2 = (float)unit;
+  if (d->soft_cap > 0) {
+    p->cap_in = (float)(scale / (double)d->soft_cap);
+    p->cap_out = (float)((double)d->soft_cap * unit);
+  }
 }
 
 static attend_status check_purpose(const attend_plan *p) {
@@ -105,6 +109,11 @@ static attend_status make(attend_plan *p) {
                p->desc.form.kind != ATTEND_GAUSSIAN || isfinite(p->score_to2),
                "sigma %g makes scores that no f32 holds: choose a larger one",
                (double)p->desc.form.sigma);
+  ATTEND_CHECK(p->ctx, isfinite(p->cap_in) && isfinite(p->cap_out),
+               "scale %g, soft_cap %g and temperature %g make scores that no "
+               "f32 holds: choose a soft_cap nearer to the scores",
+               (double)p->desc.scale, (double)p->desc.soft_cap,
+               (double)p->desc.form.temperature);
   ATTEND_CHECK(p->ctx, isfinite(p->score_to2) && isfinite(p->bias_to2),
                "scale %g and temperature %g make scores that no f32 holds: "
                "choose a smaller scale or a higher temperature",
