@@ -147,6 +147,29 @@ TEST(no_nan_comes_through_a_mask) {
   }
 }
 
+/* A query and a key beyond its mask whose product is infinity less infinity: no
+ * gradient takes it. */
+TEST(no_product_comes_through_a_mask) {
+  FOR_EACH_ISA(isa) {
+    attend_context *ctx = open_context(isa, 2, NULL);
+    attend_tensors t = make_tensors(ctx, "softmax:n70d16:causal:cap=2:bwd", 5);
+    for (size_t x = 0; x < 16; x++) {
+      put_all(ATTEND_F32, t.q.data, 3 * 16 + x, 1, 1e30f);
+      put_all(ATTEND_F32, t.k.data, 10 * 16 + x, 1, x % 2 ? 1e30f : -1e30f);
+    }
+    attend_plan *plan = make_plan(ctx, &t.desc);
+    OK(ctx, attend_forward(plan, t.q, t.k, t.v, t.o, t.lse));
+    OK(ctx, attend_backward(plan, t.q, t.k, t.v, t.o, t.lse, t.d_o, t.dq, t.dk,
+                            t.dv, NULL));
+    for (size_t i = 0; i < 70 * 16; i++)
+      CHECK(isfinite(((float *)t.dq.data)[i]) &&
+            isfinite(((float *)t.dk.data)[i]));
+    attend_plan_free(plan);
+    attend_tensors_free(ctx, &t);
+    attend_context_free(ctx);
+  }
+}
+
 TEST(refusals) {
   static const struct {
     attend_form form;
