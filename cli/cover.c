@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FORM, HEADS, N, X, D, M, MASK, BIAS, DTYPE, LAYOUT, OP, FACTORS };
+enum { FORM, HEADS, N, X, D, M, MASK, BIAS, CAP, DTYPE, LAYOUT, OP, FACTORS };
 enum { LEVELS = 16, CANDIDATES = 40, MOST = 400 };
 
 /* The first level of each is the plain one. */
@@ -34,6 +34,7 @@ static const char *const levels[FACTORS][LEVELS] = {
               ":padright", ":causal:lengths", ":bottom:padleft",
               ":top:padright"},
     [BIAS] = {"", ":alibi", ":buckets", ":buckets1", ":dense"},
+    [CAP] = {"", ":cap=2"},
     [DTYPE] = {"", ":f16", ":bf16"},
     [LAYOUT] = {"", ":bthd"},
     [OP] = {"", ":bwd", ":decode"},
@@ -50,6 +51,9 @@ static const char *const corners[] = {
     "softmax:b1h1n1d1:causal:bwd",
     "softmax:b1h2n65d64:scale=100:bwd",
     "softmax:b1h2n40d16:scale=-3:causal",
+    "softmax:b1h2n65d64:scale=10:cap=50:bwd",
+    "softmax:b1h2n40d16:scale=-3:cap=1:causal:bwd",
+    "softmax:b1h4g1n16384d16:cap=1:decode",
     "softmax:b3h2n12x5d8:bottom:bwd",
     "softmax:b1h2n40x12d8:top:bwd",
     "softmax:b1h2g1n2x16384d16:bottom",
@@ -99,6 +103,10 @@ static bool has_features(const choice *c) {
   return !exact;
 }
 
+static bool has_soft_scores(const choice *c) {
+  return says(c, FORM, "softmax") || says(c, FORM, "t=");
+}
+
 /* A bias multiplies poly's weights and those of features, and a window takes
  * back what sums of features hold: no state does either. */
 static bool keeps_state(const choice *c) {
@@ -111,6 +119,7 @@ static void make_possible(choice *c, bool light) {
   /* Either sends features to the definition: together, so that most go to
    * the linear engine. */
   if (has_features(c) && !says(c, MASK, "window")) c->at[BIAS] = 0;
+  if (!has_soft_scores(c)) c->at[CAP] = 0;
   if (!keeps_state(c)) c->at[OP] %= 2;
   if (c->at[OP] == 2) {
     if (says(c, MASK, "top") || says(c, MASK, "lengths")) c->at[MASK] = 0;
@@ -148,11 +157,12 @@ static int new_pairs(cover *v, const choice *c, bool take) {
 static char *spell(const choice *c) {
   char text[256];
   const unsigned char *a = c->at;
-  snprintf(text, sizeof text, "%s:%s%s%s%s%s%s%s%s%s%s", levels[FORM][a[FORM]],
-           levels[HEADS][a[HEADS]], levels[N][a[N]], levels[X][a[X]],
-           levels[D][a[D]], levels[M][a[M]], levels[MASK][a[MASK]],
-           levels[BIAS][a[BIAS]], levels[DTYPE][a[DTYPE]],
-           levels[LAYOUT][a[LAYOUT]], levels[OP][a[OP]]);
+  snprintf(text, sizeof text, "%s:%s%s%s%s%s%s%s%s%s%s%s",
+           levels[FORM][a[FORM]], levels[HEADS][a[HEADS]], levels[N][a[N]],
+           levels[X][a[X]], levels[D][a[D]], levels[M][a[M]],
+           levels[MASK][a[MASK]], levels[BIAS][a[BIAS]], levels[CAP][a[CAP]],
+           levels[DTYPE][a[DTYPE]], levels[LAYOUT][a[LAYOUT]],
+           levels[OP][a[OP]]);
   return need_copy(text);
 }
 

@@ -105,6 +105,8 @@ static attend_status read_settings(attend_context *ctx, golden_case *c,
   if (status) return status;
   c->desc.scale =
       (float)attend_json_number(attend_json_get(c->settings, "scale"), 0);
+  c->desc.soft_cap =
+      (float)attend_json_number(attend_json_get(c->settings, "softcap"), 0);
   c->desc.purpose = ATTEND_FOR_BACKWARD;
   status = attend_desc_complete(ctx, &c->desc);
   if (status) complain_status(ctx, status);

@@ -93,6 +93,7 @@ static float similarity(const pass *p, const float *q, const float *k, int j,
     return naive_power(d->form.a * product + d->form.c, d->form.degree) * e;
   }
   float score = d->scale * product;
+  if (d->soft_cap > 0) score = d->soft_cap * tanhf(score / d->soft_cap);
   *size = fabsf(d->scale) * absolute + fabsf(bias);
   if (d->form.kind == ATTEND_GAUSSIAN) {
     score =

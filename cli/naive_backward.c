@@ -57,6 +57,14 @@ static void through_gaussian(const pass *p, gradients *g, size_t q_at,
   }
 }
 
+/* Of the soft cap. */
+static float cap_slope(const attend_desc *d, const float *q, const float *k) {
+  float size, t;
+  if (d->soft_cap == 0) return 1;
+  t = tanhf(d->scale * naive_dot(q, k, d->dim, &size) / d->soft_cap);
+  return 1 - t * t;
+}
+
 /* The factor between a score's derivative and that of q.k, and its size: a
  * power's rounding is relative to the power of absolute values. */
 static float slope(const pass *p, int s, const float *q, const float *k,
@@ -64,8 +72,9 @@ static float slope(const pass *p, int s, const float *q, const float *k,
   const attend_desc *d = p->d;
   float absolute, temperature = d->form.temperature, a = d->form.a;
   *size = fabs((double)(d->scale / (temperature > 0 ? temperature : 1)));
-  if (d->form.kind == ATTEND_SOFTMAX) return d->scale;
-  if (d->form.kind == ATTEND_ARGMAX) return d->scale / temperature;
+  if (d->form.kind == ATTEND_SOFTMAX) return d->scale * cap_slope(d, q, k);
+  if (d->form.kind == ATTEND_ARGMAX)
+    return d->scale / temperature * cap_slope(d, q, k);
   float base = a * naive_dot(q, k, d->dim, &absolute) + d->form.c;
   float factor = expf(naive_bias(p, p->seen[s])) * (float)d->form.degree * a;
   absolute = fabsf(a) * absolute + fabsf(d->form.c);

@@ -19,9 +19,9 @@ const char *parts_name(attend_parts parts) {
 }
 
 const char *norms_name(attend_norms norms) {
-  static const char *const names[] = {
-      "before each branch", "after each sum", "after each branch",
-      "before and after each branch", "none"};
+  static const char *const names[] = {"before each branch", "after each sum",
+                                      "after each branch",
+                                      "before and after each branch", "none"};
   return names[norms];
 }
 

@@ -110,8 +110,7 @@ static void print_config(const shown *s) {
   printf("  %-11s %s%s\n", "activation", attend_activation_name(c->activation),
          c->gated ? ", gated" : "");
   printf("  %-11s %s, eps %g, %s%s%s\n", "norm", c->rms ? "rms" : "layer",
-         (double)c->norm_eps,
-         norms_name(c->norms),
+         (double)c->norm_eps, norms_name(c->norms),
          c->embed_norm ? ", after the embeddings" : "",
          c->final_norm ? ", at the end" : "");
   printf("  %-11s %d%s\n", "vocabulary", c->vocab,

@@ -27,8 +27,18 @@ static inline float plain_score(const attend_desc *d, const float *q,
       power *= d->form.a * dot + d->form.c;
     return power;
   }
-  return d->scale * dot /
-         (d->form.temperature > 0 ? d->form.temperature : 1.0f);
+  float score = d->scale * dot, cap = d->soft_cap;
+  if (cap > 0) score = cap * tanhf(score / cap);
+  return score / (d->form.temperature > 0 ? d->form.temperature : 1.0f);
+}
+
+/* d score / d q.k, without a temperature. */
+static inline float plain_slope(const attend_desc *d, const float *q,
+                                const float *k) {
+  float dot = 0;
+  for (int x = 0; x < d->dim; x++) dot += q[x] * k[x];
+  float t = d->soft_cap > 0 ? tanhf(d->scale * dot / d->soft_cap) : 0;
+  return d->scale * (1 - t * t);
 }
 
 /* Weights of one row over its visible keys, others 0; returns lse. */
@@ -70,7 +80,7 @@ static inline void plain_row_backward(const attend_desc *d, const float *w,
     mean += w[j] * dw[j];
   }
   for (size_t j = 0; j < (size_t)d->kv_len; j++) {
-    float ds = d->scale * w[j] * (dw[j] - mean);
+    float ds = plain_slope(d, q, k + j * D) * w[j] * (dw[j] - mean);
     double size = (double)(d->scale * w[j] * (fabsf(dw[j]) + fabsf(mean)));
     for (size_t x = 0; x < M; x++) dv[j * M + x] += w[j] * d_o[x];
     for (size_t x = 0; x < D; x++) {

@@ -35,6 +35,7 @@ static attend_desc read_desc(const attend_json *s, int32_t *lengths) {
   const char *causal = attend_json_string(attend_json_get(s, "causal"), NULL);
   const attend_json *given = attend_json_get(s, "lengths");
   d.scale = (float)attend_json_number(attend_json_get(s, "scale"), 0);
+  d.soft_cap = (float)attend_json_number(attend_json_get(s, "softcap"), 0);
   if (causal)
     d.mask.causal =
         strcmp(causal, "top") ? ATTEND_CAUSAL_BOTTOM : ATTEND_CAUSAL_TOP;
@@ -121,11 +122,10 @@ static void try_case(attend_context *ctx, const golden *c) {
   attend_plan_free(plan);
 }
 
-TEST(every_case_on_every_isa) {
+static void try_file(const char *name, int cases) {
   const char *folder = getenv("ATTEND_GOLDEN");
   char path[512];
-  snprintf(path, sizeof path, "%s/attention.safetensors",
-           folder ? folder : "tests/golden");
+  snprintf(path, sizeof path, "%s/%s", folder ? folder : "tests/golden", name);
   FOR_EACH_ISA(isa) {
     attend_context *ctx = open_context(isa, 2, NULL);
     attend_tensor_file *file;
@@ -134,7 +134,7 @@ TEST(every_case_on_every_isa) {
       attend_context_free(ctx);
       continue;
     }
-    CHECK_EQ(attend_tensor_file_notes(file), 15);
+    CHECK_EQ(attend_tensor_file_notes(file), cases);
     for (size_t n = 0; n < attend_tensor_file_notes(file); n++) {
       golden c = {0};
       int failures = check_failures;
@@ -147,3 +147,7 @@ TEST(every_case_on_every_isa) {
     attend_context_free(ctx);
   }
 }
+
+TEST(every_case_on_every_isa) { try_file("attention.safetensors", 15); }
+
+TEST(soft_caps_on_every_isa) { try_file("soft_cap.safetensors", 2); }

@@ -73,6 +73,7 @@ static const char *const problems[] = {
     "softmax:b3h2n20x70d16:lengths:buckets",
     "softmax:b2h2n30x70d17:padleft:f16",
     "softmax:b1h2n40x12d8:bottom:dense",
+    "softmax:b2h4g2n40x300d16:bottom:alibi:cap=2",
     "argmax:b2h4g2n20x300d16",
     "argmax:b2h2n40d16:causal:bf16",
     "argmax(ties=average):b2h4g2n40x300d16:padright",
@@ -222,7 +223,9 @@ TEST(looking_changes_nothing) {
 static const char *const decoded[] = {
     "softmax:b2h4g2n140d16:causal:alibi", "softmax:b2h2n140d16:causal:f16",
     "argmax(ties=average):b2h2n140d16:causal",
-    "argmax(t=2):b1h2n140d16:causal:window=30"};
+    "argmax(t=2):b1h2n140d16:causal:window=30",
+    "softmax:b2h4g2n140d16:causal:alibi:cap=2:bf16"};
+enum { DECODED = sizeof decoded / sizeof *decoded };
 
 /* The last n queries of a state against those of the whole. */
 static void check_state(attend_context *ctx, const attend_tensors *t,
@@ -254,7 +257,7 @@ static void check_state(attend_context *ctx, const attend_tensors *t,
 
 TEST(a_state_shows_the_same) {
   FOR_EACH_ISA(isa)
-  for (int p = 0; p < 4; p++) {
+  for (int p = 0; p < DECODED; p++) {
     attend_context *ctx = open_context(isa, 2, NULL);
     attend_tensors t = make_tensors(ctx, decoded[p], 53);
     if (t.desc.form.kind == ATTEND_ARGMAX) repeat_keys(&t);

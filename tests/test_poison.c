@@ -16,6 +16,7 @@ static const char *const problems[] = {
     "softmax:b2h2n65x280d17v9:padright:bf16:bwd",
     "softmax:b2h2n30x90d8:window=12:f16:buckets:bwd",
     "softmax:b2h2n30x90d8:lengths:dense:bwd",
+    "softmax:b2h4g2n70x150d16:bottom:window=20:alibi:cap=2:bwd",
     "argmax:b3h2n40x150d16:lengths:bwd",
     "argmax(ties=average):b2h4g2n40x150d16:padleft:f16:bwd",
     "argmax(t=0.3):b2h2n40x150d16:top:window=9:bwd",

@@ -18,6 +18,7 @@ static const char *const problems[] = {
     "softmax:b3h4g1n300d16:causal:window=33:f16",
     "softmax:b2h2n300d17v9:causal:alibi:bf16",
     "softmax:b1h4g2n300d16:causal:buckets1",
+    "softmax:b2h4g2n300d16:causal:alibi:cap=1.5:f16",
     "softmax:b3h2n300d16:causal:lengths",
     "softmax:b2h4g2n300d16:causal:padleft:f16",
     "softmax:b2h2n300d8:causal:padright:alibi",

@@ -38,7 +38,7 @@ extern "C" {
 /* ---- forms --------------------------------------------------------------- */
 
 typedef enum {
-  ATTEND_SOFTMAX = 0, /* exp(scale q.k + bias)                              */
+  ATTEND_SOFTMAX = 0, /* exp(scale q.k + bias); see attend_desc.soft_cap     */
   ATTEND_ARGMAX,      /* 1 at the best key, else 0                           */
   ATTEND_POLY,        /* (a q.k + c)^degree                                  */
   ATTEND_GAUSSIAN,    /* exp(-|q-k|^2 / 2 sigma^2)                           */
@@ -155,6 +155,9 @@ typedef struct {
   attend_mask mask;
   attend_bias bias;
   float scale; /* 0: 1/sqrt(dim)                                             */
+  float soft_cap; /* 0: none. c: scale q.k becomes c tanh(scale q.k / c), before
+                     the bias and the mask (Gemma 2). Softmax, and argmax with
+                     a temperature                                           */
   attend_dtype
       dtype; /* storage of q, k, v, o and their gradients; sums are f32 */
   unsigned purpose;   /* ATTEND_FOR_...                                      */

@@ -20,7 +20,8 @@
  * included.
  * WORDS: causal, top, bottom, window=W, lengths, padleft, padright, alibi,
  * buckets, buckets1 (one-sided), dense, scale=X (softmax, argmax, favor and
- * fourier), f32, f16, bf16, bthd, bwd, decode.
+ * fourier), cap=X (softmax, and argmax with t=), f32, f16, bf16, bthd, bwd,
+ * decode.
  */
 #ifndef ATTEND_PROBLEM_H
 #define ATTEND_PROBLEM_H

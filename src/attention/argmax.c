@@ -12,6 +12,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "attention/cost.h"
 #include "attention/softmax.h"
 #include "attention/tile.h"
 
@@ -235,7 +236,9 @@ static attend_status backward(call *c) {
 
 const attend_engine engine_argmax = {
     .name = "argmax-tiled",
+    .states = &state_kv_cache,
     .applicable = applicable,
+    .cost = flops_of_pairs,
     .size = size,
     .forward = forward,
     .backward = backward,

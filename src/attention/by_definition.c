@@ -14,8 +14,16 @@
 #include "attention/features.h"
 
 static const char *applicable(const attend_desc *d) {
-  (void)d;
+  if (d->purpose & ATTEND_FOR_EXTEND && d->bias.kind && !d->mask.causal)
+    return "a bias by position has no place in a state of this form that is "
+           "not causal: choose softmax, or attend_forward";
   return NULL;
+}
+
+/* In double, a row at a time: the last choice. */
+static double cost(const attend_desc *d) {
+  (void)d;
+  return INFINITY;
 }
 
 static size_t count(const attend_desc *d, int heads, int64_t length,
@@ -166,8 +174,10 @@ static attend_status backward(call *c) {
 
 const attend_engine engine_definition = {
     .name = "definition",
+    .states = &state_kv_cache,
     .at_once = true,
     .applicable = applicable,
+    .cost = cost,
     .size = size,
     .forward = forward,
     .backward = backward,

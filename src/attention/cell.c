@@ -14,6 +14,7 @@ size_t cell_scratch_cut(const attend_plan *p, arena a, cell_scratch *w) {
   w->d_o = arena_cut(&a, SIZE_PRODUCT(ROWS, ldv, f));
   w->p = arena_cut(&a, SIZE_PRODUCT(ROWS, BLOCK, f));
   w->ds = arena_cut(&a, SIZE_PRODUCT(ROWS, BLOCK, f));
+  w->raw = is_capped(p) ? arena_cut(&a, SIZE_PRODUCT(ROWS, BLOCK, f)) : NULL;
   w->lse2 = arena_cut(&a, size_times(ROWS, f));
   w->delta = arena_cut(&a, size_times(ROWS, f));
   w->o = arena_cut(&a, SIZE_PRODUCT(ROWS, wide, f));
@@ -70,13 +71,25 @@ bool cell_keys_load(const call *c, int b, int g, int64_t start, span seen,
 
 /* ---- P and dS --------------------------------------------------------------------- */
 
+/* Scores of the group; with a soft cap its products are kept. */
+static void cell_scores(const call *c, tile g, int at, int j0, int j1,
+                        cell_scratch *w, float *s) {
+  const attend_plan *p = c->plan;
+  group_products(c, g, w->q + (size_t)at * (size_t)p->ldk, &w->keys, j0, j1, s);
+  if (w->raw)
+    for (int r = 0; r < g.rows; r++)
+      memcpy(w->raw + (at + r) * BLOCK + j0, s + r * BLOCK + j0,
+             (size_t)(j1 - j0) * sizeof *s);
+  group_finish(c, g, &w->keys, j0, j1, s);
+}
+
 static void cell_group(const call *c, tile g, int at, int j0, int j1,
                        cell_scratch *w) {
   const attend_plan *p = c->plan;
   const attend_desc *d = &p->desc;
   const block *k = &w->keys;
   float *s = w->p + at * BLOCK, *dp = w->ds + at * BLOCK;
-  group_scores(c, g, w->q + (size_t)at * (size_t)p->ldk, k, j0, j1, s);
+  cell_scores(c, g, at, j0, j1, w, s);
   for (int j = j0; j < j1;) {
     int base = j / PANEL * PANEL, end = base + PANEL < j1 ? base + PANEL : j1;
     p->kn->scores(g.rows, d->dim_v, w->d_o + (size_t)at * (size_t)p->ldv,
@@ -93,6 +106,7 @@ static void cell_group(const call *c, tile g, int at, int j0, int j1,
   if (group_sees(c, g, k, j0, j1)) return;
   group_mask(c, g, k, j0, j1, 0.0f, s);
   group_mask(c, g, k, j0, j1, 0.0f, dp);
+  if (w->raw) group_mask(c, g, k, j0, j1, 0.0f, w->raw + at * BLOCK);
 }
 
 static void clear_columns(float *s, int rows, int j0, int j1) {
@@ -111,11 +125,16 @@ void cell_compute(const call *c, tile t, int j0, int j1, cell_scratch *w) {
     if (to > j1) to = j1;
     if (from < j0) from = j0;
     if (from > to) from = to;
-    float *both[2] = {w->p + i * BLOCK, w->ds + i * BLOCK};
-    for (int k = 0; k < 2; k++) {
-      clear_columns(both[k], g.rows, j0, from);
-      clear_columns(both[k], g.rows, to, j1);
+    float *all[3] = {w->p, w->ds, w->raw};
+    for (int k = 0; k < 3 && all[k]; k++) {
+      clear_columns(all[k] + i * BLOCK, g.rows, j0, from);
+      clear_columns(all[k] + i * BLOCK, g.rows, to, j1);
     }
     if (from < to) cell_group(c, g, i, from, to, w);
   }
+}
+
+void cell_uncap(const call *c, tile t, int j0, int j1, cell_scratch *w) {
+  const attend_plan *p = c->plan;
+  if (w->raw) p->kn->soft_cap_grad(t.rows, j0, j1, p->cap_in, w->raw, w->ds);
 }

@@ -13,8 +13,9 @@ enum { KEYS = BLOCK, ROWS = 96 }; /* 2 x 96 KiB of P and dS */
 /* A thread's own. */
 typedef struct {
   block keys;
-  float *q, *d_o;      /* rows of the tile: [ROWS][ldk], [ROWS][ldv] */
-  float *p, *ds;       /* [ROWS][BLOCK] */
+  float *q, *d_o; /* rows of the tile: [ROWS][ldk], [ROWS][ldv] */
+  float *p, *ds;  /* [ROWS][BLOCK] */
+  float *raw;     /* [ROWS][BLOCK] q.k, 0 where not seen: with a soft cap */
   float *lse2, *delta; /* [ROWS]; poly: lse2 is the denominator */
   float *o;            /* rows of o, or of dQ */
   float *dk, *dv;      /* [KEYS][ldk], [KEYS][ldv] */
@@ -55,6 +56,9 @@ bool cell_keys_load(const call *c, int b, int g, int64_t start, span seen,
                     cell_scratch *w);
 /* P and dS of the loaded rows on [j0, j1) of the loaded block. */
 void cell_compute(const call *c, tile t, int j0, int j1, cell_scratch *w);
+/* From dS, which is by the exponent, to what q and k get of it: through the soft
+ * cap, where there is one. */
+void cell_uncap(const call *c, tile t, int j0, int j1, cell_scratch *w);
 
 /* Numbers of bias that one head has, but for a dense one. */
 size_t bias_entries(const attend_plan *p);

@@ -1,7 +1,7 @@
 /* What a plan will cost: operations, bytes, and pairs that see each other.
  *
- * Place: attention/ - behind attend_plan_cost; the plan compares two engines by
- * it, the program's explain and bench divide by it.
+ * Place: attention/ - behind attend_plan_cost; the plan compares engines by it,
+ * the program's explain and bench divide by it.
  *
  * Masks are rules and keys are counted as if all were real, so sums over rows
  * have closed forms: a problem of a million rows costs nothing to ask about.
@@ -92,7 +92,7 @@ static double visible_pairs(const attend_desc *d) {
 
 /* ---- operations -------------------------------------------------------------------- */
 
-static double flops_of_pairs(const attend_desc *d) {
+double flops_of_pairs(const attend_desc *d) {
   double each = 2 * ((double)d->dim + d->dim_v);
   if (d->purpose & ATTEND_FOR_BACKWARD)
     each += 2 * (3.0 * d->dim + 2.0 * d->dim_v);
@@ -105,7 +105,7 @@ static double mapped_keys(const attend_desc *d) {
   return (double)d->batch * d->kv_heads * (extends ? d->q_len : d->kv_len);
 }
 
-static double flops_of_sums(const attend_desc *d) {
+double flops_of_sums(const attend_desc *d) {
   bool back = d->purpose & ATTEND_FOR_BACKWARD;
   double features = (double)attend_form_features(&d->form, d->dim);
   double map = 2.0 * d->dim * form_directions(&d->form);
@@ -120,10 +120,6 @@ static double flops_of_sums(const attend_desc *d) {
          r.times * inside * pair * (back ? 4 : 1);
 }
 
-double cost_flops(const attend_desc *d, bool linear) {
-  return linear ? flops_of_sums(d) : flops_of_pairs(d);
-}
-
 /* ---- bytes --------------------------------------------------------------------------- */
 
 /* The sums (S, z) of every kv head, in f32. */
@@ -133,31 +129,36 @@ static double sums_bytes(const attend_desc *d) {
          ((double)d->dim_v + 1) * sizeof(float);
 }
 
-static double bytes(const attend_desc *d, bool linear) {
+static double bytes(const attend_desc *d, bool sums) {
   double rows = (double)d->batch * d->heads * d->q_len;
   double keys =
-      linear ? mapped_keys(d) : (double)d->batch * d->kv_heads * d->kv_len;
+      sums ? mapped_keys(d) : (double)d->batch * d->kv_heads * d->kv_len;
   double wide = (double)d->dim + d->dim_v;
   double size = (double)attend_dtype_size(d->dtype);
   double once = (rows + keys) * wide * size + rows * 4;
-  if (linear) once += sums_bytes(d);
+  if (sums) once += sums_bytes(d);
   if (!(d->purpose & ATTEND_FOR_BACKWARD)) return once;
   /* backward reads q, k, v, o, do and lse, and writes dq, dk and dv */
   return once + (2 * (rows + keys) * wide + rows * d->dim_v) * size + rows * 4;
 }
 
-static attend_cost cost_of(const attend_desc *d, const char *engine) {
-  bool linear = engine && !strcmp(engine, engine_linear.name);
-  return (attend_cost){.engine = engine,
-                       .flops = cost_flops(d, linear),
-                       .bytes = bytes(d, linear),
+static attend_cost cost_of(const attend_desc *d, const char *name, bool sums) {
+  return (attend_cost){.engine = name,
+                       .flops = sums ? flops_of_sums(d) : flops_of_pairs(d),
+                       .bytes = bytes(d, sums),
                        .visible = visible_pairs(d)};
 }
 
 attend_status attend_plan_cost(const attend_plan *plan, attend_cost *cost) {
-  *cost = cost_of(&plan->desc, plan->engine->name);
+  *cost = cost_of(&plan->desc, plan->engine->name, plan->engine->by_sums);
   cost->workspace_bytes = attend_plan_workspace(plan);
   return ATTEND_OK;
+}
+
+static bool is_by_sums(const attend_context *ctx, const char *name) {
+  for (const attend_engine *const *e = ctx->engines; name && *e; e++)
+    if (!strcmp(name, (*e)->name)) return (*e)->by_sums;
+  return false;
 }
 
 attend_status attend_desc_cost(attend_context *ctx, const attend_desc *desc,
@@ -165,6 +166,6 @@ attend_status attend_desc_cost(attend_context *ctx, const attend_desc *desc,
   attend_desc d = *desc;
   *cost = (attend_cost){0};
   ATTEND_TRY(attend_desc_complete(ctx, &d));
-  *cost = cost_of(&d, d.engine);
+  *cost = cost_of(&d, d.engine, is_by_sums(ctx, d.engine));
   return ATTEND_OK;
 }

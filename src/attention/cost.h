@@ -1,15 +1,14 @@
 /* Operations of a way to compute a description.
  *
- * Place: attention/ - the plan takes the cheaper of two engines by it.
+ * Place: attention/ - engines say what they cost by it.
  */
 #ifndef ATTENTION_COST_H
 #define ATTENTION_COST_H
 
-#include <stdbool.h>
-
 #include "attend/attention.h"
 
-/* Multiply and add counted as two; by pairs, or by sums of features. */
-double cost_flops(const attend_desc *d, bool linear);
+/* Multiply and add counted as two. */
+double flops_of_pairs(const attend_desc *d);
+double flops_of_sums(const attend_desc *d); /* of features */
 
 #endif

@@ -84,6 +84,14 @@ static double elu_product(const double *x, const double *y, int n) {
   return sum;
 }
 
+/* scale q.k of the key read last, capped. */
+static double score_of(const definition_row *row) {
+  double cap = row->d.soft_cap;
+  double score =
+      row->d.scale * definition_dot(row->query, row->key, row->d.dim);
+  return cap > 0 ? cap * tanh(score / cap) : score;
+}
+
 /* Of the key read last: sim itself where it is signed, the score for a hard
  * argmax, log sim otherwise. */
 static double similarity(const definition_row *row, int j) {
@@ -91,7 +99,7 @@ static double similarity(const definition_row *row, int j) {
   int dim = row->d.dim;
   const double *q = row->query, *k = row->key;
   double bias = definition_row_bias(row, j);
-  double score = row->d.scale * definition_dot(q, k, dim) + bias;
+  double score = score_of(row) + bias;
   if (definition_has_features(f)) {
     double sim = definition_features_sim(row, j);
     return attend_form_signed(f) ? sim * exp(bias) : sim + bias;

@@ -90,8 +90,14 @@ static void through_gaussian(backward_pass *p, double dlog, double *dq,
 static void through_score(backward_pass *p, double dscore, double *dq,
                           double *dk) {
   const definition_row *row = &p->row;
-  add(dq, dscore * row->d.scale, row->key, row->d.dim);
-  add(dk, dscore * row->d.scale, row->query, row->d.dim);
+  double cap = row->d.soft_cap, scale = row->d.scale;
+  if (cap > 0) {
+    double t =
+        tanh(scale * definition_dot(row->query, row->key, row->d.dim) / cap);
+    scale *= 1 - t * t;
+  }
+  add(dq, dscore * scale, row->key, row->d.dim);
+  add(dk, dscore * scale, row->query, row->d.dim);
 }
 
 static void through_bias(backward_pass *p, int j, double dbias) {

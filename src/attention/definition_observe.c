@@ -24,7 +24,7 @@ static int64_t width_of(const call *c) {
   if (!c->state) return width;
   width = 0;
   for (int b = 0; b < c->plan->desc.batch; b++)
-    width = max64(width, c->state->sequence[b].length);
+    width = max64(width, c->state->length[b]);
   return width;
 }
 

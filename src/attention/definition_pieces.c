@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "attend/definition.h"
-#include "attention/state.h"
+#include "attention/kv_cache.h"
 #include "attention/walk.h"
 
 int pieces_count(const call *c) { return c->state ? c->plan->desc.batch : 1; }
@@ -19,7 +19,7 @@ int pieces_count(const call *c) { return c->state ? c->plan->desc.batch : 1; }
 /* keys [G][S][D], values [G][S][M], and whether each key is real. */
 static void gather(const call *c, int b, int64_t keys, char *k, char *v,
                    uint8_t *real) {
-  const attend_state *s = c->state;
+  const kv_cache *s = kv_cache_of(c->state);
   const attend_desc *d = &c->plan->desc;
   const size_t size = attend_dtype_size(d->dtype);
   for (int64_t j = 0; j < keys; j++) {
@@ -30,11 +30,15 @@ static void gather(const call *c, int b, int64_t keys, char *k, char *v,
       size_t row = (size_t)(g * keys + j);
       const char *pk = page_keys(s, from, g), *pv = page_values(s, from, g);
       for (int i = 0; i < d->dim; i++)
-        memcpy(k + (row * (size_t)d->dim + (size_t)i) * size,
-               pk + panel_key_at(s->pair, s->width, slot, i) * size, size);
+        memcpy(
+            k + (row * (size_t)d->dim + (size_t)i) * size,
+            pk + panel_key_at(s->layout.pair, s->layout.width, slot, i) * size,
+            size);
       for (int i = 0; i < d->dim_v; i++)
-        memcpy(v + (row * (size_t)d->dim_v + (size_t)i) * size,
-               pv + panel_value_at(s->pair, s->ldv, slot, i) * size, size);
+        memcpy(
+            v + (row * (size_t)d->dim_v + (size_t)i) * size,
+            pv + panel_value_at(s->layout.pair, s->layout.ldv, slot, i) * size,
+            size);
     }
   }
 }
@@ -42,7 +46,7 @@ static void gather(const call *c, int b, int64_t keys, char *k, char *v,
 static attend_status open_sequence(const call *c, int b, piece *p) {
   attend_desc *d = &p->desc;
   const size_t size = attend_dtype_size(d->dtype);
-  int64_t keys = c->state->sequence[b].length;
+  int64_t keys = c->state->length[b];
   ATTEND_CHECK(c->plan->ctx, keys <= INT32_MAX,
                "sequence %d holds %lld keys: the definition takes at most %d",
                b, (long long)keys, INT32_MAX);

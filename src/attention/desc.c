@@ -204,6 +204,27 @@ static attend_status check_scale(attend_context *ctx, const attend_desc *d) {
   return ATTEND_OK;
 }
 
+/* tanh in f32 makes ties of scores that a hard argmax would tell apart. */
+static attend_status check_soft_cap(attend_context *ctx, const attend_desc *d) {
+  const attend_form *f = &d->form;
+  ATTEND_CHECK(
+      ctx, d->soft_cap == 0 || (d->soft_cap > 1e-15f && d->soft_cap < 1e15f),
+      "soft_cap is %g: choose a number between 1e-15 and 1e15, or 0 "
+      "for none",
+      (double)d->soft_cap);
+  ATTEND_CHECK(
+      ctx, d->soft_cap == 0 || f->kind != ATTEND_ARGMAX || f->temperature > 0,
+      "a soft cap does not change which key is the best: leave "
+      "soft_cap 0 with a hard argmax, or choose a temperature");
+  ATTEND_CHECK(
+      ctx,
+      d->soft_cap == 0 || f->kind == ATTEND_SOFTMAX || f->kind == ATTEND_ARGMAX,
+      "soft_cap %g caps the scores of softmax: choose form softmax, "
+      "or leave soft_cap 0",
+      (double)d->soft_cap);
+  return ATTEND_OK;
+}
+
 static attend_status check_error(attend_context *ctx, const attend_form *f) {
   ATTEND_CHECK(ctx, f->error == 0 || is_approximate(f),
                "error %g belongs to favor and fourier: leave it 0",
@@ -301,6 +322,7 @@ attend_status attend_desc_complete(attend_context *ctx, attend_desc *desc) {
   ATTEND_TRY(check_extent(ctx, desc));
   ATTEND_TRY(check_scale(ctx, desc));
   ATTEND_TRY(check_form(ctx, &desc->form));
+  ATTEND_TRY(check_soft_cap(ctx, desc));
   ATTEND_TRY(check_features(ctx, &desc->form));
   ATTEND_TRY(check_custom(ctx, desc));
   ATTEND_TRY(choose_features(ctx, desc));

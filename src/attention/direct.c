@@ -19,6 +19,7 @@
  */
 #include <math.h>
 
+#include "attention/cost.h"
 #include "attention/softmax.h"
 
 static const char *applicable(const attend_desc *d) {
@@ -47,7 +48,9 @@ static void size(attend_plan *p) {
 
 const attend_engine engine_direct = {
     .name = "kernel-direct",
+    .states = &state_kv_cache,
     .applicable = applicable,
+    .cost = flops_of_pairs,
     .size = size,
     .forward = softmax_forward,
     .backward = softmax_backward,

@@ -1,7 +1,8 @@
-/* Plans, engines and calls: what every file of this room shares.
+/* Plans, engines and calls: what every file of this directory shares.
  *
- * Place: attention/ - plan.c asks the engines in order; an engine computes a
- * call. The public functions are thin: they check, make a call, hand it over.
+ * Place: attention/ - plan.c asks the engines of the context's device in order; an
+ * engine computes a call. The public functions are thin: they check, make a call,
+ * hand it over. They know an engine by its table alone.
  */
 #ifndef ATTENTION_ENGINE_H
 #define ATTENTION_ENGINE_H
@@ -15,6 +16,7 @@
 #include "kernels/kernels.h"
 
 typedef struct attend_engine attend_engine;
+typedef struct state_kind state_kind; /* attention/state.h */
 
 static const double LOG2E = 1.44269504088896340736;
 static const double LN2 = 0.69314718055994530942;
@@ -32,6 +34,8 @@ struct attend_plan {
   int tile;          /* rows that share loaded keys */
   float score_to2; /* q.k -> log2 of the weight: scale log2(e) / temperature */
   float bias_to2;  /* bias -> the same */
+  float cap_in;    /* soft cap c: q.k -> the argument of tanh, scale / c */
+  float cap_out;   /* tanh -> log2 of the weight: c log2(e) / temperature */
   bool by_gaps;    /* gaussian: from q - k, not from q.k; see direct.c */
   feature_map map; /* of linear forms */
   int64_t weak_rows; /* of the last call: see attend_plan_weak_rows */
@@ -61,16 +65,26 @@ typedef struct {
 
 struct attend_engine {
   const char *name;
+  const state_kind *states; /* that its plans make and extend */
+  bool at_once; /* computes within the call: what is queued must be done */
+  bool by_sums; /* of features, with no weight of a pair: cost.c, looker.h */
   const char *(*applicable)(const attend_desc *desc); /* NULL, or why not */
-  void (*size)(attend_plan *plan);                    /* sets tile, bytes  */
-  attend_status (*forward)(call *c); /* also looks into a state */
+  /* Of the engines that apply, the plan takes one of least cost. */
+  double (*cost)(const attend_desc *desc);
+  attend_status (*prepare)(attend_plan *plan); /* what calls share; or NULL */
+  void (*release)(attend_plan *plan);          /* it; or NULL */
+  void (*size)(attend_plan *plan);             /* sets tile, bytes  */
+  attend_status (*forward)(call *c);           /* also looks into a state */
   attend_status (*backward)(call *c);
   attend_status (*observe)(call *c);
-  bool at_once; /* computes within the call: what is queued must be done */
 };
+
+/* The CPU's, in the order of preference; the last entry is NULL. */
+extern const attend_engine *const cpu_engines[];
 
 extern const attend_engine engine_softmax, engine_argmax, engine_direct,
     engine_linear, engine_definition;
+extern const state_kind state_kv_cache, state_linear;
 
 /* Where element (slot, i) of a panel lies, in elements: see block_kernels. */
 static inline size_t panel_key_at(int pair, int width, int slot, int i) {

@@ -129,19 +129,27 @@ attend_status features_draw(attend_context *ctx, const attend_desc *d,
  * be gigabytes. */
 enum { MOST_FEATURES = 1 << 20 };
 
+/* A map without its numbers. */
+static feature_map map_of(const attend_desc *d) {
+  feature_map map = {.kind = kind_of(&d->form)};
+  int64_t count = attend_form_features(&d->form, d->dim);
+  if (count > MOST_FEATURES) map.kind = MAP_NONE;
+  if (map.kind == MAP_NONE) return map;
+  map.count = (int)count;
+  map.shifts = map.kind == MAP_POSITIVE || map.kind == MAP_TRIG;
+  map.dirs = map.shifts ? form_directions(&d->form) : 0;
+  map.ld_dirs = (int)round_up((size_t)map.dirs, LANES);
+  map.pairs = map.kind == MAP_POSITIVE && map.count > map.dirs;
+  map.ld = row_floats(&map);
+  return map;
+}
+
+int features_row(const attend_desc *d) { return map_of(d).ld; }
+
 attend_status features_make(attend_context *ctx, const attend_desc *d,
                             feature_map *map) {
-  *map = (feature_map){.kind = kind_of(&d->form)};
-  int64_t count = attend_form_features(&d->form, d->dim);
-  if (count > MOST_FEATURES) map->kind = MAP_NONE;
+  *map = map_of(d);
   if (map->kind == MAP_NONE) return ATTEND_OK;
-  map->count = (int)count;
-  bool random = map->kind == MAP_POSITIVE || map->kind == MAP_TRIG;
-  map->dirs = random ? form_directions(&d->form) : 0;
-  map->ld_dirs = (int)round_up((size_t)map->dirs, LANES);
-  map->pairs = map->kind == MAP_POSITIVE && map->count > map->dirs;
-  map->shifts = random;
-  map->ld = row_floats(map);
   set_units(d, map);
   ATTEND_TRY(take(ctx, map_cut(d, (arena){NULL, 0}, map), "a feature map",
                   &map->block));
@@ -150,7 +158,7 @@ attend_status features_make(attend_context *ctx, const attend_desc *d,
     poly_starts(d->dim, d->form.degree, map);
     poly_coefficients(&d->form, d->dim, map);
   }
-  return random ? features_draw(ctx, d, map) : ATTEND_OK;
+  return map->dirs ? features_draw(ctx, d, map) : ATTEND_OK;
 }
 
 void features_free(const attend_context *ctx, feature_map *map) {

@@ -46,6 +46,8 @@ typedef struct {
 /* The map of a complete description; MAP_NONE where the form has none. */
 attend_status features_make(attend_context *ctx, const attend_desc *d,
                             feature_map *map);
+/* Its ld, for what is laid out without one; 0 where there is none. */
+int features_row(const attend_desc *d);
 void features_free(const attend_context *ctx, feature_map *map);
 /* Fills the directions anew, by the form's seed and redraw. */
 attend_status features_draw(attend_context *ctx, const attend_desc *d,

@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "attention/softmax.h"
+#include "attention/cost.h"
 
 static const char *applicable(const attend_desc *d) {
   int64_t count = attend_form_features(&d->form, d->dim);
@@ -27,6 +27,20 @@ static const char *applicable(const attend_desc *d) {
     return "a bias belongs to a pair, and here no pair is looked at";
   return NULL;
 }
+
+/* Poly is cheaper by pairs while it is short. A state that does not grow is worth
+ * a few operations. */
+static double cost(const attend_desc *d) {
+  if (!(d->purpose & ATTEND_FOR_EXTEND)) return flops_of_sums(d);
+  int64_t features = attend_form_features(&d->form, d->dim);
+  return features <= 1 << 14 ? -INFINITY : INFINITY;
+}
+
+static attend_status prepare(attend_plan *p) {
+  return features_make(p->ctx, &p->desc, &p->map);
+}
+
+static void release(attend_plan *p) { features_free(p->ctx, &p->map); }
 
 /* ---- workspace ------------------------------------------------------------------ */
 
@@ -258,9 +272,14 @@ static attend_status forward(call *c) {
 
 const attend_engine engine_linear = {
     .name = "linear",
+    .states = &state_linear,
+    .by_sums = true,
     .applicable = applicable,
+    .cost = cost,
+    .prepare = prepare,
+    .release = release,
     .size = size,
     .forward = forward,
     .backward = linear_backward,
-    .observe = observe_tiled,
+    .observe = linear_observe,
 };

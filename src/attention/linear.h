@@ -105,6 +105,7 @@ tile linear_run(const call *c, int b, int g, int row, int end);
 tile linear_run_before(const call *c, int b, int g, int end);
 
 attend_status linear_backward(call *c);
+attend_status linear_observe(call *c);
 size_t linear_backward_bytes(const attend_plan *p);
 
 #endif

@@ -114,7 +114,12 @@ static void exact_pass(const call *c, tile t, int64_t last, linear_scratch *w,
   }
 }
 
-void linear_look_tile(const call *c, tile t, sink to, linear_scratch *w) {
+static void look_open(const attend_plan *p, int thread, looker_room *room) {
+  linear_cut(p, plan_thread_arena(p, thread), &room->linear);
+}
+
+static void look_tile(const call *c, tile t, sink to, looker_room *room) {
+  linear_scratch *w = &room->linear;
   const attend_look *look = c->look;
   int64_t last = last_key_block(c, t), first = 0, end = last + 1;
   bool gaps = look->softmax_gap && to.slot == TO_STATISTICS;
@@ -137,4 +142,9 @@ void linear_look_tile(const call *c, tile t, sink to, linear_scratch *w) {
   }
   for (int i = 0; gaps && i < t.rows; i++)
     look->softmax_gap[row_index(c, t, i)] = (float)e.gap[i];
+}
+
+attend_status linear_observe(call *c) {
+  static const looker by_features = {look_open, look_tile};
+  return look_at(c, &by_features);
 }

@@ -1,20 +1,38 @@
 /* A linear form's state: sums over whole blocks, and the open block.
  *
- * Place: attention/ - state.c hands extend, append and look over to here where
- * the plan's engine is linear. A state has a fixed size: decoding the millionth
- * token costs what the hundredth did.
+ * Place: attention/ - the kind of state that the linear engine makes. It has a
+ * fixed size: decoding the millionth token costs what the hundredth did.
  */
-#include "attention/linear_state.h"
+#include "attention/linear.h"
+#include "attention/state.h"
 
 #include <math.h>
 #include <string.h>
+
+typedef struct { /* one kv head of one sequence */
+  float *data;   /* all of it: sums, then the open block */
+  linear_sum sum;
+  linear_block open;
+  int64_t folded; /* blocks in the sum */
+} linear_stack;
+
+typedef struct {
+  attend_state state;
+  int ld, ldv;         /* of a row of features, of values */
+  size_t stack_floats; /* of one stack's data */
+  linear_stack *stack; /* [batch][G] */
+} linear_state;
+
+static linear_stack *stack_of(const attend_state *s, int b, int g) {
+  return &((const linear_state *)s)->stack[b * s->desc.kv_heads + g];
+}
 
 /* ---- memory --------------------------------------------------------------------- */
 
 /* Everything that a stack holds lies in one piece, so that it can be copied.
  * Returns the floats of it. */
-static size_t stack_point(const attend_state *s, float *data, linear_stack *x) {
-  size_t ld = (size_t)s->features_ld, ldv = (size_t)s->ldv;
+static size_t stack_point(const linear_state *s, float *data, linear_stack *x) {
+  size_t ld = (size_t)s->ld, ldv = (size_t)s->ldv;
   arena a = {(unsigned char *)data, 0};
   size_t f = sizeof(float);
   x->data = data;
@@ -35,59 +53,100 @@ static void stack_clear(linear_stack *x) {
   x->folded = 0;
 }
 
-attend_status linear_state_make(attend_state *s) {
+static size_t bytes(const attend_state *s) {
+  return SIZE_PRODUCT((size_t)s->batch, (size_t)s->desc.kv_heads,
+                      ((const linear_state *)s)->stack_floats, sizeof(float));
+}
+
+static attend_status take_stacks(linear_state *s) {
+  attend_context *ctx = s->state.ctx;
   linear_stack none;
-  size_t stacks = (size_t)(s->batch * s->desc.kv_heads);
-  size_t floats = stack_point(s, NULL, &none);
+  size_t stacks = (size_t)(s->state.batch * s->state.desc.kv_heads);
   size_t head = round_up(size_times(stacks, sizeof(linear_stack)), 64);
-  size_t bytes = SIZE_PRODUCT(stacks, floats, sizeof(float));
-  ATTEND_TRY(cache_check(s->ctx, bytes, "a linear state"));
-  ATTEND_TRY(
-      take_zeroed(s->ctx, size_add(head, bytes), "a linear state", &s->linear));
-  s->ctx->cache_bytes += bytes;
-  s->stack_floats = floats;
-  float *data = (float *)((unsigned char *)s->linear + head);
-  for (size_t i = 0; i < stacks; i++, data += floats) {
-    stack_point(s, data, &s->linear[i]);
-    stack_clear(&s->linear[i]);
+  s->stack_floats = stack_point(s, NULL, &none);
+  ATTEND_TRY(cache_check(ctx, bytes(&s->state), "a linear state"));
+  ATTEND_TRY(take_zeroed(ctx, size_add(head, bytes(&s->state)),
+                         "a linear state", &s->stack));
+  cache_count(ctx, (ptrdiff_t)bytes(&s->state));
+  float *data = (float *)((unsigned char *)s->stack + head);
+  for (size_t i = 0; i < stacks; i++, data += s->stack_floats) {
+    stack_point(s, data, &s->stack[i]);
+    stack_clear(&s->stack[i]);
   }
   return ATTEND_OK;
 }
 
-static void stack_copy(const attend_state *s, const linear_stack *from,
+static attend_status make(attend_context *ctx, const attend_desc *desc,
+                          attend_state **out) {
+  linear_state *s;
+  ATTEND_TRY(state_make(ctx, desc, sizeof *s, &s));
+  s->ld = features_row(desc);
+  s->ldv = state_layout_of(ctx, desc).ldv;
+  attend_status status = take_stacks(s);
+  if (status == ATTEND_OK)
+    *out = &s->state;
+  else
+    give(ctx, s);
+  return status;
+}
+
+static void free_stacks(attend_state *s) {
+  cache_count(s->ctx, -(ptrdiff_t)bytes(s));
+  give(s->ctx, ((linear_state *)s)->stack);
+}
+
+static attend_status reserve(attend_state *s, int keys) {
+  (void)s, (void)keys;
+  return ATTEND_OK;
+}
+
+static size_t reserve_bytes(const attend_state *s, int keys) {
+  (void)s, (void)keys;
+  return 0;
+}
+
+static void stack_copy(const linear_stack *from, size_t floats,
                        linear_stack *to) {
-  memcpy(to->data, from->data, s->stack_floats * sizeof(float));
+  memcpy(to->data, from->data, floats * sizeof(float));
   to->open.n = from->open.n;
   to->open.wild = from->open.wild;
   to->folded = from->folded;
 }
 
-/* Sequence `to` of one state becomes sequence `from` of another. */
-void linear_state_copy(const attend_state *from, int b, attend_state *to,
-                       int to_b) {
-  int heads = from->desc.kv_heads;
-  for (int g = 0; g < heads; g++)
-    stack_copy(from, &from->linear[b * heads + g],
-               &to->linear[to_b * heads + g]);
-  to->sequence[to_b].length = from->sequence[b].length;
+static attend_status copy(const attend_state *from, int b, attend_state *to,
+                          int to_b) {
+  size_t floats = ((const linear_state *)from)->stack_floats;
+  for (int g = 0; g < from->desc.kv_heads; g++)
+    stack_copy(stack_of(from, b, g), floats, stack_of(to, to_b, g));
+  to->length[to_b] = from->length[b];
+  return ATTEND_OK;
 }
 
-attend_status linear_state_truncate(attend_state *s, int b, int64_t length) {
-  int heads = s->desc.kv_heads;
-  int64_t summed = s->linear[b * heads].folded * PANEL;
+/* Nothing can be shared. */
+static attend_status reorder(attend_state *s, const int32_t *parents) {
+  attend_state *old;
+  ATTEND_TRY(attend_state_fork(s, &old));
+  for (int b = 0; b < s->batch; b++)
+    if (parents[b] != b) copy(old, parents[b], s, b);
+  attend_state_free(old);
+  return ATTEND_OK;
+}
+
+static attend_status truncate_to(attend_state *s, int b, int64_t length) {
+  int64_t summed = stack_of(s, b, 0)->folded * PANEL;
   ATTEND_CHECK(s->ctx, length == 0 || length > summed,
                "a linear state holds sums, from which nothing can be taken "
                "back: sequence %d can be cut to 0 or to %lld and more, not to "
                "%lld; fork the state before what may be undone",
                b, (long long)summed + 1, (long long)length);
-  for (int g = 0; g < heads; g++) {
-    linear_stack *x = &s->linear[b * heads + g];
+  for (int g = 0; g < s->desc.kv_heads; g++) {
+    linear_stack *x = stack_of(s, b, g);
     if (length == 0) stack_clear(x);
     if (length == 0) continue;
     x->open.n = (int)(length - summed);
     for (int j = x->open.n; j < PANEL; j++) x->open.shift[j] = -INFINITY;
   }
-  s->sequence[b].length = length;
+  s->length[b] = length;
   return ATTEND_OK;
 }
 
@@ -158,9 +217,9 @@ static void stack_item(const void *args, int64_t i, int worker) {
   linear_scratch w;
   linear_cut(c->plan, plan_thread_arena(c->plan, worker), &w);
   if (e->append)
-    extend_stack(c, b, g, e->queries, &e->state->linear[i], &w);
+    extend_stack(c, b, g, e->queries, stack_of(e->state, b, g), &w);
   else
-    look_rows(c, b, g, 0, c->n * c->plan->group, &e->state->linear[i], &w);
+    look_rows(c, b, g, 0, c->n * c->plan->group, stack_of(e->state, b, g), &w);
   plan_weak(c->plan, w.weak);
 }
 
@@ -171,26 +230,88 @@ static void run_stacks(call *c, attend_state *s, bool append, bool queries) {
              (int64_t)s->batch * c->plan->desc.kv_heads, stack_item, e);
 }
 
-void linear_extend(call *c, attend_state *s, bool queries) {
-  for (int b = 0; b < s->batch; b++)
-    s->sequence[b].length += call_queries(c, b);
+/* Queries stand where the new keys go. */
+static void add_keys(call *c, attend_state *s, bool queries) {
+  for (int b = 0; b < s->batch; b++) {
+    s->before[b] = s->length[b];
+    s->length[b] += call_queries(c, b);
+  }
   run_stacks(c, s, true, queries);
 }
 
-attend_status linear_look(call *c, attend_state *s) {
-  const attend_desc *d = &c->plan->desc;
-  if (d->mask.causal != ATTEND_NOT_CAUSAL) plan_wait(c->plan); /* for folded */
+static attend_status append(call *c, attend_state *s) {
+  add_keys(c, s, false);
+  return ATTEND_OK;
+}
+
+static attend_status extend(call *c, attend_state *s) {
+  add_keys(c, s, true);
+  return ATTEND_OK;
+}
+
+static attend_status look(call *c, attend_state *s) {
+  const bool causal = c->plan->desc.mask.causal != ATTEND_NOT_CAUSAL;
+  if (causal) plan_wait(c->plan); /* for folded */
   for (int b = 0; b < s->batch; b++) {
-    int64_t summed = s->linear[b * d->kv_heads].folded * PANEL;
-    bool causal = d->mask.causal != ATTEND_NOT_CAUSAL;
+    int64_t summed = stack_of(s, b, 0)->folded * PANEL;
     ATTEND_CHECK(c->plan->ctx,
                  !causal || call_queries(c, b) == 0 || c->before[b] >= summed,
                  "a linear state holds sums: the last %lld positions of "
                  "sequence %d can still be looked at, not %d; look in "
                  "attend_extend, or without a causal mask",
-                 (long long)(s->sequence[b].length - summed), b,
-                 call_queries(c, b));
+                 (long long)(s->length[b] - summed), b, call_queries(c, b));
   }
   run_stacks(c, s, false, true);
   return ATTEND_OK;
 }
+
+/* ---- files ------------------------------------------------------------------------- */
+
+static attend_status put(attend_draft *f, const attend_state *s, int b) {
+  size_t floats = ((const linear_state *)s)->stack_floats;
+  for (int g = 0; g < s->desc.kv_heads; g++) {
+    const linear_stack *x = stack_of(s, b, g);
+    ATTEND_TRY(state_put_number(f, x->folded));
+    ATTEND_TRY(state_put_number(f, x->open.n));
+    ATTEND_TRY(state_put_number(f, x->open.wild));
+    ATTEND_TRY(attend_draft_put(f, x->data, floats * sizeof(float)));
+  }
+  return ATTEND_OK;
+}
+
+static attend_status get_stack(state_reader *f, int64_t length, size_t floats,
+                               linear_stack *x) {
+  int64_t folded = length ? (length - 1) / PANEL : 0;
+  int64_t left = length - folded * PANEL, open, wild;
+  ATTEND_TRY(
+      state_get_number(f, folded, folded, "number of blocks", &x->folded));
+  ATTEND_TRY(state_get_number(f, left, left, "open block", &open));
+  ATTEND_TRY(state_get_number(f, 0, 1, "mark of a block", &wild));
+  x->open.n = (int)open;
+  x->open.wild = wild != 0;
+  return state_get(f, x->data, floats * sizeof(float));
+}
+
+static attend_status get(state_reader *f, attend_state *s, int b,
+                         int64_t length) {
+  size_t floats = ((const linear_state *)s)->stack_floats;
+  for (int g = 0; g < s->desc.kv_heads; g++)
+    ATTEND_TRY(get_stack(f, length, floats, stack_of(s, b, g)));
+  return ATTEND_OK;
+}
+
+const state_kind state_linear = {
+    .make = make,
+    .free = free_stacks,
+    .copy = copy,
+    .reorder = reorder,
+    .truncate = truncate_to,
+    .reserve = reserve,
+    .reserve_bytes = reserve_bytes,
+    .bytes = bytes,
+    .append = append,
+    .extend = extend,
+    .look = look,
+    .put = put,
+    .get = get,
+};

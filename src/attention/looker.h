@@ -1,7 +1,7 @@
 /* Writing down what is looked at: shared by the tiled and the linear engines.
  *
- * Place: attention/ - observe.c walks the rows and writes; a way to compute a
- * tile's weights (observe.c, linear_observe.c) hands them over here.
+ * Place: attention/ - observe.c walks the rows and writes; a looker (observe.c,
+ * linear_observe.c) computes a tile's weights and hands them over here.
  *
  * A rank x says all of a weight: -inf where the row does not see, otherwise its
  * log2, which tells weights apart that round to the same. Where weights may be
@@ -11,6 +11,7 @@
 #define ATTENTION_LOOKER_H
 
 #include "attention/linear.h"
+#include "attention/tile.h"
 
 enum { TO_STATISTICS = -1, TO_EACH = -2 };
 
@@ -21,7 +22,7 @@ typedef struct {
 } sink;
 
 static inline bool ranks_are_weights(const attend_plan *p) {
-  return is_poly(p) || p->engine == &engine_linear;
+  return is_poly(p) || p->engine->by_sums;
 }
 
 /* Keys [start + j0, start + j1) of row r of group g: ranks x[j0 .. j1). */
@@ -31,7 +32,20 @@ void look_write(const call *c, tile g, int r, sink to, int64_t start, int j0,
 /* Whether the rows and keys that are asked for can be. */
 attend_status check_look_rows(const call *c);
 
-/* All keys of the tile's rows, in order. */
-void linear_look_tile(const call *c, tile t, sink to, linear_scratch *w);
+/* A thread's own. */
+typedef union {
+  scratch tiled;
+  linear_scratch linear;
+} looker_room;
+
+/* How weights are computed. */
+typedef struct {
+  void (*open)(const attend_plan *p, int thread, looker_room *w);
+  /* All keys of the tile's rows, in order. */
+  void (*tile)(const call *c, tile t, sink to, looker_room *w);
+} looker;
+
+/* What c->look asks for, with the weights of a looker. */
+attend_status look_at(call *c, const looker *by);
 
 #endif

@@ -10,7 +10,6 @@
 
 #include "attention/looker.h"
 #include "attention/softmax.h"
-#include "attention/tile.h"
 
 static bool hard(const call *c) {
   const attend_form *f = &c->plan->desc.form;
@@ -210,55 +209,54 @@ static void group_look(const visit *v, void *with) {
                w->s + r * BLOCK);
 }
 
-static void tiled_look_tile(const call *c, tile t, sink to, scratch *w) {
+static void tiled_open(const attend_plan *p, int thread, looker_room *room) {
+  scratch_open(p, thread, &room->tiled);
+}
+
+static void tiled_tile(const call *c, tile t, sink to, looker_room *room) {
+  scratch *w = &room->tiled;
   tile_begin(c, t, w);
   for (int i = 0; i < t.rows; i++) w->l[i] = w->m[i] = 0.0f;
   if (hard(c)) tile_visit(c, t, w, group_count, NULL);
   tile_visit(c, t, w, group_look, &to);
 }
 
-/* A thread's own. */
-typedef union {
-  scratch tiled;
-  linear_scratch linear;
-} room;
+typedef struct {
+  call c;
+  int64_t width; /* of a row of weights */
+  const looker *by;
+} observation;
 
-static void room_open(const attend_plan *p, int thread, room *w) {
-  if (p->engine == &engine_linear)
-    linear_cut(p, plan_thread_arena(p, thread), &w->linear);
-  else
-    scratch_open(p, thread, &w->tiled);
-}
-
-static void look_tile(const call *c, tile t, sink to, room *w) {
+static void look_tile(const observation *x, tile t, sink to, looker_room *w) {
+  const call *c = &x->c;
   bool statistics = to.slot == TO_STATISTICS;
   if (statistics)
     for (int i = 0; i < t.rows; i++) row_begin(c, row_index(c, t, i));
-  if (c->plan->engine == &engine_linear)
-    linear_look_tile(c, t, to, &w->linear);
-  else
-    tiled_look_tile(c, t, to, &w->tiled);
+  x->by->tile(c, t, to, w);
   if (statistics)
     for (int i = 0; i < t.rows; i++) row_finish(c, row_index(c, t, i));
 }
 
 /* Rows [row, row + rows) of a stack, in tiles that fit the workspace. */
-static void look_rows(const call *c, int b, int g, int row, int rows, sink to,
-                      room *w) {
-  for (int i = 0; i < rows; i += c->plan->tile) {
-    int n = (int)min64(c->plan->tile, rows - i);
-    look_tile(c, (tile){b, g, row + i, n}, to, w);
+static void look_rows(const observation *x, int b, int g, int row, int rows,
+                      sink to, looker_room *w) {
+  int step = x->c.plan->tile;
+  for (int i = 0; i < rows; i += step) {
+    int n = (int)min64(step, rows - i);
+    look_tile(x, (tile){b, g, row + i, n}, to, w);
   }
 }
 
-static void look_stack(const call *c, int stack, int64_t width, room *w) {
+static void look_stack(const observation *x, int stack, looker_room *w) {
+  const call *c = &x->c;
   const attend_plan *p = c->plan;
   int b = stack / p->desc.kv_heads, g = stack % p->desc.kv_heads;
   for (int i = 0; c->look->weights && i < c->look->n_rows; i++)
-    look_rows(c, b, g, c->look->rows[i] * p->group, p->group,
-              (sink){i, width, 0}, w);
+    look_rows(x, b, g, c->look->rows[i] * p->group, p->group,
+              (sink){i, x->width, 0}, w);
   if (c->look->mass)
-    look_rows(c, b, g, 0, c->n * p->group, (sink){TO_STATISTICS, width, 0}, w);
+    look_rows(x, b, g, 0, c->n * p->group, (sink){TO_STATISTICS, x->width, 0},
+              w);
 }
 
 /* ---- every weight once ------------------------------------------------------------------ */
@@ -278,26 +276,28 @@ static int64_t each_items(const call *c) {
 
 /* Rows [from, end) of what is asked for; those that follow each other go
  * together. */
-static void look_each_rows(const call *c, int b, int g, int from, int end,
-                           int64_t width, room *w) {
-  const int32_t *rows = c->look->n_rows ? c->look->rows : NULL;
-  int group = c->plan->group;
+static void look_each_rows(const observation *x, int b, int g, int from,
+                           int end, looker_room *w) {
+  const attend_look *look = x->c.look;
+  const int32_t *rows = look->n_rows ? look->rows : NULL;
+  int group = x->c.plan->group;
   for (int i = from, j; i < end; i = j) {
     for (j = i + 1; j < end; j++)
       if (rows && rows[j] != rows[j - 1] + 1) break;
     int row = rows ? rows[i] : i;
-    look_rows(c, b, g, row * group, (j - i) * group,
-              (sink){TO_EACH, width, i - row}, w);
+    look_rows(x, b, g, row * group, (j - i) * group,
+              (sink){TO_EACH, x->width, i - row}, w);
   }
 }
 
-static void look_each(const call *c, int64_t item, int64_t width, room *w) {
+static void look_each(const observation *x, int64_t item, looker_room *w) {
+  const call *c = &x->c;
   const attend_desc *d = &c->plan->desc;
   int64_t stacks = (int64_t)d->batch * d->kv_heads, stack = item % stacks;
   int from = (int)(item / stacks) * each_step(c);
   int end = (int)min64(from + each_step(c), each_rows(c));
-  look_each_rows(c, (int)(stack / d->kv_heads), (int)(stack % d->kv_heads),
-                 from, end, width, w);
+  look_each_rows(x, (int)(stack / d->kv_heads), (int)(stack % d->kv_heads),
+                 from, end, w);
 }
 
 attend_status check_look_rows(const call *c) {
@@ -331,43 +331,38 @@ static attend_status check(const call *c) {
                "the heaviest keys were asked for, but top_index or top_weight "
                "is NULL");
   ATTEND_CHECK(ctx,
-               !look->softmax_gap || c->plan->engine == &engine_linear ||
+               !look->softmax_gap || c->plan->engine->by_sums ||
                    c->plan->desc.form.kind == ATTEND_SOFTMAX,
                "the gap to softmax is known for softmax (0) and on the linear "
                "engine: leave softmax_gap NULL, or choose that engine");
   return ATTEND_OK;
 }
 
-typedef struct {
-  call c;
-  int64_t width; /* of a row of weights */
-} observation;
-
 static void stack_item(const void *args, int64_t i, int worker) {
   const observation *x = args;
-  room w;
-  room_open(x->c.plan, worker, &w);
-  look_stack(&x->c, (int)i, x->width, &w);
+  looker_room w;
+  x->by->open(x->c.plan, worker, &w);
+  look_stack(x, (int)i, &w);
   x->c.plan->fast->end();
 }
 
 static void tile_item(const void *args, int64_t i, int worker) {
   const observation *x = args;
-  room w;
-  room_open(x->c.plan, worker, &w);
-  look_tile(&x->c, call_tile(&x->c, i), (sink){TO_STATISTICS, x->width, 0}, &w);
+  looker_room w;
+  x->by->open(x->c.plan, worker, &w);
+  look_tile(x, call_tile(&x->c, i), (sink){TO_STATISTICS, x->width, 0}, &w);
   x->c.plan->fast->end();
 }
 
 static void each_item(const void *args, int64_t i, int worker) {
   const observation *x = args;
-  room w;
-  room_open(x->c.plan, worker, &w);
-  look_each(&x->c, i, x->width, &w);
+  looker_room w;
+  x->by->open(x->c.plan, worker, &w);
+  look_each(x, i, &w);
   x->c.plan->fast->end();
 }
 
-attend_status observe_tiled(call *c) {
+attend_status look_at(call *c, const looker *by) {
   ATTEND_TRY(check(c));
   attend_plan *p = c->plan;
   const attend_look *look = c->look;
@@ -381,7 +376,7 @@ attend_status observe_tiled(call *c) {
            (size_t)(heads * look->n_rows * width) * sizeof(float));
   if (look->mass)
     memset(look->mass, 0, (size_t)(heads * width) * sizeof(float));
-  observation x = {*c, width};
+  observation x = {*c, width, by};
   stream_enter(plan_stream(p));
   STREAM_ADD(plan_stream(p), PHASE_DYNAMIC, stacks, stack_item, x);
   if (by_tile)
@@ -393,4 +388,9 @@ attend_status observe_tiled(call *c) {
   }
   stream_leave(plan_stream(p));
   return ATTEND_OK;
+}
+
+attend_status observe_tiled(call *c) {
+  static const looker by_tiles = {tiled_open, tiled_tile};
+  return look_at(c, &by_tiles);
 }

@@ -1,23 +1,23 @@
 /* Plans: asking the engines, owning the workspace, and the calls.
  *
- * Place: attention/ - the door of the room. Engines are asked in a fixed
- * order; the first that applies is taken, save poly's where the linear one is
- * cheaper.
+ * Place: attention/ - the entry to everything here. Of the engines that apply
+ * the one of least cost is taken, the first of equals.
  */
 #include <math.h>
 #include <string.h>
 
-#include "attention/cost.h"
 #include "attention/engine.h"
 
-static const attend_engine *const engines[] = {&engine_softmax, &engine_argmax,
-                                               &engine_direct, &engine_linear,
-                                               &engine_definition};
-enum { ENGINES = sizeof engines / sizeof *engines };
+const attend_engine *const cpu_engines[] = {&engine_softmax,    &engine_argmax,
+                                            &engine_direct,     &engine_linear,
+                                            &engine_definition, NULL};
 
 int attend_engine_ask(const attend_plan *plan, int index, const char **name,
                       const char **refusal) {
-  if (index < 0 || index >= ENGINES) return 0;
+  const attend_engine *const *engines = plan->ctx->engines;
+  int count = 0;
+  while (engines[count]) count++;
+  if (index < 0 || index >= count) return 0;
   *name = engines[index]->name;
   *refusal = engines[index]->applicable(&plan->desc);
   return 1;
@@ -25,34 +25,38 @@ int attend_engine_ask(const attend_plan *plan, int index, const char **name,
 
 /* ---- making one ------------------------------------------------------------------ */
 
-/* poly has two: pairs of queries and keys, or sums of features. A state that
- * does not grow is worth a few operations. */
-static bool linear_is_cheaper(const attend_desc *d) {
-  if (engine_linear.applicable(d)) return false;
-  if (d->purpose & ATTEND_FOR_EXTEND)
-    return attend_form_features(&d->form, d->dim) <= 1 << 14;
-  return cost_flops(d, true) < cost_flops(d, false);
-}
-
-static attend_status choose(attend_plan *p) {
+static attend_status choose_wanted(attend_plan *p) {
   const char *wanted = p->desc.engine;
-  for (int i = 0; i < ENGINES; i++) {
-    const char *refusal = engines[i]->applicable(&p->desc);
-    if (wanted && strcmp(wanted, engines[i]->name)) continue;
-    if (!wanted && !refusal && engines[i] == &engine_direct &&
-        linear_is_cheaper(&p->desc))
-      continue;
-    if (refusal && wanted)
+  for (const attend_engine *const *e = p->ctx->engines; *e; e++) {
+    if (strcmp(wanted, (*e)->name)) continue;
+    const char *refusal = (*e)->applicable(&p->desc);
+    if (refusal)
       return fail(p->ctx, ATTEND_UNSUPPORTED,
                   "engine %s does not apply: %s; leave the engine out and the "
                   "plan will choose",
                   wanted, refusal);
-    if (refusal) continue;
-    p->engine = engines[i];
+    p->engine = *e;
     return ATTEND_OK;
   }
   return fail(p->ctx, ATTEND_UNSUPPORTED, "no engine is called \"%.40s\"",
-              wanted ? wanted : "");
+              wanted);
+}
+
+/* The last engine takes what the others do not, so its refusal is the reason. */
+static attend_status choose(attend_plan *p) {
+  const char *refusal = NULL;
+  double least = 0;
+  if (p->desc.engine) return choose_wanted(p);
+  for (const attend_engine *const *e = p->ctx->engines; *e; e++) {
+    refusal = (*e)->applicable(&p->desc);
+    if (refusal) continue;
+    double cost = (*e)->cost(&p->desc);
+    if (p->engine && !(cost < least)) continue;
+    p->engine = *e;
+    least = cost;
+  }
+  if (p->engine) return ATTEND_OK;
+  return fail(p->ctx, ATTEND_UNSUPPORTED, "%s", refusal);
 }
 
 static void derive(attend_plan *p) {
@@ -74,20 +78,19 @@ static void derive(attend_plan *p) {
   if (d->form.temperature > 0) unit /= (double)d->form.temperature;
   p->score_to2 = (float)(scale * unit);
   p->bias_to2 = (float)unit;
+  if (d->soft_cap > 0) {
+    p->cap_in = (float)(scale / (double)d->soft_cap);
+    p->cap_out = (float)((double)d->soft_cap * unit);
+  }
 }
 
 static attend_status check_purpose(const attend_plan *p) {
   const attend_desc *d = &p->desc;
-  if (!(d->purpose & ATTEND_FOR_EXTEND)) return ATTEND_OK;
-  if (d->bias.kind == ATTEND_DENSE)
-    return fail(p->ctx, ATTEND_UNSUPPORTED,
-                "a dense bias has no place in a state, which grows: choose "
-                "ALiBi or buckets, or attend_forward");
-  if (p->engine == &engine_definition && d->bias.kind && !d->mask.causal)
-    return fail(p->ctx, ATTEND_UNSUPPORTED,
-                "a bias by position has no place in a state of this form that "
-                "is not causal: choose softmax, or attend_forward");
-  return ATTEND_OK;
+  if (!(d->purpose & ATTEND_FOR_EXTEND) || d->bias.kind != ATTEND_DENSE)
+    return ATTEND_OK;
+  return fail(p->ctx, ATTEND_UNSUPPORTED,
+              "a dense bias has no place in a state, which grows: choose "
+              "ALiBi or buckets, or attend_forward");
 }
 
 /* Rows of a stack; the end of a tile beyond the last is still an int. */
@@ -106,14 +109,18 @@ static attend_status make(attend_plan *p) {
                p->desc.form.kind != ATTEND_GAUSSIAN || isfinite(p->score_to2),
                "sigma %g makes scores that no f32 holds: choose a larger one",
                (double)p->desc.form.sigma);
+  ATTEND_CHECK(p->ctx, isfinite(p->cap_in) && isfinite(p->cap_out),
+               "scale %g, soft_cap %g and temperature %g make scores that no "
+               "f32 holds: choose a soft_cap nearer to the scores",
+               (double)p->desc.scale, (double)p->desc.soft_cap,
+               (double)p->desc.form.temperature);
   ATTEND_CHECK(p->ctx, isfinite(p->score_to2) && isfinite(p->bias_to2),
                "scale %g and temperature %g make scores that no f32 holds: "
                "choose a smaller scale or a higher temperature",
                (double)p->desc.scale, (double)p->desc.form.temperature);
-  ATTEND_TRY(choose(p));
   ATTEND_TRY(check_purpose(p));
-  if (p->engine == &engine_linear)
-    ATTEND_TRY(features_make(p->ctx, &p->desc, &p->map));
+  ATTEND_TRY(choose(p));
+  if (p->engine->prepare) ATTEND_TRY(p->engine->prepare(p));
   p->engine->size(p);
   return take(p->ctx, attend_plan_workspace(p), "a plan's workspace",
               &p->workspace);
@@ -137,7 +144,7 @@ attend_status attend_plan_create(attend_context *ctx, const attend_desc *desc,
 void attend_plan_free(attend_plan *plan) {
   if (!plan) return;
   give(plan->ctx, plan->workspace);
-  features_free(plan->ctx, &plan->map);
+  if (plan->engine && plan->engine->release) plan->engine->release(plan);
   give(plan->ctx, plan);
 }
 

@@ -366,6 +366,8 @@ static attend_status apply_word(reader *r, const problem_word *w, span value) {
       break;
     case WORD_SCALE:
       return read_scale(r, value);
+    case WORD_CAP:
+      return read_number(r, "cap", value, false, &d->soft_cap);
     case WORD_DTYPE:
       d->dtype = (attend_dtype)w->value;
       break;

@@ -16,6 +16,7 @@ typedef enum {
   WORD_PAD,
   WORD_BIAS,
   WORD_SCALE,
+  WORD_CAP,
   WORD_DTYPE,
   WORD_LAYOUT,
   WORD_OP

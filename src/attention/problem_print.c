@@ -1,5 +1,5 @@
 /* Writing a problem in its canonical spelling: sizes in one order, nothing
- * that is a default, every float in the fewest digits that give it back.
+ * that is a default, every float in the fewest characters that give it back.
  *
  * Place: attention/ - the reader is problem.c.
  */
@@ -28,12 +28,14 @@ __attribute__((format(printf, 2, 3))) static void put(writer *w,
 }
 
 static void put_float(writer *w, const char *name, float value) {
-  char digits[32];
-  for (int precision = 1; precision <= 9; precision++) {
+  char digits[32], best[32];
+  snprintf(best, sizeof best, "%.9g", (double)value);
+  for (int precision = 8; precision >= 1; precision--) {
     snprintf(digits, sizeof digits, "%.*g", precision, (double)value);
-    if (strtof(digits, NULL) == value) break;
+    if (strtof(digits, NULL) != value) break;
+    if (strlen(digits) < strlen(best)) memcpy(best, digits, sizeof best);
   }
-  put(w, "%s%s", name, digits);
+  put(w, "%s%s", name, best);
 }
 
 static void put_setting(writer *w, const problem_setting *s, const void *at) {
@@ -109,6 +111,7 @@ static int group_value(const attend_problem *p, problem_word_group group) {
       return (int)p->op;
     case WORD_WINDOW:
     case WORD_SCALE:
+    case WORD_CAP:
       break;
   }
   return 0;
@@ -126,6 +129,8 @@ static void put_words(writer *w, const attend_problem *p,
       if (d->mask.window) put(w, ":%s%d", word->name, d->mask.window);
     } else if (word->group == WORD_SCALE) {
       if (scaled && d->scale != usual.scale) put_float(w, ":scale=", d->scale);
+    } else if (word->group == WORD_CAP) {
+      if (d->soft_cap != 0) put_float(w, ":cap=", d->soft_cap);
     } else if (word->value && word->value == group_value(p, word->group)) {
       put(w, ":%s", word->name);
     }

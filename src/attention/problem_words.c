@@ -21,6 +21,7 @@ const problem_word problem_words[] = {
     {"buckets1", WORD_BIAS, ATTEND_BUCKETS | PROBLEM_ONE_SIDED},
     {"dense", WORD_BIAS, ATTEND_DENSE},
     {"scale=", WORD_SCALE, 0},
+    {"cap=", WORD_CAP, 0},
     {"f32", WORD_DTYPE, ATTEND_F32},
     {"f16", WORD_DTYPE, ATTEND_F16},
     {"bf16", WORD_DTYPE, ATTEND_BF16},

@@ -117,7 +117,8 @@ float row_lse2(const call *c, tile t, int r) {
 /* ---- scores and masks --------------------------------------------------------- */
 
 bool call_adds(const call *c) {
-  return c->plan->desc.bias.kind != ATTEND_NO_BIAS || takes_norms(c->plan);
+  const attend_plan *p = c->plan;
+  return p->desc.bias.kind != ATTEND_NO_BIAS || takes_norms(p) || is_capped(p);
 }
 
 /* The factor can wait for the exponential if it is positive and nothing is
@@ -142,8 +143,8 @@ static void scale_scores(const call *c, tile t, const block *k, int j0, int j1,
       p->kn->scale_all(s + j0, n, p->score_to2, s + j0);
 }
 
-void group_scores(const call *c, tile t, const void *q, const block *k, int j0,
-                  int j1, float *s) {
+void group_products(const call *c, tile t, const void *q, const block *k,
+                    int j0, int j1, float *s) {
   const attend_plan *p = c->plan;
   for (int j = j0; j < j1;) {
     int i = j / PANEL, at = i * PANEL;
@@ -155,8 +156,22 @@ void group_scores(const call *c, tile t, const void *q, const block *k, int j0,
       c->on->scores(t.rows, p->desc.dim, q, k->k[i], j - at, end - at, s + at);
     j = end;
   }
-  scale_scores(c, t, k, j0, j1, s);
+}
+
+void group_finish(const call *c, tile t, const block *k, int j0, int j1,
+                  float *s) {
+  const attend_plan *p = c->plan;
+  if (is_capped(p))
+    p->kn->soft_cap(t.rows, j0, j1, p->cap_in, p->cap_out, s);
+  else
+    scale_scores(c, t, k, j0, j1, s);
   bias_add(c, t, k->start, j0, j1, s);
+}
+
+void group_scores(const call *c, tile t, const void *q, const block *k, int j0,
+                  int j1, float *s) {
+  group_products(c, t, q, k, j0, j1, s);
+  group_finish(c, t, k, j0, j1, s);
 }
 
 void group_mask(const call *c, tile t, const block *k, int j0, int j1,

@@ -15,6 +15,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "attention/cost.h"
 #include "attention/softmax.h"
 #include "attention/tile.h"
 
@@ -284,7 +285,9 @@ attend_status softmax_forward(call *c) {
 
 const attend_engine engine_softmax = {
     .name = "softmax-tiled",
+    .states = &state_kv_cache,
     .applicable = applicable,
+    .cost = flops_of_pairs,
     .size = softmax_size,
     .forward = softmax_forward,
     .backward = softmax_backward,

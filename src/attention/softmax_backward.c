@@ -15,6 +15,8 @@
  *
  * Poly has another P and dS: with w = (a s + c)^p and den = sum w,
  *   P = w / den       dS = (dP - rowsum(dO o)) a p (a s + c)^(p-1) / den
+ * A soft cap c has dS (1 - tanh^2(s / c)) for dQ and dK, and dS for the bias, which
+ * is added after it.
  * Gaussian has dS (k - q) for dQ and dS (q - k) for dK: by differences, or with
  * norms as products less q rowsum(dS) and k colsum(dS). rowsum(dS) is 0 but for
  * the rounding of o, which must not pull dQ along k alone.
@@ -182,13 +184,14 @@ static void cell(const call *c, tile t, const cell_shared *s, double *sums,
   if (!block_part(seen, w->keys.start, &j0, &j1)) return;
   cell_rows_load(c, t, s, w);
   cell_compute(c, t, j0, j1, w);
+  if (c->dbias && bias_entries(p)) bias_gather(c, t, j0, j1, w, sums);
+  cell_uncap(c, t, j0, j1, w);
   p->kn->weigh_keys(t.rows, j0, j1, w->p, w->d_o, p->ldv, w->dv);
   if (p->by_gaps)
     gaps_to_keys(p, t, j0, j1, w);
   else
     p->kn->weigh_keys(t.rows, j0, j1, w->ds, w->q, p->ldk, w->dk);
   if (takes_norms(p)) p->kn->column_sums(t.rows, j0, j1, w->ds, w->sums);
-  if (c->dbias && bias_entries(p)) bias_gather(c, t, j0, j1, w, sums);
   if (before) wait_for(before, tile_index + 1);
   add_dq(c, t, j0, j1, s, w);
 }

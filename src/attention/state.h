@@ -1,66 +1,92 @@
-/* A state: sequences of pages that hold packed keys and values.
+/* States: what every kind has, and the table of what a kind does.
  *
- * Place: attention/ - made and grown by state.c, read by walk.c. A page is
- * PANEL keys of every kv head of one sequence, in the layout that kernels read:
- * [G][keys: lanes of D][values: rows of ldv], in the plan's storage type.
+ * Place: attention/ - state.c has the public calls, state_file.c the files; they
+ * know no kind by name. A kind's own struct begins with an attend_state:
+ * kv_cache.h (keys in pages), linear_state.h (sums). An engine names the kind
+ * that its states are of.
  */
 #ifndef ATTENTION_STATE_H
 #define ATTENTION_STATE_H
 
+#include <stdio.h>
+
+#include "attend/file.h"
 #include "attention/engine.h"
 
-_Static_assert((int)ATTEND_PAGE == (int)PANEL, "a page is a panel of keys");
-
-typedef struct linear_stack linear_stack;
-
-typedef struct {
-  int refs;    /* sequences that hold it, in any state */
-  bool padded; /* some of its keys are padding: real says which */
-  bool wild;   /* some value is NaN or infinite */
-  uint8_t real[PANEL];
-  _Alignas(64) unsigned char data[]; /* [G][page_head_bytes] */
-} page;
-
-typedef struct {
-  int64_t length; /* keys */
-  int64_t start;  /* of those that the last call appended */
-  int64_t pages, room;
-  page **page; /* [room], the first `pages` in use or reserved */
-} sequence;
-
 struct attend_state {
+  const state_kind *kind;
   attend_context *ctx;
-  attend_desc desc;              /* of the plan that made it */
-  int ldv, width;                /* of values and keys, padded */
-  int pair;                      /* as in struct block_kernels */
-  size_t keys_bytes, head_bytes; /* of one head in a page */
+  attend_desc desc; /* of the plan that made it */
   int batch;
-  sequence *sequence;          /* [batch] */
-  int64_t *before;             /* [batch], scratch of extend */
-  struct linear_stack *linear; /* [batch][G] of a linear form, else NULL */
-  int features_ld;             /* and its feature_map.ld */
-  size_t stack_floats;         /* of one stack's data */
+  int64_t *length; /* [batch] keys */
+  int64_t *before; /* [batch], scratch of extend */
 };
 
-/* Fails if the states of the context may not hold so many bytes more (pages.c,
- * as what follows). */
+typedef struct { /* a file that is read */
+  attend_context *ctx;
+  const char *path;
+  FILE *file;
+} state_reader;
+
+/* Sequences, shapes and pointers were checked; a call that fails leaves the
+ * state as it was. */
+struct state_kind {
+  /* Keys are kept, so that any form and observe can read them. Otherwise a state
+   * serves plans of the same features alone. */
+  bool has_keys;
+  /* An empty state, begun by state_make. */
+  attend_status (*make)(attend_context *ctx, const attend_desc *desc,
+                        attend_state **out);
+  void (*free)(attend_state *s);
+  /* Sequence to_b of one becomes sequence b of another of the same shape. */
+  attend_status (*copy)(const attend_state *from, int b, attend_state *to,
+                        int to_b);
+  attend_status (*reorder)(attend_state *s, const int32_t *parents);
+  attend_status (*truncate)(attend_state *s, int b, int64_t length);
+  /* For so many keys a sequence. */
+  attend_status (*reserve)(attend_state *s, int keys);
+  size_t (*reserve_bytes)(const attend_state *s, int keys);
+  size_t (*bytes)(const attend_state *s);
+  /* c->k and c->v are new; queries of extend stand where they go. */
+  attend_status (*append)(call *c, attend_state *s);
+  attend_status (*extend)(call *c, attend_state *s);
+  attend_status (*look)(call *c, attend_state *s); /* c->before is set */
+  /* One sequence, behind its length. */
+  attend_status (*put)(attend_draft *f, const attend_state *s, int b);
+  attend_status (*get)(state_reader *f, attend_state *s, int b, int64_t length);
+};
+
+/* Whether keys can be looked at again: attend_state_observe. */
+static inline bool attend_state_has_keys(const attend_state *s) {
+  return s->kind->has_keys;
+}
+
+/* How a plan of this description lays keys and values out: in pages, and in the
+ * head of a state's file. */
+typedef struct {
+  int ldv, width; /* of values and keys, padded */
+  int pair;       /* as in struct block_kernels */
+} state_layout;
+state_layout state_layout_of(const attend_context *ctx,
+                             const attend_desc *desc);
+
+/* A kind's struct of `bytes`, zeroed, with an attend_state at its start. */
+attend_status state_make(attend_context *ctx, const attend_desc *desc,
+                         size_t bytes, void *out /* kind's struct ** */);
+
+/* Keys that a call of n rows brings to sequence b. */
+static inline int new_keys(const attend_plan *p, int b, int n) {
+  return p->desc.mask.lengths ? p->desc.mask.lengths[b] : n;
+}
+
+/* Fails if the states of the context may not hold so many bytes more. */
 attend_status cache_check(attend_context *ctx, size_t bytes, const char *what);
 
-/* Pages for this many keys. */
-attend_status sequence_reserve(attend_state *s, sequence *q, int64_t keys);
-/* The pages that new keys go to must belong to this sequence alone: the open one
- * and, after a truncation, those beyond it that are still held. */
-attend_status sequence_own(attend_state *s, sequence *q, int64_t keys);
-/* A sequence that shares the used pages of another. */
-attend_status sequence_share(attend_state *s, const sequence *from,
-                             sequence *to);
-void sequence_drop(attend_state *s, sequence *q);
+/* ---- files (state_file.c) ------------------------------------------------------- */
 
-static inline void *page_keys(const attend_state *s, const page *p, int g) {
-  return (void *)(p->data + s->head_bytes * (size_t)g);
-}
-static inline void *page_values(const attend_state *s, const page *p, int g) {
-  return (void *)(p->data + s->head_bytes * (size_t)g + s->keys_bytes);
-}
+attend_status state_put_number(attend_draft *f, int64_t x);
+attend_status state_get(state_reader *f, void *data, size_t bytes);
+attend_status state_get_number(state_reader *f, int64_t least, int64_t most,
+                               const char *what, int64_t *x);
 
 #endif

@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "attention/linear_state.h"
+#include "attention/features.h"
+#include "attention/state.h"
 #include "base/files.h"
 
 static const char MAGIC[16] = "attend-state 1\n";
@@ -29,7 +30,8 @@ static int64_t signed_bits(float x) { return (int32_t)float_bits(x); }
 static void shape_of(const attend_state *s, field f[SHAPE_FIELDS]) {
   const attend_desc *d = &s->desc;
   const attend_form *m = &d->form;
-  bool linear = s->linear != NULL;
+  const state_layout at = state_layout_of(s->ctx, d);
+  const bool linear = !s->kind->has_keys;
   const field all[SHAPE_FIELDS] = {
       {"byte order", BYTE_ORDER_MARK},
       {"batch", d->batch},
@@ -38,11 +40,11 @@ static void shape_of(const attend_state *s, field f[SHAPE_FIELDS]) {
       {"dim_v", d->dim_v},
       {"dtype", d->dtype},
       {"kind of state (linear or not)", linear},
-      {"layout of values", s->ldv},
-      {"layout of keys", s->width},
-      {"pairing of elements", s->pair},
+      {"layout of values", at.ldv},
+      {"layout of keys", at.width},
+      {"pairing of elements", at.pair},
       {"form", linear ? (int64_t)m->kind : 0},
-      {"row of features", s->features_ld},
+      {"row of features", linear ? features_row(d) : 0},
       {"number of features", linear ? m->features : 0},
       {"degree", linear ? m->degree : 0},
       {"a", linear ? signed_bits(m->a) : 0},
@@ -59,35 +61,8 @@ static void shape_of(const attend_state *s, field f[SHAPE_FIELDS]) {
 
 /* ---- writing ------------------------------------------------------------------- */
 
-static attend_status put_number(attend_draft *f, int64_t x) {
+attend_status state_put_number(attend_draft *f, int64_t x) {
   return attend_draft_put(f, &x, sizeof x);
-}
-
-static attend_status put_stack(attend_draft *f, const attend_state *s,
-                               const linear_stack *x) {
-  ATTEND_TRY(put_number(f, x->folded));
-  ATTEND_TRY(put_number(f, x->open.n));
-  ATTEND_TRY(put_number(f, x->open.wild));
-  return attend_draft_put(f, x->data, s->stack_floats * sizeof(float));
-}
-
-static attend_status put_page(attend_draft *f, const attend_state *s,
-                              const page *x) {
-  ATTEND_TRY(put_number(f, 2 * x->wild + x->padded));
-  ATTEND_TRY(attend_draft_put(f, x->real, sizeof x->real));
-  return attend_draft_put(f, x->data, s->head_bytes * (size_t)s->desc.kv_heads);
-}
-
-static attend_status put_sequence(attend_draft *f, const attend_state *s,
-                                  int b) {
-  const sequence *q = &s->sequence[b];
-  int heads = s->desc.kv_heads;
-  ATTEND_TRY(put_number(f, q->length));
-  for (int g = 0; s->linear && g < heads; g++)
-    ATTEND_TRY(put_stack(f, s, &s->linear[b * heads + g]));
-  for (int64_t i = 0; !s->linear && i * PANEL < q->length; i++)
-    ATTEND_TRY(put_page(f, s, q->page[i]));
-  return ATTEND_OK;
 }
 
 static attend_status put_state(attend_draft *f, const attend_state *s) {
@@ -95,9 +70,12 @@ static attend_status put_state(attend_draft *f, const attend_state *s) {
   shape_of(s, shape);
   ATTEND_TRY(attend_draft_put(f, MAGIC, sizeof MAGIC));
   for (int i = 0; i < SHAPE_FIELDS; i++)
-    ATTEND_TRY(put_number(f, shape[i].value));
-  for (int b = 0; b < s->batch; b++) ATTEND_TRY(put_sequence(f, s, b));
-  return put_number(f, END_MARK);
+    ATTEND_TRY(state_put_number(f, shape[i].value));
+  for (int b = 0; b < s->batch; b++) {
+    ATTEND_TRY(state_put_number(f, s->length[b]));
+    ATTEND_TRY(s->kind->put(f, s, b));
+  }
+  return state_put_number(f, END_MARK);
 }
 
 static attend_status put_file(attend_draft *draft, void *user) {
@@ -110,18 +88,12 @@ attend_status attend_state_save(const attend_state *s, const char *path) {
 
 /* ---- reading ---------------------------------------------------------------------- */
 
-typedef struct {
-  attend_context *ctx;
-  const char *path;
-  FILE *file;
-} stream;
-
-static attend_status file_failed(const stream *f, const char *what) {
+static attend_status file_failed(const state_reader *f, const char *what) {
   return fail(f->ctx, ATTEND_IO, "%s \"%.200s\" failed: %s", what, f->path,
               errno ? strerror(errno) : "unknown cause");
 }
 
-static attend_status get(stream *f, void *data, size_t bytes) {
+attend_status state_get(state_reader *f, void *data, size_t bytes) {
   errno = 0;
   if (!bytes || fread(data, 1, bytes, f->file) == bytes) return ATTEND_OK;
   if (ferror(f->file)) return file_failed(f, "reading the state from");
@@ -131,26 +103,26 @@ static attend_status get(stream *f, void *data, size_t bytes) {
               f->path);
 }
 
-static attend_status get_number(stream *f, int64_t least, int64_t most,
-                                const char *what, int64_t *x) {
-  ATTEND_TRY(get(f, x, sizeof *x));
+attend_status state_get_number(state_reader *f, int64_t least, int64_t most,
+                               const char *what, int64_t *x) {
+  ATTEND_TRY(state_get(f, x, sizeof *x));
   if (*x >= least && *x <= most) return ATTEND_OK;
   return fail(f->ctx, ATTEND_IO,
               "\"%.200s\" is damaged: its %s is %lld; save it again", f->path,
               what, (long long)*x);
 }
 
-static attend_status get_shape(stream *f, const attend_state *s) {
+static attend_status get_shape(state_reader *f, const attend_state *s) {
   field shape[SHAPE_FIELDS];
   char magic[sizeof MAGIC];
   int64_t x;
   shape_of(s, shape);
-  ATTEND_TRY(get(f, magic, sizeof magic));
+  ATTEND_TRY(state_get(f, magic, sizeof magic));
   if (memcmp(magic, MAGIC, sizeof MAGIC))
     return fail(f->ctx, ATTEND_IO,
                 "\"%.200s\" is not a state that attend saved", f->path);
   for (int i = 0; i < SHAPE_FIELDS; i++) {
-    ATTEND_TRY(get(f, &x, sizeof x));
+    ATTEND_TRY(state_get(f, &x, sizeof x));
     ATTEND_CHECK(f->ctx, x == shape[i].value,
                  "\"%.200s\" was saved with another %s (%lld) than the plan's "
                  "(%lld): make the plan that it was saved with",
@@ -160,49 +132,20 @@ static attend_status get_shape(stream *f, const attend_state *s) {
   return ATTEND_OK;
 }
 
-static attend_status get_stack(stream *f, const attend_state *s, int64_t length,
-                               linear_stack *x) {
-  int64_t open, wild;
-  int64_t folded = length ? (length - 1) / PANEL : 0;
-  ATTEND_TRY(get_number(f, folded, folded, "number of blocks", &x->folded));
-  ATTEND_TRY(get_number(f, length - folded * PANEL, length - folded * PANEL,
-                        "open block", &open));
-  ATTEND_TRY(get_number(f, 0, 1, "mark of a block", &wild));
-  x->open.n = (int)open;
-  x->open.wild = wild != 0;
-  return get(f, x->data, s->stack_floats * sizeof(float));
-}
-
-static attend_status get_page(stream *f, const attend_state *s, page *x) {
-  int64_t marks;
-  ATTEND_TRY(get_number(f, 0, 3, "mark of a page", &marks));
-  x->wild = marks & 2;
-  x->padded = marks & 1;
-  ATTEND_TRY(get(f, x->real, sizeof x->real));
-  return get(f, x->data, s->head_bytes * (size_t)s->desc.kv_heads);
-}
-
-/* Pages are taken one by one, as the file shows that they are there. */
-static attend_status get_sequence(stream *f, attend_state *s, int b) {
-  sequence *q = &s->sequence[b];
-  int heads = s->desc.kv_heads;
+static attend_status get_sequence(state_reader *f, attend_state *s, int b) {
   int64_t length;
-  ATTEND_TRY(get_number(f, 0, (int64_t)1 << 48, "number of keys", &length));
-  for (int g = 0; s->linear && g < heads; g++)
-    ATTEND_TRY(get_stack(f, s, length, &s->linear[b * heads + g]));
-  for (int64_t i = 0; !s->linear && i * PANEL < length; i++) {
-    ATTEND_TRY(sequence_reserve(s, q, (i + 1) * PANEL));
-    ATTEND_TRY(get_page(f, s, q->page[i]));
-  }
-  q->length = length;
+  ATTEND_TRY(
+      state_get_number(f, 0, (int64_t)1 << 48, "number of keys", &length));
+  ATTEND_TRY(s->kind->get(f, s, b, length));
+  s->length[b] = length;
   return ATTEND_OK;
 }
 
-static attend_status get_state(stream *f, attend_state *s) {
+static attend_status get_state(state_reader *f, attend_state *s) {
   int64_t end;
   ATTEND_TRY(get_shape(f, s));
   for (int b = 0; b < s->batch; b++) ATTEND_TRY(get_sequence(f, s, b));
-  return get_number(f, END_MARK, END_MARK, "end", &end);
+  return state_get_number(f, END_MARK, END_MARK, "end", &end);
 }
 
 attend_status attend_state_load(attend_plan *plan, const char *path,
@@ -211,7 +154,7 @@ attend_status attend_state_load(attend_plan *plan, const char *path,
   *state = NULL;
   ATTEND_TRY(attend_state_create(plan, &s));
   errno = 0;
-  stream f = {plan->ctx, path, fopen(path, "rb")};
+  state_reader f = {plan->ctx, path, fopen(path, "rb")};
   attend_status status = f.file ? get_state(&f, s) : file_failed(&f, "opening");
   if (f.file) fclose(f.file);
   if (status == ATTEND_OK)

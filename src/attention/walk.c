@@ -7,12 +7,12 @@
 #include <math.h>
 #include <string.h>
 
-#include "attention/state.h"
+#include "attention/kv_cache.h"
 
 /* ---- geometry --------------------------------------------------------------- */
 
 int64_t call_keys(const call *c, int b) {
-  if (c->state) return c->state->sequence[b].length;
+  if (c->state) return c->state->length[b];
   const attend_desc *d = &c->plan->desc;
   return d->mask.lengths ? d->mask.lengths[b] : d->kv_len;
 }
@@ -50,7 +50,7 @@ span rows_see(const call *c, int b, int row, int rows) {
 
 static bool key_is_real(const call *c, int b, int64_t j) {
   if (c->state) {
-    const page *p = c->state->sequence[b].page[j / PANEL];
+    const page *p = kv_cache_of(c->state)->sequence[b].page[j / PANEL];
     return !p->padded || p->real[j % PANEL];
   }
   const attend_desc *d = &c->plan->desc;
@@ -173,7 +173,7 @@ static void split_panel(const call *c, const void *k, const void *v, int n,
                         float *lanes, float *rows) {
   const attend_plan *p = c->plan;
   const uint16_t *key = k, *value = v;
-  int width = c->state->width, d = p->desc.dim;
+  int width = kv_cache_of(c->state)->layout.width, d = p->desc.dim;
   float none[LANES];
   for (int j = 0; j < n; j += LANES)
     for (int i = 0; i < width; i += 2, key += 2 * LANES) {
@@ -191,7 +191,7 @@ static void split_panel(const call *c, const void *k, const void *v, int n,
 static void page_panel(const call *c, int g, const page *from, int i, int n,
                        block *out) {
   const attend_plan *p = c->plan;
-  const attend_state *s = c->state;
+  const kv_cache *s = kv_cache_of(c->state);
   out->k[i] = page_keys(s, from, g);
   out->rows[i] = page_values(s, from, g);
   if (from->wild) out->wild |= 1u << i;
@@ -199,7 +199,7 @@ static void page_panel(const call *c, int g, const page *from, int i, int n,
   void *lanes = out->k_lanes + (size_t)i * panel_key_bytes(p, c->on);
   void *rows = out->v_rows + (size_t)i * panel_value_bytes(p, c->on);
   size_t keys = round_up((size_t)n, LANES);
-  if (s->pair == 2) {
+  if (s->layout.pair == 2) {
     split_panel(c, out->k[i], out->rows[i], n, lanes, rows);
   } else {
     p->kn->widen(p->desc.dtype, out->k[i], keys * (size_t)p->desc.dim, lanes);
@@ -210,7 +210,7 @@ static void page_panel(const call *c, int g, const page *from, int i, int n,
 }
 
 static bool load_pages(const call *c, int b, int g, span seen, block *out) {
-  const sequence *q = &c->state->sequence[b];
+  const sequence *q = &kv_cache_of(c->state)->sequence[b];
   uint8_t real[BLOCK];
   int64_t first = out->start / PANEL;
   bool any = false;

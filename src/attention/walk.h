@@ -110,8 +110,11 @@ static inline bool takes_norms(const attend_plan *p) {
   return is_gaussian(p) && !p->by_gaps;
 }
 
-/* Is anything added to the product before the exponential? */
+/* Does anything but a factor come between the product and the exponential? */
 bool call_adds(const call *c);
+static inline bool is_capped(const attend_plan *p) {
+  return p->desc.soft_cap > 0;
+}
 /* Where scores take norms: |q|^2 / 2 sigma^2 of row r of a tile, which cancels
  * in every weight but belongs to lse. 0 elsewhere. */
 double query_norm(const call *c, tile t, int r);
@@ -127,6 +130,11 @@ void bias_prepare(const call *c);
 float call_factor(const call *c);
 void group_scores(const call *c, tile t, const void *q, const block *k, int j0,
                   int j1, float *s);
+/* Its two steps: q.k, or -|q - k|^2 / 2; then factor, norms, soft cap, bias. */
+void group_products(const call *c, tile t, const void *q, const block *k,
+                    int j0, int j1, float *s);
+void group_finish(const call *c, tile t, const block *k, int j0, int j1,
+                  float *s);
 /* Outside of what each row sees: value. */
 void group_mask(const call *c, tile t, const block *k, int j0, int j1,
                 float value, float *s);

@@ -14,6 +14,7 @@
 
 struct kernels;       /* kernels/kernels.h */
 struct pools;         /* base/parallel.c */
+struct attend_engine; /* attention/engine.h */
 struct attend_device; /* device/device.h */
 
 /* Work for threads: base/parallel.h. */
@@ -36,19 +37,29 @@ struct attend_context {
   const struct kernels *kernels; /* the table of the chosen instruction set */
   const char *isa;
   const struct attend_device *device;
-  void *device_memory;  /* the device's own, if it needs any */
+  void *device_memory; /* the device's own, if it needs any */
+  const struct attend_engine *const *engines; /* the device's, then NULL */
   size_t near_bytes;    /* of the cache that one core has to itself (L2) */
   struct pools *pools;  /* of threads: base/parallel.c */
   attend_stream stream; /* that a session opens for a whole forward pass */
   attend_parallel_for parallel_for; /* the caller's, in their place, or NULL */
   void *parallel_user;
-  size_t cache_bytes, cache_limit; /* of all states: held, and at most */
+  size_t cache_bytes; /* of all states; of the root: cache_count */
+  size_t cache_limit; /* at most */
 };
 
 /* The context that a program made: its children share what it counts. */
 static inline attend_context *context_root(attend_context *ctx) {
   while (ctx->parent) ctx = ctx->parent;
   return ctx;
+}
+
+static inline void cache_count(attend_context *ctx, ptrdiff_t bytes) {
+  __atomic_fetch_add(&context_root(ctx)->cache_bytes, (size_t)bytes,
+                     __ATOMIC_RELAXED);
+}
+static inline size_t cache_held(attend_context *ctx) {
+  return __atomic_load_n(&context_root(ctx)->cache_bytes, __ATOMIC_RELAXED);
 }
 
 /* Writes the sentence and returns the status, so that a check is one line. */

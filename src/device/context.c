@@ -3,6 +3,7 @@
  * Place: device/ - where kernels, engines and devices are known.
  */
 #define _GNU_SOURCE
+#include "attention/engine.h"
 #include "base/parallel.h"
 #include "device/device.h"
 #include "device/trap.h"
@@ -62,6 +63,7 @@ static attend_status choose_device(attend_context *ctx, const char *wanted) {
                "there is no device \"%.40s\": choose cpu, or unset "
                "ATTEND_DEVICE",
                wanted);
+  ctx->engines = cpu_engines;
   return ctx->device == &device_trap ? trap_create(ctx) : ATTEND_OK;
 }
 

@@ -8,22 +8,38 @@
 #define _GNU_SOURCE
 #include <sys/mman.h>
 
+#include "attention/state.h"
 #include "base/parallel.h"
 #include "device/device.h"
 #include "device/trap.h"
 
 static const size_t ADDRESSES = (size_t)1 << 36, PAGE = 4096;
 
+/* Tables that get access for an engine's calls; the CPU's do the work. */
+typedef struct {
+  attend_engine engine;
+  const attend_engine *inner;
+  state_kind states;
+} trap_engine;
+
+enum { MOST_ENGINES = 8 };
+
 struct trap_memory {
   unsigned char *base;
   size_t used;
   int open; /* calls that have access, one within the other */
+  trap_engine engine[MOST_ENGINES];
+  const attend_engine *list[MOST_ENGINES + 1];
 };
+
+static void make_engines(struct trap_memory *m);
 
 attend_status trap_create(attend_context *ctx) {
   struct trap_memory *m;
   ATTEND_TRY(take_zeroed(ctx, sizeof *m, "a device", &m));
   ctx->device_memory = m;
+  make_engines(m);
+  ctx->engines = m->list;
   m->base = mmap(NULL, ADDRESSES, PROT_NONE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (m->base != MAP_FAILED) return ATTEND_OK;
@@ -149,6 +165,56 @@ static void check(const attend_context *ctx, int n, const void *const *all) {
   }
 ADDRESSES_OF(P)
 #undef P
+
+/* ---- engines ------------------------------------------------------------------------- */
+
+static const trap_engine *engine_of(const call *c) {
+  return (const trap_engine *)c->plan->engine;
+}
+
+#define WITH_ACCESS(ctx, work)   \
+  trap_open(ctx);                \
+  attend_status status = (work); \
+  plan_wait(c->plan);            \
+  trap_close(ctx);               \
+  return status
+
+#define E(name)                                              \
+  static attend_status trap_##name(call *c) {                \
+    WITH_ACCESS(c->plan->ctx, engine_of(c)->inner->name(c)); \
+  }
+E(forward)
+E(backward)
+E(observe)
+#undef E
+
+#define S(name)                                                         \
+  static attend_status trap_##name(call *c, attend_state *s) {          \
+    WITH_ACCESS(c->plan->ctx, engine_of(c)->inner->states->name(c, s)); \
+  }
+S(append)
+S(extend)
+S(look)
+#undef S
+
+static void make_engines(struct trap_memory *m) {
+  for (int i = 0; cpu_engines[i] && i < MOST_ENGINES; i++) {
+    trap_engine *t = &m->engine[i];
+    const attend_engine *inner = t->inner = cpu_engines[i];
+    t->engine = *inner;
+    t->engine.forward = trap_forward;
+    t->engine.backward = trap_backward;
+    t->engine.observe = trap_observe;
+    int first = 0; /* engines that share a kind of states still do */
+    while (cpu_engines[first]->states != inner->states) first++;
+    t->states = *inner->states;
+    t->states.append = trap_append;
+    t->states.extend = trap_extend;
+    t->states.look = trap_look;
+    t->engine.states = &m->engine[first].states;
+    m->list[i] = &t->engine;
+  }
+}
 
 const struct attend_device device_trap = {.name = "trap",
                                           .take = trap_take,

@@ -80,6 +80,12 @@ typedef struct {
      int j1, float *s))                                                          \
   /* s[j] += slope * |distance + j|, distance that of key j = 0. */              \
   K(void, add_ramp, (int j0, int j1, float slope, float distance, float *s))     \
+  /* The soft cap of scores (activations.c): s <- outer tanh(inner s). */        \
+  K(void, soft_cap,                                                              \
+    (int rows, int j0, int j1, float inner, float outer, float *s))              \
+  /* In backward: ds <- tanh'(inner s) ds. */                                    \
+  K(void, soft_cap_grad,                                                         \
+    (int rows, int j0, int j1, float inner, const float *s, float *ds))          \
   /* s <- 2^(factor s - max) on [j0, j1), factor > 0. (m, l) is the running   \
    * maximum and sum of each row; it takes in the block's, and alpha, beta    \
    * are the factors of what was accumulated before and of this block.        \

@@ -52,18 +52,12 @@ static void fold(copying *c, int row, int32_t *to, float *often) {
   *often = c->often[*to] += 1;
 }
 
-static attend_status fold_all(attend_session *r, int row, int end) {
+static void fold_all(attend_session *r, int row, int end) {
   copying *c = &r->copy;
-  const size_t n = (size_t)(end - row);
-  int32_t *to;
-  float *often;
-  ATTEND_TRY(take(r->ctx, n * (sizeof *to + sizeof *often), "words", &to));
-  often = (float *)(to + n);
-  for (int i = row; i < end; i++) fold(c, i, to + (i - row), often + (i - row));
-  OP(r->ctx, copy_fold, .n = (int)n, .from = row, .ld = (int)copy_width(r),
-     .keys = c->keys, .to = to, .often = often);
-  give(r->ctx, to);
-  return ATTEND_OK;
+  for (int i = row; i < end; i++)
+    fold(c, i, c->fold_to + (i - row), c->fold_often + (i - row));
+  OP(r->ctx, copy_fold, .n = end - row, .from = row, .ld = (int)copy_width(r),
+     .keys = c->keys, .to = c->fold_to, .often = c->fold_often);
 }
 
 static void keep_token(copying *c, int row) {
@@ -98,7 +92,7 @@ attend_status copy_read(attend_session *r, const int32_t *ids) {
     forget_words(r);
     row = 0;
   }
-  if (c->by_words) ATTEND_TRY(fold_all(r, row, end));
+  if (c->by_words) fold_all(r, row, end);
   for (; !c->by_words && row < end; row++) keep_token(c, row);
   c->n = c->length[0];
   return ATTEND_OK;

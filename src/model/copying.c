@@ -35,11 +35,14 @@ static void free_texts(attend_session *r) {
   give(r->ctx, c->ids);
   give(r->ctx, c->first);
   give(r->ctx, c->often);
+  give(r->ctx, c->fold_to);
+  give(r->ctx, c->fold_often);
   void *device[] = {c->keys, c->device_ids, c->device_first, c->device_often,
                     c->weight};
   for (size_t i = 0; i < sizeof device / sizeof *device; i++)
     device_give(r->ctx, device[i]);
-  c->keys = c->often = c->device_often = c->weight = NULL;
+  c->fold_to = NULL;
+  c->keys = c->often = c->device_often = c->weight = c->fold_often = NULL;
   c->ids = c->first = c->device_ids = c->device_first = NULL;
   c->room = 0;
   c->n = c->span = 0;
@@ -62,6 +65,8 @@ attend_status copy_room(attend_session *r, size_t tokens, int n) {
   TAKE(take, ids, tokens);
   TAKE(take, first, tokens);
   TAKE(take, often, tokens);
+  TAKE(take, fold_to, tokens);
+  TAKE(take, fold_often, tokens);
   TAKE(device_take, keys, size_times(tokens, copy_width(r)));
   TAKE(device_take, device_ids, tokens);
   TAKE(device_take, device_first, tokens);
@@ -148,7 +153,7 @@ void copy_reset(attend_session *r) {
 
 size_t copy_bytes(const attend_session *r) {
   const copying *c = &r->copy;
-  return c->room * (copy_width(r) * sizeof *c->keys + 6 * sizeof *c->ids);
+  return c->room * (copy_width(r) * sizeof *c->keys + 8 * sizeof *c->ids);
 }
 
 size_t copy_work_bytes(const attend_session *r) {

@@ -242,7 +242,9 @@ typedef struct {
   int32_t *texts;              /* [head_room] that rows copy from */
   float *q, *gate;             /* [head_room][padded P], [head_room][16] */
   float *weight;               /* [head_room][n] */
-  float *before; /* [padded P] twice: of a reading's last token, and work */
+  float *before;     /* [padded P] twice: of a reading's last token, and work */
+  int32_t *fold_to;  /* of a reading's tokens: the words that they join, */
+  float *fold_often; /* and as how many-eth of them */
 } copying;
 
 struct attend_session {

@@ -34,7 +34,8 @@ void watch_stream(const pass *p, attend_see what, int number, float *x) {
 /* ---- keys that are kept ----------------------------------------------------------------- */
 
 static bool keeps_keys(const attend_session *r, const mixing *m) {
-  return r->watch.what & ATTEND_SEE_ATTENTION && m->state && m->state->linear;
+  return r->watch.what & ATTEND_SEE_ATTENTION && m->state &&
+         !attend_state_has_keys(m->state);
 }
 
 static attend_status kept_room(attend_session *r, kept_keys *kept, size_t width,
@@ -209,7 +210,7 @@ static attend_status look(const looking *l, attend_view q, attend_view k,
   const mixing *m = l->m;
   attend_look all = {.rows = l->rows, .n_rows = r->p.n, .weights = l->weights};
   if (!m->state) return attend_observe(m->plan, q, k, lse, &all);
-  if (!m->state->linear)
+  if (attend_state_has_keys(m->state))
     return attend_state_observe(m->plan, m->state, r->p.n, q, lse, &all);
   const kept_keys *kept = r->kept[m->role == ATTEND_CROSS];
   for (int b = 0; b < r->p.count; b++) {
@@ -243,7 +244,7 @@ static attend_status see_entropy(attend_session *r, const mixing *m,
                                  const float *lse) {
   const attend_desc *d = attend_plan_desc(m->plan);
   float *entropy;
-  if (m->state && m->state->linear)
+  if (m->state && !attend_state_has_keys(m->state))
     return fail(r->ctx, ATTEND_UNSUPPORTED,
                 "a linear form keeps no keys to see entropy by: look at it "
                 "through attend/lens.h");

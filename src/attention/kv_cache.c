@@ -1,0 +1,275 @@
+/* The KV cache as a kind of state: keys in pages, that grow without copying and
+ * can be shared.
+ *
+ * Place: attention/ - the states of all engines that look at pairs; pages.c has
+ * the pages. Memory is taken first, then written: a call that fails leaves every
+ * sequence as long as it was.
+ */
+#include "attention/kv_cache.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- making, sharing ------------------------------------------------------------ */
+
+static attend_status kv_make(attend_context *ctx, const attend_desc *desc,
+                             attend_state **out) {
+  kv_cache *s;
+  size_t batch = (size_t)desc->batch, element = attend_dtype_size(desc->dtype);
+  size_t head = round_up(sizeof *s, 64);
+  ATTEND_TRY(state_make(
+      ctx, desc, size_add(head, size_times(batch, sizeof(sequence))), &s));
+  s->layout = state_layout_of(ctx, desc);
+  s->keys_bytes =
+      round_up(SIZE_PRODUCT(PANEL, (size_t)s->layout.width, element), 64);
+  s->head_bytes = size_add(
+      s->keys_bytes,
+      round_up(SIZE_PRODUCT(PANEL, (size_t)s->layout.ldv, element), 64));
+  s->sequence = (sequence *)((unsigned char *)s + head);
+  *out = &s->state;
+  return ATTEND_OK;
+}
+
+static void kv_free(attend_state *state) {
+  kv_cache *s = (kv_cache *)state;
+  for (int b = 0; b < state->batch; b++) sequence_drop(s, &s->sequence[b]);
+}
+
+static attend_status kv_copy(const attend_state *from, int b, attend_state *to,
+                             int to_b) {
+  kv_cache *s = (kv_cache *)to;
+  sequence copy;
+  ATTEND_TRY(sequence_share(s, &kv_cache_of(from)->sequence[b], from->length[b],
+                            &copy));
+  sequence_drop(s, &s->sequence[to_b]);
+  s->sequence[to_b] = copy;
+  to->length[to_b] = from->length[b];
+  return ATTEND_OK;
+}
+
+static attend_status share_parents(kv_cache *s, const int32_t *parents,
+                                   sequence *next) {
+  for (int b = 0; b < s->state.batch; b++)
+    if (parents[b] != b)
+      ATTEND_TRY(sequence_share(s, &s->sequence[parents[b]],
+                                s->state.length[parents[b]], &next[b]));
+  return ATTEND_OK;
+}
+
+static void take_parents(kv_cache *s, const int32_t *parents,
+                         const sequence *next) {
+  int64_t *length = s->state.before; /* as they were */
+  memcpy(length, s->state.length, (size_t)s->state.batch * sizeof *length);
+  for (int b = 0; b < s->state.batch; b++) {
+    if (parents[b] == b) continue;
+    sequence_drop(s, &s->sequence[b]);
+    s->sequence[b] = next[b];
+    s->state.length[b] = length[parents[b]];
+  }
+}
+
+static attend_status kv_reorder(attend_state *state, const int32_t *parents) {
+  kv_cache *s = (kv_cache *)state;
+  sequence *next;
+  ATTEND_TRY(take_zeroed(state->ctx,
+                         size_times((size_t)state->batch, sizeof *next),
+                         "the reordered sequences", &next));
+  attend_status status = share_parents(s, parents, next);
+  if (status == ATTEND_OK)
+    take_parents(s, parents, next);
+  else
+    for (int b = 0; b < state->batch; b++) sequence_drop(s, &next[b]);
+  give(state->ctx, next);
+  return status;
+}
+
+static attend_status kv_truncate(attend_state *s, int b, int64_t length) {
+  s->length[b] = length;
+  return ATTEND_OK;
+}
+
+/* ---- appending -------------------------------------------------------------------- */
+
+/* Copies one element without looking at it; says whether it is finite. */
+static bool copy_element(attend_dtype dtype, const void *src, void *dst) {
+  if (dtype == ATTEND_F32) {
+    memcpy(dst, src, 4);
+    return isfinite(*(float *)dst);
+  }
+  memcpy(dst, src, 2);
+  uint16_t exponent = dtype == ATTEND_F16 ? 0x7c00 : 0x7f80;
+  return (*(uint16_t *)dst & exponent) != exponent;
+}
+
+static void append_key(const kv_cache *s, const char *src, ptrdiff_t col,
+                       page *to, int g, int slot) {
+  size_t element = attend_dtype_size(s->state.desc.dtype);
+  char *dst = page_keys(s, to, g);
+  for (int i = 0; i < s->state.desc.dim; i++)
+    copy_element(
+        s->state.desc.dtype, src + (ptrdiff_t)element * i * col,
+        dst + panel_key_at(s->layout.pair, s->layout.width, slot, i) * element);
+}
+
+static bool append_value(const kv_cache *s, const char *src, ptrdiff_t col,
+                         page *to, int g, int slot) {
+  size_t element = attend_dtype_size(s->state.desc.dtype);
+  char *dst = page_values(s, to, g);
+  bool finite = true;
+  for (int i = 0; i < s->state.desc.dim_v; i++)
+    finite &= copy_element(
+        s->state.desc.dtype, src + (ptrdiff_t)element * i * col,
+        dst + panel_value_at(s->layout.pair, s->layout.ldv, slot, i) * element);
+  return finite;
+}
+
+/* Padding is not read: its place in the page is cleared. */
+static void clear_key(const kv_cache *s, page *to, int g, int slot) {
+  static const float zero;
+  append_key(s, (const char *)&zero, 0, to, g, slot);
+  append_value(s, (const char *)&zero, 0, to, g, slot);
+}
+
+typedef struct {
+  attend_view k, v;
+  const uint8_t *key_mask; /* [B,n] or NULL */
+  int n;
+} chunk;
+
+static void append_head(const kv_cache *s, const chunk *x, int b, int g,
+                        int count) {
+  const sequence *q = &s->sequence[b];
+  size_t element = attend_dtype_size(s->state.desc.dtype);
+  for (int i = 0; i < count; i++) {
+    int64_t at = q->start + i;
+    page *to = q->page[at / PANEL];
+    int slot = (int)(at % PANEL);
+    if (x->key_mask && !x->key_mask[(size_t)b * (size_t)x->n + (size_t)i]) {
+      clear_key(s, to, g, slot);
+      continue;
+    }
+    append_key(s, view_at(&x->k, element, b, g, i), x->k.stride[3], to, g,
+               slot);
+    if (!append_value(s, view_at(&x->v, element, b, g, i), x->v.stride[3], to,
+                      g, slot)) {
+      __atomic_store_n(&to->wild, true, __ATOMIC_RELAXED); /* by any head */
+    }
+  }
+}
+
+static void append_padding(kv_cache *s, const chunk *x, int b, int count) {
+  sequence *q = &s->sequence[b];
+  for (int i = 0; i < count; i++) {
+    int64_t at = s->state.length[b] + i;
+    page *to = q->page[at / PANEL];
+    bool real =
+        !x->key_mask || x->key_mask[(size_t)b * (size_t)x->n + (size_t)i];
+    to->real[at % PANEL] = real;
+    to->padded |= !real;
+  }
+  q->start = s->state.length[b];
+  s->state.length[b] += count;
+}
+
+typedef struct {
+  kv_cache *cache;
+  chunk x;
+  const int32_t *lengths; /* [batch] real keys, or NULL: all */
+} appending;
+
+static void append_item(const void *args, int64_t i, int worker) {
+  const appending *a = args;
+  int heads = a->cache->state.desc.kv_heads, b = (int)(i / heads);
+  (void)worker;
+  append_head(a->cache, &a->x, b, (int)(i % heads),
+              a->lengths ? a->lengths[b] : a->x.n);
+}
+
+static attend_status kv_append(call *c, attend_state *state) {
+  attend_plan *p = c->plan;
+  kv_cache *s = (kv_cache *)state;
+  const attend_desc *d = &p->desc;
+  for (int b = 0; b < state->batch; b++) {
+    int64_t from = state->length[b], keys = from + new_keys(p, b, c->n);
+    ATTEND_TRY(sequence_reserve(s, &s->sequence[b], keys));
+    if (keys > from) ATTEND_TRY(sequence_own(s, &s->sequence[b], from, keys));
+  }
+  chunk x = {c->k, c->v, d->mask.key_mask, c->n};
+  appending a = {s, x, d->mask.lengths};
+  for (int b = 0; b < state->batch; b++)
+    append_padding(s, &x, b, new_keys(p, b, c->n));
+  PARALLEL_FOR(p->ctx, c->n > 16 ? p->threads : 1,
+               (int64_t)state->batch * d->kv_heads, append_item, a);
+  return ATTEND_OK;
+}
+
+/* ---- looking: by the plan's engine, which reads keys from pages ------------------- */
+
+static attend_status kv_look(call *c, attend_state *s) {
+  (void)s;
+  if (c->plan->engine->at_once) plan_wait(c->plan);
+  return c->plan->engine->forward(c);
+}
+
+static attend_status kv_extend(call *c, attend_state *s) {
+  ATTEND_TRY(kv_append(c, s));
+  c->k = c->v = (attend_view){0};
+  for (int b = 0; b < s->batch; b++)
+    s->before[b] = s->length[b] - new_keys(c->plan, b, c->n);
+  return kv_look(c, s);
+}
+
+/* ---- files ------------------------------------------------------------------------ */
+
+static size_t page_data_bytes(const kv_cache *s) {
+  return s->head_bytes * (size_t)s->state.desc.kv_heads;
+}
+
+static attend_status kv_put(attend_draft *f, const attend_state *state, int b) {
+  const kv_cache *s = kv_cache_of(state);
+  for (int64_t i = 0; i * PANEL < state->length[b]; i++) {
+    const page *x = s->sequence[b].page[i];
+    ATTEND_TRY(state_put_number(f, 2 * x->wild + x->padded));
+    ATTEND_TRY(attend_draft_put(f, x->real, sizeof x->real));
+    ATTEND_TRY(attend_draft_put(f, x->data, page_data_bytes(s)));
+  }
+  return ATTEND_OK;
+}
+
+static attend_status get_page(state_reader *f, const kv_cache *s, page *x) {
+  int64_t marks;
+  ATTEND_TRY(state_get_number(f, 0, 3, "mark of a page", &marks));
+  x->wild = marks & 2;
+  x->padded = marks & 1;
+  ATTEND_TRY(state_get(f, x->real, sizeof x->real));
+  return state_get(f, x->data, page_data_bytes(s));
+}
+
+/* Pages are taken one by one, as the file shows that they are there. */
+static attend_status kv_get(state_reader *f, attend_state *state, int b,
+                            int64_t length) {
+  kv_cache *s = (kv_cache *)state;
+  sequence *q = &s->sequence[b];
+  for (int64_t i = 0; i * PANEL < length; i++) {
+    ATTEND_TRY(sequence_reserve(s, q, (i + 1) * PANEL));
+    ATTEND_TRY(get_page(f, s, q->page[i]));
+  }
+  return ATTEND_OK;
+}
+
+const state_kind state_kv_cache = {
+    .has_keys = true,
+    .make = kv_make,
+    .free = kv_free,
+    .copy = kv_copy,
+    .reorder = kv_reorder,
+    .truncate = kv_truncate,
+    .reserve = kv_reserve,
+    .reserve_bytes = kv_reserve_bytes,
+    .bytes = kv_bytes,
+    .append = kv_append,
+    .extend = kv_extend,
+    .look = kv_look,
+    .put = kv_put,
+    .get = kv_get,
+};
