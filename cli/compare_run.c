@@ -28,7 +28,7 @@ typedef struct {
   form_result *f;
   attend_session *run;
   bool first;
-  attend_view q, k; /* of the layer that is being seen */
+  float *q, *k, *v; /* [H,n,D] of the layer that is being read */
   float *hidden;    /* [n][width] of this form's */
 } form_run;
 
@@ -75,7 +75,7 @@ static void add_gaps(const comparison *c, const float *ours, const float *first,
   }
 }
 
-static void see_weights(form_run *r, const attend_sight *s) {
+static void see_weights(form_run *r, const attend_hooked *s) {
   size_t count =
       (size_t)s->shape[1] * (size_t)s->shape[2] * (size_t)s->shape[3];
   if (r->first) {
@@ -89,7 +89,7 @@ static void see_weights(form_run *r, const attend_sight *s) {
 
 /* A form's weights of the first form's q, k and v. */
 static attend_status direct_weights(form_run *r, const attend_form *form,
-                                    attend_view v, float *weights) {
+                                    float *weights) {
   comparison *c = r->c;
   const attend_stack *s = watched_stack(c);
   attend_desc d;
@@ -105,8 +105,9 @@ static attend_status direct_weights(form_run *r, const attend_form *form,
   int32_t *all = need((size_t)c->n, sizeof *all);
   for (int i = 0; i < c->n; i++) all[i] = i;
   attend_look look = {.rows = all, .n_rows = c->n, .weights = weights};
-  status = attend_forward(plan, r->q, r->k, v, attend_bhtd(o), lse);
-  if (!status) status = attend_observe(plan, r->q, r->k, lse, &look);
+  attend_view q = attend_bhtd(r->q), k = attend_bhtd(r->k);
+  status = attend_forward(plan, q, k, attend_bhtd(r->v), attend_bhtd(o), lse);
+  if (!status) status = attend_observe(plan, q, k, lse, &look);
   free(o);
   free(lse);
   free(all);
@@ -114,29 +115,42 @@ static attend_status direct_weights(form_run *r, const attend_form *form,
   return status;
 }
 
-static void see_direct(form_run *r, const attend_sight *s) {
+static void see_direct(form_run *r, int layer) {
   comparison *c = r->c;
   int heads = compare_heads(c);
   float *weights =
       need((size_t)heads * (size_t)c->n * (size_t)c->n, sizeof *weights);
   for (int i = 1; i < c->count; i++) {
-    double *to = c->forms[i].direct_heads + s->layer * heads;
-    if (!direct_weights(r, &c->forms[i].form, s->view, weights))
-      add_gaps(c, weights, r->base->weights[s->layer], to);
+    double *to = c->forms[i].direct_heads + layer * heads;
+    if (!direct_weights(r, &c->forms[i].form, weights))
+      add_gaps(c, weights, r->base->weights[layer], to);
     else
       for (int h = 0; h < heads; h++) to[h] = NAN;
   }
   free(weights);
 }
 
-static void see(const attend_sight *s, void *user) {
+/* A contiguous copy of the first sequence's. */
+static void keep(const attend_hooked *s, float **to) {
+  const size_t H = (size_t)s->shape[1], n = (size_t)s->shape[2],
+               D = (size_t)s->shape[3];
+  if (!*to) *to = need(H * n * D, sizeof **to);
+  for (size_t i = 0; i < H * n; i++)
+    memcpy(*to + i * D,
+           s->view.data + (ptrdiff_t)(i / n) * s->view.stride[1] +
+               (ptrdiff_t)(i % n) * s->view.stride[2],
+           D * sizeof **to);
+}
+
+static void see(const attend_hooked *s, void *user) {
   form_run *r = user;
   if (s->role != watched_role(r->c)) return;
-  if (s->what == ATTEND_SEE_ATTENTION) see_weights(r, s);
-  if (s->what == ATTEND_SEE_QUERY) r->q = s->view;
-  if (s->what == ATTEND_SEE_KEY) r->k = s->view;
-  if (s->what == ATTEND_SEE_VALUE && r->first && is_direct(r->c))
-    see_direct(r, s);
+  if (s->point == ATTEND_AT_QUERY) keep(s, &r->q);
+  if (s->point == ATTEND_AT_KEY) keep(s, &r->k);
+  if (s->point == ATTEND_AT_VALUE) keep(s, &r->v);
+  if (s->point != ATTEND_AT_PATTERN) return;
+  see_weights(r, s);
+  if (r->first && is_direct(r->c)) see_direct(r, s->layer);
 }
 
 /* ---- hidden states ------------------------------------------------------------------- */
@@ -175,6 +189,9 @@ static void compare_hidden(form_run *r) {
   r->f->hidden = square > 0 ? sqrt(gap / square) : NAN;
   r->f->drift = aa > 0 && bb > 0 ? fmax(0, 1 - ab / sqrt(aa * bb)) : NAN;
   free(r->hidden);
+  free(r->q);
+  free(r->k);
+  free(r->v);
   r->hidden = NULL;
 }
 
@@ -263,19 +280,20 @@ static attend_status score_text(form_run *r) {
 
 static attend_status measure(form_run *r) {
   comparison *c = r->c;
-  attend_watch watch = {.what = ATTEND_SEE_ATTENTION | ATTEND_SEE_QUERY |
-                                ATTEND_SEE_KEY | ATTEND_SEE_VALUE,
-                        .see = see,
-                        .user = r};
+  attend_hook hook = {.points = ATTEND_AT_PATTERN | ATTEND_AT_QUERY |
+                                ATTEND_AT_KEY | ATTEND_AT_VALUE,
+                      .read = see,
+                      .user = r};
   attend_status status = ATTEND_OK;
   for (int i = 0; i < c->repeat && !status; i++) status = read_text(r);
   if (!status && c->attention) {
-    attend_session_watch(r->run, &watch);
+    status = attend_session_set_hooks(r->run, 1, &hook);
+    if (status) return status;
     attend_session_reset(r->run);
     double fastest = r->f->read_s;
     status = read_text(r);
     r->f->read_s = fastest;
-    attend_session_watch(r->run, NULL);
+    attend_session_set_hooks(r->run, 0, NULL);
   }
   if (status) return status;
   keep_hidden(r);

@@ -66,14 +66,14 @@ quantity *golden_quantity(golden_model *g, const char *name) {
 
 /* ---- filling in what is seen --------------------------------------------------------- */
 
-static const char *side_prefix(const golden_model *g, const attend_sight *s) {
+static const char *side_prefix(const golden_model *g, const attend_hooked *s) {
   if (g->config->parts != ATTEND_BOTH) return "";
   if (s->role == ATTEND_CROSS) return "cross_";
   return s->role == ATTEND_ENCODER_SELF ? "encoder_" : "decoder_";
 }
 
 /* Copies [B,H,T,W] from a view to its place in the golden's shape. */
-static void fill(golden_model *g, const char *name, const attend_sight *s) {
+static void fill(golden_model *g, const char *name, const attend_hooked *s) {
   quantity *q = golden_quantity(g, name);
   if (!q) return;
   const attend_tensor *t = q->tensor;
@@ -96,10 +96,10 @@ static void fill(golden_model *g, const char *name, const attend_sight *s) {
       }
 }
 
-static void see(const attend_sight *s, void *user) {
+static void see(const attend_hooked *s, void *user) {
   golden_model *g = user;
   char name[64];
-  bool hidden = s->what == ATTEND_SEE_HIDDEN;
+  bool hidden = s->point == ATTEND_AT_RESIDUAL;
   snprintf(name, sizeof name, "%s%s.%d", side_prefix(g, s),
            hidden ? "hidden" : "attention", s->layer);
   fill(g, name, s);
@@ -114,11 +114,11 @@ static attend_status fill_logits(golden_model *g, attend_session *run,
   float *logits =
       need((size_t)count * (size_t)n * (size_t)vocab, sizeof *logits);
   attend_status status = attend_session_logits(run, count * n, NULL, logits);
-  attend_sight s = {.role = g->config->parts == ATTEND_ENCODER
-                                ? ATTEND_ENCODER_SELF
-                                : ATTEND_DECODER_SELF,
-                    .shape = {count, 1, n, vocab},
-                    .view = {logits, {(ptrdiff_t)n * vocab, 0, vocab, 1}}};
+  attend_hooked s = {.role = g->config->parts == ATTEND_ENCODER
+                                 ? ATTEND_ENCODER_SELF
+                                 : ATTEND_DECODER_SELF,
+                     .shape = {count, 1, n, vocab},
+                     .view = {logits, {(ptrdiff_t)n * vocab, 0, vocab, 1}}};
   if (!status) fill(g, "logits", &s);
   free(logits);
   return status;
@@ -175,14 +175,15 @@ static attend_status decode(golden_model *g, attend_session *run, int count,
 /* count sequences from g->sequence on; those alone have no padding. */
 static attend_status compute(golden_model *g, int count) {
   attend_session_options o = {.batch = count};
-  attend_watch watch = {
-      .what = ATTEND_SEE_HIDDEN | ATTEND_SEE_ATTENTION, .see = see, .user = g};
+  attend_hook hook = {
+      .points = ATTEND_AT_RESIDUAL | ATTEND_AT_PATTERN, .read = see, .user = g};
   attend_session *run;
   int n = count == 1 ? g->lengths[g->sequence] : g->tokens;
   attend_status status = attend_session_create(g->model, &o, &run);
   if (status) return status;
-  attend_session_watch(run, &watch);
-  if (g->config->parts & ATTEND_ENCODER) status = encode(g, run, count, n);
+  status = attend_session_set_hooks(run, 1, &hook);
+  if (!status && g->config->parts & ATTEND_ENCODER)
+    status = encode(g, run, count, n);
   if (!status && g->config->parts & ATTEND_DECODER)
     status = decode(g, run, count, n);
   attend_session_free(run);

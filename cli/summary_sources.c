@@ -34,10 +34,9 @@ typedef struct {
 
 /* ---- weights ---------------------------------------------------------------------- */
 
-static void see(const attend_sight *sight, void *user) {
+static void see(const attend_hooked *sight, void *user) {
   sources *s = user;
-  if (sight->role != ATTEND_CROSS || sight->what != ATTEND_SEE_ATTENTION)
-    return;
+  if (sight->role != ATTEND_CROSS || sight->point != ATTEND_AT_PATTERN) return;
   const float *weights = sight->view.data;
   const ptrdiff_t *by = sight->view.stride;
   bool plain = !by[1] && !by[2] && !by[3];
@@ -60,16 +59,17 @@ static attend_status run_again(const summarizer *s, const summary_document *d,
                                const summary *one, sources *to) {
   attend_session *run;
   attend_session_options o = {.rows = one->count};
-  attend_watch watch = {.what = ATTEND_SEE_ATTENTION, .see = see, .user = to};
+  attend_hook hook = {.points = ATTEND_AT_PATTERN, .read = see, .user = to};
   int32_t *ids = need((size_t)one->count, sizeof *ids);
   ids[0] = attend_model_config(s->m.model)->decoder_start;
   memcpy(ids + 1, one->ids, (size_t)(one->count - 1) * sizeof *ids);
   attend_status status = attend_session_create(s->m.model, &o, &run);
-  if (!status && is_linear(s->m.model)) attend_session_watch(run, &watch);
+  if (!status && is_linear(s->m.model))
+    status = attend_session_set_hooks(run, 1, &hook);
   if (!status)
     status = attend_session_encode(run, 1, d->tokens, d->ids, NULL, NULL);
+  if (!status) status = attend_session_set_hooks(run, 1, &hook);
   if (!status) {
-    attend_session_watch(run, &watch);
     status = attend_session_extend(run, 1, one->count, ids, NULL);
   }
   attend_session_free(run);

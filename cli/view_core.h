@@ -21,8 +21,8 @@ enum {
   VIEW_OTHERS = 4,       /* forms that a run is looked at through at once */
   VIEW_FRESH = 4,        /* untrained weights of a model at once */
   VIEW_STEPS = 3,        /* steps of a course at once: two are compared */
-  VIEW_SEEN = ATTEND_SEE_HIDDEN | ATTEND_SEE_QUERY | ATTEND_SEE_KEY |
-              ATTEND_SEE_VALUE | ATTEND_SEE_MIXED | ATTEND_SEE_DENOMINATOR
+  VIEW_SEEN = ATTEND_AT_RESIDUAL | ATTEND_AT_QUERY | ATTEND_AT_KEY |
+              ATTEND_AT_VALUE | ATTEND_AT_HEAD_OUTPUT | ATTEND_AT_DENOMINATOR
 };
 
 /* ---- models ---------------------------------------------------------------- */
@@ -256,7 +256,7 @@ void put_token_text(attend_json_writer *w, const view_model *m, int32_t id);
 int candidates_of(const float *logits, int n, int most, view_candidate *to);
 
 /* view_finite.c: notes hidden states that are not finite; fails if there were. */
-void run_check(view_run *run, const attend_sight *sight);
+void run_check(view_run *run, const attend_hooked *sight);
 bool run_is_finite(struct asking *a, const view_run *run);
 
 /* ---- the list of requests ------------------------------------------------------------ */

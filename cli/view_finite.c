@@ -7,7 +7,7 @@
 
 #include "view_core.h"
 
-static bool row_is_finite(const attend_sight *s, int b, int i) {
+static bool row_is_finite(const attend_hooked *s, int b, int i) {
   const float *row = (const float *)s->view.data + b * s->view.stride[0] +
                      i * s->view.stride[2];
   for (int x = 0; x < s->shape[3]; x++)
@@ -16,8 +16,8 @@ static bool row_is_finite(const attend_sight *s, int b, int i) {
 }
 
 /* Every layer's output passes here; one that is not finite stays so. */
-void run_check(view_run *run, const attend_sight *s) {
-  if (s->what != ATTEND_SEE_HIDDEN) return;
+void run_check(view_run *run, const attend_hooked *s) {
+  if (s->point != ATTEND_AT_RESIDUAL) return;
   for (int b = 0; b < s->shape[0] && !run->lost; b++) {
     int rows = s->lengths ? s->lengths[b] : s->shape[2];
     for (int i = 0; i < rows && !run->lost; i++)

@@ -162,10 +162,10 @@ static bool run_tokens(asking *a, view_run *run) {
 
 /* ---- the model over them -------------------------------------------------------------- */
 
-static void see(const attend_sight *sight, void *user) {
+static void see(const attend_hooked *sight, void *user) {
   view_run *run = user;
   run_check(run, sight);
-  attend_trace_see(sight, run->trace);
+  attend_trace_read(sight, run->trace);
 }
 
 /* Asked before every layer. */
@@ -181,7 +181,7 @@ static bool take_trace(asking *a, view_run *run, int new_tokens) {
   int expected = run->side[1].n + new_tokens;
   size_t bytes =
       attend_model_trace_bytes(run->model, VIEW_SEEN, run->side[0].n, expected);
-  attend_trace_options o = {.what = VIEW_SEEN, .rows = expected};
+  attend_trace_options o = {.points = VIEW_SEEN, .rows = expected};
   return runs_room(a, bytes) &&
          ask_status(a, attend_trace_create(a->v->ctx, &o, &run->trace));
 }
@@ -220,16 +220,16 @@ static bool run_begin(asking *a, view_run *run, int new_tokens,
   const attend_config *c = &run->of->config;
   int n = run->side[1].n, pieces = (n + ROWS - 1) / ROWS;
   attend_session_options o = {.rows = n < ROWS ? n + 1 : ROWS};
-  attend_watch watch = {
-      .what = VIEW_SEEN, .see = see, .stop = stop_reading, .user = run};
+  attend_hook hook = {.points = VIEW_SEEN, .read = see, .user = run};
   if (!take_trace(a, run, new_tokens) ||
       !ask_status(a, attend_session_create(run->model, &o, r)))
     return false;
   double start = seconds_now();
   run->total = c->encoder.layers + (double)pieces * c->decoder.layers;
   run->reader = a;
-  attend_session_watch(*r, &watch);
-  bool ok = read_encoder(a, run, *r) && read_decoder(a, run, *r);
+  attend_session_set_stop(*r, stop_reading, run);
+  bool ok = ask_status(a, attend_session_set_hooks(*r, 1, &hook)) &&
+            read_encoder(a, run, *r) && read_decoder(a, run, *r);
   run->reader = NULL;
   run->seconds = seconds_now() - start;
   return ok && run_is_finite(a, run) &&

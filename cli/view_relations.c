@@ -188,7 +188,7 @@ static bool read_compare(asking *a, comparing *c) {
   return true;
 }
 
-static double norm_gap(const attend_sight *x, const attend_sight *y) {
+static double norm_gap(const attend_hooked *x, const attend_hooked *y) {
   double gaps = 0, squares = 0;
   for (int i = 0; i < x->shape[2]; i++)
     for (int j = 0; j < x->shape[3]; j++) {
@@ -203,13 +203,13 @@ static double norm_gap(const attend_sight *x, const attend_sight *y) {
 /* Hidden states of two runs of the same shape, layer by layer. */
 static void compare_hidden(comparing *c) {
   attend_role role = c->role == ATTEND_CROSS ? ATTEND_DECODER_SELF : c->role;
-  attend_sight x, y;
+  attend_hooked x, y;
   if (!c->than) return;
   c->hidden = need((size_t)c->s.layers + 1, sizeof *c->hidden);
   for (int i = 0; i <= c->s.layers; i++) {
     bool both =
-        attend_trace_get(c->run->trace, ATTEND_SEE_HIDDEN, role, i, &x) &&
-        attend_trace_get(c->than->trace, ATTEND_SEE_HIDDEN, role, i, &y) &&
+        attend_trace_get(c->run->trace, ATTEND_AT_RESIDUAL, role, i, &x) &&
+        attend_trace_get(c->than->trace, ATTEND_AT_RESIDUAL, role, i, &y) &&
         x.shape[2] == y.shape[2] && x.shape[3] == y.shape[3];
     c->hidden[i] = both ? norm_gap(&x, &y) : NAN;
   }

@@ -32,8 +32,8 @@ static bool ask_side(asking *a, const view_run *run, side_facts *s) {
 }
 
 static bool hidden_of(asking *a, const view_run *run, attend_role role,
-                      int layer, attend_sight *hidden) {
-  if (attend_trace_get(run->trace, ATTEND_SEE_HIDDEN, role, layer, hidden))
+                      int layer, attend_hooked *hidden) {
+  if (attend_trace_get(run->trace, ATTEND_AT_RESIDUAL, role, layer, hidden))
     return true;
   return ask_fail(a, 400, "this run has no hidden states of layer %d", layer);
 }
@@ -65,7 +65,7 @@ static bool put_candidates(asking *a, const view_run *run, const float *logits,
 
 /* An encoder may be wider than the decoder, whose rows the head reads. */
 static bool head_reads(asking *a, const view_run *run,
-                       const attend_sight *hidden) {
+                       const attend_hooked *hidden) {
   const attend_config *c = &run->of->config;
   const attend_stack *s = c->parts & ATTEND_DECODER ? &c->decoder : &c->encoder;
   return hidden->shape[3] == s->width ||
@@ -86,7 +86,7 @@ static bool read_again(asking *a, const view_run *run, attend_session *r) {
 bool answer_candidates(asking *a) {
   view_run *run;
   side_facts s;
-  attend_sight hidden;
+  attend_hooked hidden;
   attend_session *r = NULL;
   int position, top;
   if (!ask_run(a, a->q, &run) || !ask_side(a, run, &s) ||
@@ -124,7 +124,7 @@ static float cosine(const float *x, const float *y, int n, double product) {
   return product > 0 ? (float)(sum / product) : 0;
 }
 
-static void cosines(const attend_sight *h, const view_range *r, float *to,
+static void cosines(const attend_hooked *h, const view_range *r, float *to,
                     float *norm) {
   const float *x = h->view.data;
   ptrdiff_t ld = h->view.stride[2];
@@ -146,7 +146,7 @@ static void cosines(const attend_sight *h, const view_range *r, float *to,
 bool answer_embeddings(asking *a) {
   view_run *run;
   side_facts s;
-  attend_sight hidden;
+  attend_hooked hidden;
   view_range r;
   int layer;
   if (!ask_run(a, a->q, &run) || !ask_side(a, run, &s) ||
@@ -196,8 +196,8 @@ static double shift_error(const float *table, int count, int width,
 
 static void table_cosines(const float *table, int count, int width,
                           float *to /* [count, count] */) {
-  attend_sight h = {.shape = {1, 1, count, width},
-                    .view = {(void *)table, {0, 0, width, 1}}};
+  attend_hooked h = {.shape = {1, 1, count, width},
+                     .view = {(void *)table, {0, 0, width, 1}}};
   view_range all = {0, count, 0, count};
   float *norm = need((size_t)count, sizeof *norm);
   cosines(&h, &all, to, norm);

@@ -35,18 +35,18 @@ int main(int argc, char **argv) {
   attend_session *run;
   attend_trace *trace;
   attend_lens *lens;
-  attend_trace_options what = {.what = ATTEND_SEE_QUERY | ATTEND_SEE_KEY |
-                                       ATTEND_SEE_VALUE | ATTEND_SEE_MIXED |
-                                       ATTEND_SEE_DENOMINATOR};
+  attend_trace_options what = {
+      .points = ATTEND_AT_QUERY | ATTEND_AT_KEY | ATTEND_AT_VALUE |
+                ATTEND_AT_HEAD_OUTPUT | ATTEND_AT_DENOMINATOR};
   TRY(attend_context_create(NULL, &ctx));
   TRY(attend_checkpoint_open(ctx, path, &files));
   TRY(attend_model_create(files, NULL, &model));
   TRY(attend_session_create(model, NULL, &run));
   TRY(attend_trace_create(ctx, &what, &trace));
   printf("recording %d tokens takes %zu bytes\n", N,
-         attend_model_trace_bytes(model, what.what, 0, N));
-  attend_watch watch = attend_trace_watch(trace);
-  attend_session_watch(run, &watch);
+         attend_model_trace_bytes(model, what.points, 0, N));
+  attend_hook hook = attend_trace_hook(trace);
+  TRY(attend_session_set_hooks(run, 1, &hook));
   TRY(attend_session_extend(run, 1, N, ids, NULL));
   TRY(attend_trace_status(trace));
   TRY(attend_lens_create(model, trace, NULL, 0, &lens));

@@ -39,9 +39,9 @@ static void check_theirs(const recording *r, attend_place at,
 
 static void check_seen(const recording *r, attend_place at,
                        const attend_lens_shape *s, const float *w) {
-  attend_sight seen;
-  CHECK(attend_trace_get(r->trace, ATTEND_SEE_ATTENTION, at.role, at.layer,
-                         &seen));
+  attend_hooked seen;
+  CHECK(
+      attend_trace_get(r->trace, ATTEND_AT_PATTERN, at.role, at.layer, &seen));
   CHECK_EQ(seen.shape[2], s->rows);
   const float *row =
       (const float *)seen.view.data + at.head * seen.view.stride[1];
@@ -60,7 +60,7 @@ TEST(weights_as_transformers_computes_them) {
     for (int b = 0; b < 2; b++) {
       int failures = check_failures, heads = 0;
       recording r =
-          recorded(golden_models[k], b, 2, FOR_A_LENS | ATTEND_SEE_ATTENTION);
+          recorded(golden_models[k], b, 2, FOR_A_LENS | ATTEND_AT_PATTERN);
       attend_lens *lens = lens_of(&r, NULL);
       attend_lens_shape s;
       FOR_EACH_HEAD(lens, s, at) {
@@ -285,7 +285,7 @@ TEST(places_that_are_not_there) {
   CHECK_EQ(attend_lens_block(lens, at, 1, 1, 1, INT32_MAX, w), ATTEND_INVALID);
   attend_lens_free(lens);
   close_recording(&r);
-  r = recorded("llama-gqa", 0, 1, ATTEND_SEE_QUERY | ATTEND_SEE_KEY);
+  r = recorded("llama-gqa", 0, 1, ATTEND_AT_QUERY | ATTEND_AT_KEY);
   lens = lens_of(&r, NULL);
   CHECK_EQ(attend_lens_block(lens, at, 0, 1, 0, 1, w), ATTEND_INVALID);
   CHECK_SAYS(attend_message(r.s.ctx), "denominator");
@@ -298,8 +298,8 @@ typedef struct {
   int left; /* layers until it stops */
 } stopper;
 
-static void pass_on(const attend_sight *sight, void *user) {
-  attend_trace_see(sight, ((stopper *)user)->trace);
+static void pass_on(const attend_hooked *sight, void *user) {
+  attend_trace_read(sight, ((stopper *)user)->trace);
 }
 static int stop(void *user) { return ((stopper *)user)->left-- == 0; }
 
@@ -309,12 +309,13 @@ TEST(traces_of_part_of_a_run) {
   int layers = r.s.config->decoder.layers;
   for (int seen = 1; seen <= layers; seen++) {
     stopper s = {r.trace, layers + seen};
-    attend_watch watch = {FOR_A_LENS, pass_on, &s, stop};
+    attend_hook hook = {.points = FOR_A_LENS, .read = pass_on, .user = &s};
     attend_status want = seen < layers ? ATTEND_INVALID : ATTEND_OK;
     float w[13 * 13];
     attend_trace_clear(r.trace);
     attend_session_reset(r.run);
-    attend_session_watch(r.run, &watch);
+    attend_session_set_hooks(r.run, 1, &hook);
+    attend_session_set_stop(r.run, stop, &s);
     OK(r.s.ctx, attend_session_extend(r.run, 1, 5, r.target, NULL));
     CHECK_EQ(attend_session_extend(r.run, 1, 3, r.target + 5, NULL),
              seen < layers ? ATTEND_STOPPED : ATTEND_OK);

@@ -25,12 +25,12 @@ typedef struct {
 static direct run_direct(const recording *r, const attend_form *form,
                          attend_role role, int layer, int real,
                          int32_t *lengths) {
-  attend_sight q, k, v;
+  attend_hooked q, k, v;
   attend_desc d;
   direct x;
-  CHECK(attend_trace_get(r->trace, ATTEND_SEE_QUERY, role, layer, &q));
-  CHECK(attend_trace_get(r->trace, ATTEND_SEE_KEY, role, layer, &k));
-  CHECK(attend_trace_get(r->trace, ATTEND_SEE_VALUE, role, layer, &v));
+  CHECK(attend_trace_get(r->trace, ATTEND_AT_QUERY, role, layer, &q));
+  CHECK(attend_trace_get(r->trace, ATTEND_AT_KEY, role, layer, &k));
+  CHECK(attend_trace_get(r->trace, ATTEND_AT_VALUE, role, layer, &v));
   CHECK(attend_model_attention(r->s.model, role, &d));
   d.form = *form;
   d.batch = 1;
@@ -47,8 +47,10 @@ static direct run_direct(const recording *r, const attend_form *form,
   for (int i = 0; i < d.q_len; i++) all[i] = i;
   attend_look look = {.rows = all, .n_rows = d.q_len, .weights = x.weights};
   OK(r->s.ctx,
-     attend_forward(x.plan, q.view, k.view, v.view, attend_bhtd(x.o), x.lse));
-  OK(r->s.ctx, attend_observe(x.plan, q.view, k.view, x.lse, &look));
+     attend_forward(x.plan, attend_input(q.view), attend_input(k.view),
+                    attend_input(v.view), attend_bhtd(x.o), x.lse));
+  OK(r->s.ctx, attend_observe(x.plan, attend_input(q.view),
+                              attend_input(k.view), x.lse, &look));
   free(all);
   return x;
 }
@@ -135,8 +137,8 @@ TEST(a_run_of_another_form) {
     OK(r.s.ctx, attend_model_with_form(r.s.model, &form, &model));
     attend_session *run;
     OK(r.s.ctx, attend_session_create(model, NULL, &run));
-    attend_watch watch = attend_trace_watch(r.trace);
-    attend_session_watch(run, &watch);
+    attend_hook hook = attend_trace_hook(r.trace);
+    attend_session_set_hooks(run, 1, &hook);
     OK(r.s.ctx, read_decoder(&r, run, 5));
     OK(r.s.ctx, attend_trace_status(r.trace));
     attend_lens *lens, *named;

@@ -49,7 +49,7 @@ static world *open_world(int n) {
   world *w = room_for(1, sizeof *w);
   attend_context_options o = {
       .threads = 2, .allocator = {meter_take, meter_give, &w->memory}};
-  attend_trace_options what = {.what = FOR_A_LENS};
+  attend_trace_options what = {.points = FOR_A_LENS};
   attend_form elu = {.kind = ATTEND_ELU};
   attend_desc d;
   attend_plan *plan;
@@ -72,11 +72,11 @@ static world *open_world(int n) {
                             attend_bhtd(w->k), attend_bhtd(out), w->lse));
   attend_plan_free(plan);
   OK(w->ctx, attend_trace_create(w->ctx, &what, &w->trace));
-  show(w->trace, ATTEND_SEE_QUERY, at.role, 0, n, D, w->q);
-  show(w->trace, ATTEND_SEE_KEY, at.role, 0, n, D, w->k);
-  show(w->trace, ATTEND_SEE_VALUE, at.role, 0, n, D, w->k);
-  show(w->trace, ATTEND_SEE_DENOMINATOR, at.role, 0, n, 1, w->lse);
-  show(w->trace, ATTEND_SEE_MIXED, at.role, 0, n, D, out);
+  show(w->trace, ATTEND_AT_QUERY, at.role, 0, n, D, w->q);
+  show(w->trace, ATTEND_AT_KEY, at.role, 0, n, D, w->k);
+  show(w->trace, ATTEND_AT_VALUE, at.role, 0, n, D, w->k);
+  show(w->trace, ATTEND_AT_DENOMINATOR, at.role, 0, n, 1, w->lse);
+  show(w->trace, ATTEND_AT_HEAD_OUTPUT, at.role, 0, n, D, out);
   OK(w->ctx, attend_trace_status(w->trace));
   free(out);
   OK(w->ctx, attend_lens_create(w->s.model, w->trace, NULL, 0, &w->lens));

@@ -17,8 +17,8 @@ static const int32_t ids[N] = {5, 6, 7, 5, 6, 8, 9, 5, 6};
 
 static attend_status record_all(const trial *t, attend_session *run,
                                 attend_trace *trace) {
-  attend_watch watch = attend_trace_watch(trace);
-  attend_session_watch(run, &watch);
+  attend_hook hook = attend_trace_hook(trace);
+  ATTEND_TRY(attend_session_set_hooks(run, 1, &hook));
   if (t->s.config->parts & ATTEND_ENCODER)
     ATTEND_TRY(attend_session_encode(run, 1, N, ids, NULL, NULL));
   if (t->s.config->parts & ATTEND_DECODER) {
@@ -35,9 +35,9 @@ static attend_status use_head(const trial *t, attend_session *run,
                               const attend_trace *trace) {
   const attend_config *c = t->s.config;
   bool decoder = c->parts & ATTEND_DECODER;
-  attend_sight s;
+  attend_hooked s;
   float *logits = room_for((size_t)(50 * N * c->vocab), sizeof *logits);
-  CHECK(attend_trace_get(trace, ATTEND_SEE_HIDDEN,
+  CHECK(attend_trace_get(trace, ATTEND_AT_RESIDUAL,
                          decoder ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF,
                          decoder ? c->decoder.layers : c->encoder.layers, &s));
   float *many = room_for((size_t)(50 * N * s.shape[3]), sizeof *many);
@@ -48,7 +48,7 @@ static attend_status use_head(const trial *t, attend_session *run,
 }
 
 static attend_status act_record(trial *t) {
-  attend_trace_options o = {.what = EVERYTHING};
+  attend_trace_options o = {.points = EVERYTHING};
   attend_trace *trace = NULL;
   attend_session *run = NULL;
   attend_status status = attend_trace_create(t->s.ctx, &o, &trace);
@@ -193,7 +193,7 @@ static long fail_each(const char *name, trial *t, action act) {
 static void try_model(const char *name, const char *form) {
   trial t = {.form = form};
   attend_context *ctx = open_context(NULL, 2, &t.memory);
-  attend_trace_options o = {.what = FOR_A_LENS};
+  attend_trace_options o = {.points = FOR_A_LENS};
   attend_session *run;
   t.s = open_path(ctx, model_path(name, NULL), NULL);
   CHECK(fail_each(name, &t, act_record) > 20);

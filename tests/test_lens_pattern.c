@@ -31,10 +31,10 @@ static void make_head(head *h, wish wants, bool one_way, int real) {
 
 static void show_head(attend_trace *trace, const head *h, attend_role role,
                       int layer) {
-  show(trace, ATTEND_SEE_QUERY, role, layer, T, D, h->q);
-  show(trace, ATTEND_SEE_KEY, role, layer, T, D, h->k);
-  show(trace, ATTEND_SEE_VALUE, role, layer, T, D, h->v);
-  show(trace, ATTEND_SEE_DENOMINATOR, role, layer, T, 1, h->lse);
+  show(trace, ATTEND_AT_QUERY, role, layer, T, D, h->q);
+  show(trace, ATTEND_AT_KEY, role, layer, T, D, h->k);
+  show(trace, ATTEND_AT_VALUE, role, layer, T, D, h->v);
+  show(trace, ATTEND_AT_DENOMINATOR, role, layer, T, 1, h->lse);
 }
 
 /* ---- texts ------------------------------------------------------------------------------- */
@@ -108,7 +108,7 @@ typedef struct {
 
 static stage open_stage(const char *family, int real) {
   stage g = {.ctx = open_context(NULL, 2, NULL)};
-  attend_trace_options o = {.what = FOR_A_LENS};
+  attend_trace_options o = {.points = FOR_A_LENS};
   bool one_way = !strcmp(family, "gpt2");
   static head h;
   make_texts();

@@ -187,7 +187,7 @@ TEST(rows_that_are_all_alike) {
   enum { T = 90, D = 16 };
   attend_context *ctx = open_context(NULL, 2, NULL);
   subject s = bare_model(ctx, "bert", D, 1);
-  attend_trace_options o = {.what = FOR_A_LENS};
+  attend_trace_options o = {.points = FOR_A_LENS};
   attend_trace *trace;
   attend_lens *lens;
   static float q[T * D], k[T * D], lse[T];
@@ -203,10 +203,10 @@ TEST(rows_that_are_all_alike) {
   }
   for (int i = 0; i < T; i++) lse[i] = (float)log(sum);
   const attend_role role = ATTEND_ENCODER_SELF;
-  show(trace, ATTEND_SEE_QUERY, role, 0, T, D, q);
-  show(trace, ATTEND_SEE_KEY, role, 0, T, D, k);
-  show(trace, ATTEND_SEE_VALUE, role, 0, T, D, k);
-  show(trace, ATTEND_SEE_DENOMINATOR, role, 0, T, 1, lse);
+  show(trace, ATTEND_AT_QUERY, role, 0, T, D, q);
+  show(trace, ATTEND_AT_KEY, role, 0, T, D, k);
+  show(trace, ATTEND_AT_VALUE, role, 0, T, D, k);
+  show(trace, ATTEND_AT_DENOMINATOR, role, 0, T, 1, lse);
   OK(ctx, attend_trace_status(trace));
   OK(ctx, attend_lens_create(s.model, trace, NULL, 0, &lens));
   for (int pool = 0; pool < 2; pool++)

@@ -26,13 +26,13 @@ enum {
 typedef struct {
   const subject *s;
   const attend_form *form;
-  attend_sight q, k, v, weights;
+  attend_hooked q, k, v, weights;
   float room[4][KEEP];
   int judged;
 } watcher;
 
 /* A contiguous copy: the run overwrites what it shows. */
-static attend_sight kept(const attend_sight *s, float *room) {
+static attend_hooked kept(const attend_hooked *s, float *room) {
   const float *data = s->view.data;
   const ptrdiff_t *step = s->view.stride;
   float *to = room;
@@ -41,8 +41,8 @@ static attend_sight kept(const attend_sight *s, float *room) {
       for (int i = 0; i < s->shape[2]; i++)
         for (int j = 0; j < s->shape[3]; j++)
           *to++ = data[b * step[0] + h * step[1] + i * step[2] + j * step[3]];
-  attend_sight copy = *s;
-  copy.view = attend_bhtd(room);
+  attend_hooked copy = *s;
+  copy.view = (attend_const_view){.data = room};
   return copy;
 }
 
@@ -96,8 +96,8 @@ static void judge_weights(const watcher *w, const attend_desc *d) {
   double *want = room_for(n, sizeof *want), worst = 0;
   CHECK_EQ(w->weights.shape[2], d->q_len);
   CHECK_EQ(w->weights.shape[3], d->kv_len);
-  OK(w->s->ctx,
-     attend_definition_weights(w->s->ctx, d, w->q.view, w->k.view, want));
+  OK(w->s->ctx, attend_definition_weights(w->s->ctx, d, attend_input(w->q.view),
+                                          attend_input(w->k.view), want));
   for (size_t i = 0; i < n; i++) {
     double most = 0; /* a row of both signs may be noise */
     for (size_t j = 0; j < S; j++) most = fmax(most, fabs(want[i / S * S + j]));
@@ -111,14 +111,16 @@ static void judge_weights(const watcher *w, const attend_desc *d) {
   free(want);
 }
 
-static void judge(watcher *w, const attend_sight *mixed, const float *o) {
+static void judge(watcher *w, const attend_hooked *mixed, const float *o) {
   attend_desc d = described(w);
   size_t rows = (size_t)d.batch * (size_t)d.heads * (size_t)d.q_len;
   size_t M = (size_t)d.dim_v, n = rows * M;
   double *want = room_for(n, sizeof *want);
   double worst = 0, largest = 0;
-  OK(w->s->ctx, attend_definition_forward(w->s->ctx, &d, w->q.view, w->k.view,
-                                          w->v.view, want, NULL));
+  OK(w->s->ctx,
+     attend_definition_forward(w->s->ctx, &d, attend_input(w->q.view),
+                               attend_input(w->k.view), attend_input(w->v.view),
+                               want, NULL));
   for (size_t i = 0; i < n; i++) {
     if (is_noise(w, want + i / M * M, M)) continue;
     double error = fabs((double)o[i] - want[i]);
@@ -135,7 +137,7 @@ static void judge(watcher *w, const attend_sight *mixed, const float *o) {
 }
 
 /* The keys of cross-attention are not shown; its weights still share one. */
-static void check_shared(const watcher *w, const attend_sight *s) {
+static void check_shared(const watcher *w, const attend_hooked *s) {
   static float weights[KEEP];
   kept(s, weights);
   int S = s->shape[3], rows = s->shape[0] * s->shape[1] * s->shape[2];
@@ -147,21 +149,21 @@ static void check_shared(const watcher *w, const attend_sight *s) {
   }
 }
 
-static void see(const attend_sight *sight, void *user) {
+static void see(const attend_hooked *sight, void *user) {
   static float o[KEEP];
   watcher *w = user;
   size_t n = 1;
   for (int i = 0; i < 4; i++) n *= (size_t)sight->shape[i];
   CHECK(n <= KEEP);
   if (n > KEEP) return;
-  if (sight->role == ATTEND_CROSS && sight->what == ATTEND_SEE_ATTENTION)
+  if (sight->role == ATTEND_CROSS && sight->point == ATTEND_AT_PATTERN)
     check_shared(w, sight);
   if (sight->role == ATTEND_CROSS) return;
-  if (sight->what == ATTEND_SEE_ATTENTION) w->weights = kept(sight, w->room[3]);
-  if (sight->what == ATTEND_SEE_QUERY) w->q = kept(sight, w->room[0]);
-  if (sight->what == ATTEND_SEE_KEY) w->k = kept(sight, w->room[1]);
-  if (sight->what == ATTEND_SEE_VALUE) w->v = kept(sight, w->room[2]);
-  if (sight->what != ATTEND_SEE_MIXED) return;
+  if (sight->point == ATTEND_AT_PATTERN) w->weights = kept(sight, w->room[3]);
+  if (sight->point == ATTEND_AT_QUERY) w->q = kept(sight, w->room[0]);
+  if (sight->point == ATTEND_AT_KEY) w->k = kept(sight, w->room[1]);
+  if (sight->point == ATTEND_AT_VALUE) w->v = kept(sight, w->room[2]);
+  if (sight->point != ATTEND_AT_HEAD_OUTPUT) return;
   kept(sight, o);
   judge(w, sight, o);
 }
@@ -172,12 +174,12 @@ static attend_session *open_watched(const subject *s, watcher *w) {
   attend_session_options o = {.batch = 2};
   attend_session *run;
   OK(s->ctx, attend_session_create(s->model, &o, &run));
-  attend_watch watch = {.what = ATTEND_SEE_QUERY | ATTEND_SEE_KEY |
-                                ATTEND_SEE_VALUE | ATTEND_SEE_ATTENTION |
-                                ATTEND_SEE_MIXED,
-                        .see = see,
-                        .user = w};
-  attend_session_watch(run, &watch);
+  attend_hook hook = {.points = ATTEND_AT_QUERY | ATTEND_AT_KEY |
+                                ATTEND_AT_VALUE | ATTEND_AT_PATTERN |
+                                ATTEND_AT_HEAD_OUTPUT,
+                      .read = see,
+                      .user = w};
+  attend_session_set_hooks(run, 1, &hook);
   return run;
 }
 
@@ -275,7 +277,7 @@ TEST(values_of_another_width) {
   remove_folder();
 }
 
-static void look_away(const attend_sight *sight, void *user) {
+static void look_away(const attend_hooked *sight, void *user) {
   (void)sight;
   (void)user;
 }
@@ -285,7 +287,7 @@ static void look_away(const attend_sight *sight, void *user) {
 TEST(a_linear_form_after_a_call_that_failed) {
   attend_form favor = {.kind = ATTEND_FAVOR, .features = 16};
   attend_model_options o = {.form = &favor};
-  attend_watch watch = {.what = ATTEND_SEE_ATTENTION, .see = look_away};
+  attend_hook hook = {.points = ATTEND_AT_PATTERN, .read = look_away};
   subject s = open_model("llama-gqa", NULL, 1, &o);
   int32_t *ids = random_ids(s.config, 5, 90);
   size_t vocab = (size_t)s.config->vocab;
@@ -295,10 +297,10 @@ TEST(a_linear_form_after_a_call_that_failed) {
   OK(s.ctx, attend_session_next(run, 1, want));
   attend_session_truncate(run, 0, 0);
   OK(s.ctx, attend_session_extend(run, 1, 60, ids, NULL));
-  attend_session_watch(run, &watch); /* too late */
+  attend_session_set_hooks(run, 1, &hook); /* too late */
   CHECK_EQ(attend_session_extend(run, 1, 20, ids + 60, NULL), ATTEND_INVALID);
   CHECK_SAYS(attend_message(s.ctx), "from the first token on");
-  attend_session_watch(run, NULL);
+  attend_session_set_hooks(run, 0, NULL);
   CHECK_EQ(attend_session_length(run, 0), 0);
   OK(s.ctx, attend_session_extend(run, 1, 90, ids, NULL));
   OK(s.ctx, attend_session_next(run, 1, got));

@@ -23,7 +23,7 @@ typedef struct {
   int sequence, position; /* where what is seen now belongs */
 } portrait;
 
-static void draw(portrait *p, sheet *s, const attend_sight *from) {
+static void draw(portrait *p, sheet *s, const attend_hooked *from) {
   bool reader = from->role == ATTEND_ENCODER_SELF;
   int both = p->config->parts == ATTEND_BOTH;
   int queries = both && !reader ? p->in->decoder_tokens : p->in->tokens;
@@ -33,7 +33,7 @@ static void draw(portrait *p, sheet *s, const attend_sight *from) {
   if (!s->data) {
     s->heads = from->shape[1];
     s->length = queries;
-    s->width = from->what == ATTEND_SEE_ATTENTION ? keys : from->shape[3];
+    s->width = from->point == ATTEND_AT_PATTERN ? keys : from->shape[3];
     s->count = (size_t)p->in->sequences * (size_t)s->heads * (size_t)s->length *
                (size_t)s->width;
     s->data = room_for(s->count, sizeof *s->data);
@@ -51,10 +51,10 @@ static void draw(portrait *p, sheet *s, const attend_sight *from) {
                    sizeof *data);
 }
 
-static void see(const attend_sight *sight, void *user) {
+static void see(const attend_hooked *sight, void *user) {
   portrait *p = user;
   draw(p,
-       sight->what == ATTEND_SEE_HIDDEN
+       sight->point == ATTEND_AT_RESIDUAL
            ? &p->hidden[sight->role][sight->layer]
            : &p->attention[sight->role][sight->layer],
        sight);
@@ -65,12 +65,12 @@ static void draw_logits(portrait *p, const subject *s, attend_session *run,
   int vocab = s->config->vocab;
   float *logits = room_for((size_t)(count * n * vocab), sizeof *logits);
   OK(s->ctx, attend_session_logits(run, count * n, NULL, logits));
-  attend_sight sight = {.what = ATTEND_SEE_HIDDEN,
-                        .role = s->config->parts == ATTEND_ENCODER
-                                    ? ATTEND_ENCODER_SELF
-                                    : ATTEND_DECODER_SELF,
-                        .shape = {count, 1, n, vocab},
-                        .view = {logits, {(ptrdiff_t)n * vocab, 0, vocab, 1}}};
+  attend_hooked sight = {.point = ATTEND_AT_RESIDUAL,
+                         .role = s->config->parts == ATTEND_ENCODER
+                                     ? ATTEND_ENCODER_SELF
+                                     : ATTEND_DECODER_SELF,
+                         .shape = {count, 1, n, vocab},
+                         .view = {logits, {(ptrdiff_t)n * vocab, 0, vocab, 1}}};
   draw(p, &p->logits, &sight);
   free(logits);
 }
@@ -100,12 +100,12 @@ static void pose(portrait *p, const subject *s, int first, int count,
                  int piece) {
   const inputs *in = p->in;
   attend_session *run = open_run(s, count, 0);
-  attend_watch watch = {
-      .what = ATTEND_SEE_HIDDEN | ATTEND_SEE_ATTENTION, .see = see, .user = p};
+  attend_hook hook = {
+      .points = ATTEND_AT_RESIDUAL | ATTEND_AT_PATTERN, .read = see, .user = p};
   int n = count == 1 ? in->lengths[first] : in->tokens;
   int both = s->config->parts == ATTEND_BOTH;
   int end = both ? in->decoder_tokens : n;
-  attend_session_watch(run, &watch);
+  attend_session_set_hooks(run, 1, &hook);
   p->sequence = first;
   p->position = 0;
   if (s->config->parts & ATTEND_ENCODER)
@@ -306,7 +306,7 @@ static float number_at(const attend_tensor *t, size_t i) {
 }
 
 /* heads: stored [B,T,H*W] instead of [B,H,T,W]. */
-static void compare_sight(insides *in, const attend_sight *s, const char *name,
+static void compare_sight(insides *in, const attend_hooked *s, const char *name,
                           bool rows_of_heads) {
   const attend_tensor *t = attend_tensor_file_find(in->file, name);
   const float *data = s->view.data;
@@ -334,17 +334,17 @@ static void compare_sight(insides *in, const attend_sight *s, const char *name,
   in->seen++;
 }
 
-static void see_insides(const attend_sight *s, void *user) {
+static void see_insides(const attend_hooked *s, void *user) {
   static const char *const hidden[] = {"x", "block0"};
   insides *in = user;
-  if (s->what == ATTEND_SEE_HIDDEN && s->layer < 2)
+  if (s->point == ATTEND_AT_RESIDUAL && s->layer < 2)
     compare_sight(in, s, hidden[s->layer], false);
   if (s->layer) return;
-  if (s->what == ATTEND_SEE_QUERY) compare_sight(in, s, "q", false);
-  if (s->what == ATTEND_SEE_KEY) compare_sight(in, s, "k", false);
-  if (s->what == ATTEND_SEE_VALUE) compare_sight(in, s, "v", false);
-  if (s->what == ATTEND_SEE_ATTENTION) compare_sight(in, s, "attSm", false);
-  if (s->what == ATTEND_SEE_MIXED) compare_sight(in, s, "y", true);
+  if (s->point == ATTEND_AT_QUERY) compare_sight(in, s, "q", false);
+  if (s->point == ATTEND_AT_KEY) compare_sight(in, s, "k", false);
+  if (s->point == ATTEND_AT_VALUE) compare_sight(in, s, "v", false);
+  if (s->point == ATTEND_AT_PATTERN) compare_sight(in, s, "attSm", false);
+  if (s->point == ATTEND_AT_HEAD_OUTPUT) compare_sight(in, s, "y", true);
 }
 
 /* The file has zeros for the biases of q, k, v, which the partials were computed
@@ -382,12 +382,12 @@ TEST(a_model_to_its_insides) {
     write_with_biases(file);
     subject s = open_path(ctx, models_folder(), NULL);
     insides in = {file, 0};
-    attend_watch watch = {.what = 63, .see = see_insides, .user = &in};
+    attend_hook hook = {.points = 63, .read = see_insides, .user = &in};
     const attend_tensor *idx = attend_tensor_file_find(file, "idx");
     int32_t ids[33];
     for (size_t i = 0; i < 33; i++) ids[i] = (int32_t)number_at(idx, i);
     attend_session *run = open_run(&s, 3, 0);
-    attend_session_watch(run, &watch);
+    attend_session_set_hooks(run, 1, &hook);
     OK(s.ctx, attend_session_extend(run, 3, 11, ids, NULL));
     CHECK_EQ(in.seen, 7);
     attend_session_free(run);

@@ -13,7 +13,7 @@ typedef struct {
   attend_generate_options generate;
 } scene;
 
-static void look_away(const attend_sight *sight, void *user) {
+static void look_away(const attend_hooked *sight, void *user) {
   (void)sight;
   (void)user;
 }
@@ -22,14 +22,14 @@ static attend_status use(const scene *s, attend_model *model) {
   const attend_config *c = attend_model_config(model);
   static const int32_t ids[] = {5, 6, 7, 8, 9, 10, 11, 12};
   attend_session_options o = {.batch = 2, .rows = 3};
-  attend_watch watch = {.what = s->watch, .see = look_away};
+  attend_hook hook = {.points = s->watch, .read = look_away};
   attend_session *run;
   float logits[2 * 256];
   int32_t parents[2] = {1, 1};
   ATTEND_TRY(attend_session_create(model, &o, &run));
-  if (s->watch) attend_session_watch(run, &watch);
-  attend_status status = ATTEND_OK;
-  if (c->parts & ATTEND_ENCODER)
+  attend_status status =
+      s->watch ? attend_session_set_hooks(run, 1, &hook) : ATTEND_OK;
+  if (!status && c->parts & ATTEND_ENCODER)
     status = attend_session_encode(run, 2, 4, ids, NULL, NULL);
   if (!status && c->parts & ATTEND_DECODER) {
     status = attend_session_extend(run, 2, 4, ids, NULL);

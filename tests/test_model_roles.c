@@ -72,7 +72,7 @@ typedef struct {
   int layers;
 } watcher;
 
-static float *copy_sight(const attend_sight *s, size_t *n) {
+static float *copy_sight(const attend_hooked *s, size_t *n) {
   *n = (size_t)s->shape[1] * (size_t)s->shape[2] * (size_t)s->shape[3];
   float *to = room_for(*n, sizeof *to), *at = to;
   for (int h = 0; h < s->shape[1]; h++)
@@ -84,12 +84,12 @@ static float *copy_sight(const attend_sight *s, size_t *n) {
   return to;
 }
 
-static void see(const attend_sight *s, void *user) {
+static void see(const attend_hooked *s, void *user) {
   watcher *w = user;
-  if (s->what == ATTEND_SEE_HIDDEN && s->role == ATTEND_ENCODER_SELF &&
+  if (s->point == ATTEND_AT_RESIDUAL && s->role == ATTEND_ENCODER_SELF &&
       s->layer == w->layers)
     w->d->encoder = copy_sight(s, &w->d->n[0]);
-  if (s->what == ATTEND_SEE_MIXED && s->role == ATTEND_DECODER_SELF &&
+  if (s->point == ATTEND_AT_HEAD_OUTPUT && s->role == ATTEND_DECODER_SELF &&
       s->layer == 0)
     w->d->first = copy_sight(s, &w->d->n[1]);
 }
@@ -102,10 +102,11 @@ static doings run_it(const subject *s, const attend_model *model) {
   subject mine = *s;
   mine.model = (attend_model *)model;
   attend_session *run = open_run(&mine, 1, 0);
-  attend_watch watch = {
-      .what = ATTEND_SEE_HIDDEN | ATTEND_SEE_MIXED, .see = see, .user = &w};
+  attend_hook hook = {.points = ATTEND_AT_RESIDUAL | ATTEND_AT_HEAD_OUTPUT,
+                      .read = see,
+                      .user = &w};
   int32_t *ids = random_ids(s->config, 5, ANSWER);
-  attend_session_watch(run, &watch);
+  attend_session_set_hooks(run, 1, &hook);
   read_source(run, s, 1, SOURCE);
   OK(s->ctx, attend_session_extend(run, 1, ANSWER, ids, NULL));
   d.n[2] = (size_t)(ANSWER * s->config->vocab);
@@ -287,16 +288,16 @@ TEST(mixed_forms_decode_as_they_read) {
 
 static float *seen_weights(const subject *s, attend_role role, int n,
                            attend_lens_shape *shape) {
-  attend_trace_options what = {.what = ATTEND_SEE_QUERY | ATTEND_SEE_KEY |
-                                       ATTEND_SEE_VALUE |
-                                       ATTEND_SEE_DENOMINATOR};
+  attend_trace_options what = {.points = ATTEND_AT_QUERY | ATTEND_AT_KEY |
+                                         ATTEND_AT_VALUE |
+                                         ATTEND_AT_DENOMINATOR};
   attend_trace *trace;
   attend_lens *lens;
   OK(s->ctx, attend_trace_create(s->ctx, &what, &trace));
-  attend_watch watch = attend_trace_watch(trace);
+  attend_hook hook = attend_trace_hook(trace);
   attend_session *run = open_run(s, 1, 0);
   int32_t *ids = random_ids(s->config, 5, ANSWER);
-  attend_session_watch(run, &watch);
+  attend_session_set_hooks(run, 1, &hook);
   read_source(run, s, 1, SOURCE);
   OK(s->ctx, attend_session_extend(run, 1, ANSWER, ids, NULL));
   OK(s->ctx, attend_lens_create(s->model, trace, NULL, 0, &lens));

@@ -272,27 +272,27 @@ TEST(each_side_is_seen_in_its_own_width) {
   attend_learner *l = begin(&a, NULL, &files);
   copybook b;
   attend_trace *trace;
-  attend_sight seen;
+  attend_hooked seen;
   OK(context(),
      attend_learner_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
   end(l, files);
   subject s = open_path(context(), models_folder(), NULL);
   write_book(s.config, 1, &b);
   attend_session *run = open_run(&s, 1, 0);
-  attend_trace_options what = {.what = ATTEND_SEE_HIDDEN | ATTEND_SEE_KEY};
+  attend_trace_options what = {.points = ATTEND_AT_RESIDUAL | ATTEND_AT_KEY};
   OK(context(), attend_trace_create(context(), &what, &trace));
-  attend_watch watch = attend_trace_watch(trace);
-  attend_session_watch(run, &watch);
+  attend_hook hook = attend_trace_hook(trace);
+  attend_session_set_hooks(run, 1, &hook);
   OK(context(), attend_session_encode(run, 1, READ, b.ids, NULL, NULL));
   OK(context(), attend_session_extend(run, 1, SAID, b.said, NULL));
   OK(context(), attend_trace_status(trace));
-  CHECK(attend_trace_get(trace, ATTEND_SEE_HIDDEN, ATTEND_ENCODER_SELF, 2,
+  CHECK(attend_trace_get(trace, ATTEND_AT_RESIDUAL, ATTEND_ENCODER_SELF, 2,
                          &seen));
   CHECK(seen.shape[2] == READ && seen.shape[3] == 24);
-  CHECK(attend_trace_get(trace, ATTEND_SEE_HIDDEN, ATTEND_DECODER_SELF, 1,
+  CHECK(attend_trace_get(trace, ATTEND_AT_RESIDUAL, ATTEND_DECODER_SELF, 1,
                          &seen));
   CHECK(seen.shape[2] == SAID && seen.shape[3] == 10);
-  CHECK(attend_trace_get(trace, ATTEND_SEE_KEY, ATTEND_CROSS, 0, &seen));
+  CHECK(attend_trace_get(trace, ATTEND_AT_KEY, ATTEND_CROSS, 0, &seen));
   CHECK(seen.shape[1] == 2 && seen.shape[2] == READ && seen.shape[3] == 5);
   attend_session_free(run);
   attend_trace_free(trace);

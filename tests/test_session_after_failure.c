@@ -65,7 +65,7 @@ TEST(a_decoder_after_an_encoder_without_memory) {
   CHECK_EQ(memory.live, 0);
 }
 
-static void keep_logits(const attend_sight *s, void *user) {
+static void keep_logits(const attend_hooked *s, void *user) {
   memcpy(user, s->view.data,
          (size_t)(s->shape[2] * s->shape[3]) * sizeof(float));
 }
@@ -75,10 +75,10 @@ TEST(logits_that_are_shown_are_those_given) {
   size_t vocab = (size_t)s.config->vocab;
   attend_session *run = open_run(&s, 2, 0);
   static float shown[512], given[512];
-  attend_watch watch = {
-      .what = ATTEND_SEE_LOGITS, .see = keep_logits, .user = shown};
+  attend_hook hook = {
+      .points = ATTEND_AT_LOGITS, .read = keep_logits, .user = shown};
   OK(s.ctx, attend_session_extend(run, 1, 4, ids, NULL));
-  attend_session_watch(run, &watch);
+  attend_session_set_hooks(run, 1, &hook);
   OK(s.ctx, attend_session_next(run, 2, given)); /* the second holds no token */
   CHECK(isnan(given[vocab]));
   CHECK(same_bits(shown, given, 2 * vocab));

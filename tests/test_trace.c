@@ -9,25 +9,25 @@ static const char *const kinds[] = {
     "gpt2", "llama-gqa", "mistral-window", "bert", "bart", "t5", NULL};
 
 #define FOR_EACH_SIGHT(what, role, layer)                                  \
-  for (int kind_ = 0; kind_ < ATTEND_SIGHTS * ATTEND_ROLES * (LAYERS + 1); \
+  for (int kind_ = 0; kind_ < ATTEND_POINTS * ATTEND_ROLES * (LAYERS + 1); \
        kind_++)                                                            \
-    for (attend_see what = (attend_see)(1 << kind_ % ATTEND_SIGHTS),       \
-                    *once_ = &what;                                        \
+    for (attend_point what = (attend_point)(1 << kind_ % ATTEND_POINTS),   \
+                      *once_ = &what;                                      \
          once_; once_ = NULL)                                              \
-      for (int role = kind_ / ATTEND_SIGHTS % ATTEND_ROLES,                \
-               layer = kind_ / ATTEND_SIGHTS / ATTEND_ROLES, go_ = 1;      \
+      for (int role = kind_ / ATTEND_POINTS % ATTEND_ROLES,                \
+               layer = kind_ / ATTEND_POINTS / ATTEND_ROLES, go_ = 1;      \
            go_; go_ = 0)
 
-static const float *at(const attend_sight *s, int b, int h, int i) {
+static const float *at(const attend_hooked *s, int b, int h, int i) {
   return (const float *)s->view.data + b * s->view.stride[0] +
          h * s->view.stride[1] + i * s->view.stride[2];
 }
 
-static size_t row_floats(const attend_sight *s) {
+static size_t row_floats(const attend_hooked *s) {
   return (size_t)s->shape[1] * (size_t)s->shape[3];
 }
 
-static int same_row(const attend_sight *a, int i, const attend_sight *b,
+static int same_row(const attend_hooked *a, int i, const attend_hooked *b,
                     int j) {
   for (int h = 0; h < a->shape[1]; h++)
     if (!same_bits(at(a, 0, h, i), at(b, 0, h, j), (size_t)a->shape[3]))
@@ -48,29 +48,30 @@ static float *room_for_logits(const recording *r) {
 
 /* Copies what it is shown, once each, and passes it on. */
 typedef struct {
-  attend_sight sight[ATTEND_SIGHTS][ATTEND_ROLES][LAYERS + 1];
+  attend_hooked sight[ATTEND_POINTS][ATTEND_ROLES][LAYERS + 1];
   attend_trace *trace;
   int calls;
 } witness;
 
-static int number_of(attend_see what) {
+static int number_of(attend_point what) {
   int i = 0;
   while (1 << i != (int)what) i++;
   return i;
 }
 
-static void bear_witness(const attend_sight *s, void *user) {
+static void bear_witness(const attend_hooked *s, void *user) {
   witness *w = user;
-  attend_sight *to = &w->sight[number_of(s->what)][s->role][s->layer];
+  attend_hooked *to = &w->sight[number_of(s->point)][s->role][s->layer];
   float *data = room_for(row_floats(s) * (size_t)s->shape[2], sizeof *data);
   CHECK(!to->view.data);
   *to = *s;
-  to->view = (attend_view){data, {0, s->shape[3], (ptrdiff_t)row_floats(s), 1}};
+  to->view =
+      (attend_const_view){data, {0, s->shape[3], (ptrdiff_t)row_floats(s), 1}};
   for (int i = 0; i < s->shape[2]; i++)
     for (int h = 0; h < s->shape[1]; h++)
       memcpy(data + (size_t)i * row_floats(s) + h * s->shape[3], at(s, 0, h, i),
              (size_t)s->shape[3] * sizeof *data);
-  attend_trace_see(s, w->trace);
+  attend_trace_read(s, w->trace);
   w->calls++;
 }
 
@@ -78,25 +79,26 @@ TEST(a_trace_is_what_was_seen) {
   for (int k = 0; kinds[k]; k++) {
     recording r = open_recording(kinds[k], 1, 2, EVERYTHING, 0);
     witness w = {.trace = r.trace};
-    attend_watch watch = {.what = EVERYTHING, .see = bear_witness, .user = &w};
+    attend_hook hook = {.points = EVERYTHING, .read = bear_witness, .user = &w};
     int found = 0;
-    attend_session_watch(r.run, &watch);
+    attend_session_set_hooks(r.run, 1, &hook);
     record(&r, 0);
     float *logits = room_for_logits(&r);
     ask_for_logits(&r, logits);
     FOR_EACH_SIGHT(what, role, layer) {
-      const attend_sight *a = &w.sight[number_of(what)][role][layer];
-      attend_sight b;
+      const attend_hooked *a = &w.sight[number_of(what)][role][layer];
+      attend_hooked b;
       int is = attend_trace_get(r.trace, what, (attend_role)role, layer, &b);
       CHECK_EQ(is, a->view.data != NULL);
       if (!is || !a->view.data) continue;
       found++;
       CHECK(!memcmp(a->shape, b.shape, sizeof a->shape));
-      CHECK(b.what == what && (int)b.role == role && b.layer == layer);
+      CHECK(b.point == what && (int)b.role == role && b.layer == layer);
       for (int i = 0; i < a->shape[2]; i++)
         if (!same_row(a, i, &b, i))
           CHECK_FAIL("%s: %s %d, %s, row %d", kinds[k],
-                     attend_role_name(b.role), layer, attend_see_name(what), i);
+                     attend_role_name(b.role), layer, attend_point_name(what),
+                     i);
     }
     CHECK_EQ(found, w.calls);
     CHECK(found > 10);
@@ -108,7 +110,7 @@ TEST(a_trace_is_what_was_seen) {
     CHECK_EQ(attend_trace_layers(r.trace, ATTEND_CROSS),
              c->parts == ATTEND_BOTH ? c->decoder.layers : 0);
     FOR_EACH_SIGHT(what, role, layer)
-    free(w.sight[number_of(what)][role][layer].view.data);
+    free((void *)w.sight[number_of(what)][role][layer].view.data);
     free(logits);
     close_recording(&r);
   }
@@ -122,14 +124,14 @@ static void check_same_record(const attend_trace *whole,
                               const attend_trace *part, int real, int last,
                               const char *name) {
   FOR_EACH_SIGHT(what, role, layer) {
-    attend_sight a, b;
+    attend_hooked a, b;
     int is = attend_trace_get(whole, what, (attend_role)role, layer, &a);
     CHECK_EQ(attend_trace_get(part, what, (attend_role)role, layer, &b), is);
     if (!is) continue;
     int n = real && a.shape[2] > real ? real : a.shape[2], skip = 0;
     CHECK_EQ(b.shape[1], a.shape[1]);
     CHECK_EQ(b.shape[3], a.shape[3]);
-    if (what == ATTEND_SEE_ATTENTION && role == ATTEND_DECODER_SELF) {
+    if (what == ATTEND_AT_PATTERN && role == ATTEND_DECODER_SELF) {
       CHECK_EQ(b.shape[2], last);
       skip = a.shape[2] - last;
       n = last;
@@ -139,7 +141,7 @@ static void check_same_record(const attend_trace *whole,
     for (int i = 0; i < n; i++)
       if (!same_row(&a, skip + i, &b, i))
         CHECK_FAIL("%s: %s %d, %s, row %d", name, attend_role_name(a.role),
-                   layer, attend_see_name(what), i);
+                   layer, attend_point_name(what), i);
   }
 }
 
@@ -147,7 +149,7 @@ static void check_same_record(const attend_trace *whole,
 static int last_piece(int n, int piece) { return (n - 1) % piece + 1; }
 
 TEST(pieces_become_one_text) {
-  const unsigned what = EVERYTHING & ~(unsigned)ATTEND_SEE_LOGITS;
+  const unsigned what = EVERYTHING & ~(unsigned)ATTEND_AT_LOGITS;
   for (int k = 0; kinds[k]; k++) {
     recording whole = recorded(kinds[k], 0, 1, what);
     for (int way = 0; way < 3 && whole.decoded; way++) {
@@ -171,19 +173,19 @@ TEST(pieces_become_one_text) {
 
 /* Sequence b of a batch with padding: the same as alone. */
 TEST(one_sequence_of_several) {
-  const unsigned what = EVERYTHING & ~(unsigned)ATTEND_SEE_LOGITS &
-                        ~(unsigned)ATTEND_SEE_ATTENTION;
+  const unsigned what =
+      EVERYTHING & ~(unsigned)ATTEND_AT_LOGITS & ~(unsigned)ATTEND_AT_PATTERN;
   for (int k = 0; kinds[k]; k++)
     for (int b = 0; b < 2; b++) {
       recording alone = recorded(kinds[k], b, 1, what);
       const inputs *in = &alone.in;
       int both = alone.s.config->parts == ATTEND_BOTH;
-      attend_trace_options o = {.what = what, .sequence = b};
+      attend_trace_options o = {.points = what, .sequence = b};
       attend_trace *trace;
       OK(alone.s.ctx, attend_trace_create(alone.s.ctx, &o, &trace));
-      attend_watch watch = attend_trace_watch(trace);
+      attend_hook hook = attend_trace_hook(trace);
       attend_session *run = open_run(&alone.s, in->sequences, 0);
-      attend_session_watch(run, &watch);
+      attend_session_set_hooks(run, 1, &hook);
       if (alone.encoded)
         OK(alone.s.ctx, attend_session_encode(run, in->sequences, in->tokens,
                                               in->ids, in->lengths, in->types));
@@ -232,12 +234,12 @@ TEST(recording_changes_no_bit) {
  * from the beginning: what the trace holds, and what was foretold. */
 static void check_bytes(const char *name, unsigned bit, int piece, bool known) {
   recording r = open_recording(name, 0, 1, bit, 0);
-  attend_trace_options o = {.what = bit, .rows = known ? r.decoded : 0};
+  attend_trace_options o = {.points = bit, .rows = known ? r.decoded : 0};
   attend_trace *trace;
   float *logits = room_for_logits(&r);
   OK(r.s.ctx, attend_trace_create(r.s.ctx, &o, &trace));
-  attend_watch watch = attend_trace_watch(trace);
-  attend_session_watch(r.run, &watch);
+  attend_hook hook = attend_trace_hook(trace);
+  attend_session_set_hooks(r.run, 1, &hook);
   record(&r, piece);
   if (!piece) ask_for_logits(&r, logits);
   size_t told = attend_model_trace_bytes(r.s.model, bit, r.encoded, r.decoded);
@@ -256,7 +258,7 @@ TEST(bytes_are_foretold) {
     for (unsigned bit = 1; bit < EVERYTHING; bit <<= 1) {
       check_bytes(golden_models[k], bit, 0, true);
       check_bytes(golden_models[k], bit, 0, false);
-      if (bit & (ATTEND_SEE_ATTENTION | ATTEND_SEE_LOGITS)) continue;
+      if (bit & (ATTEND_AT_PATTERN | ATTEND_AT_LOGITS)) continue;
       check_bytes(golden_models[k], bit, 4, true);
       check_bytes(golden_models[k], bit, 1, false);
     }
@@ -271,12 +273,12 @@ TEST(too_much_is_refused) {
     record(&r, 0);
     ask_for_logits(&r, a);
     for (int enough = 0; enough < 2; enough++) {
-      attend_trace_options o = {.what = FOR_A_LENS,
+      attend_trace_options o = {.points = FOR_A_LENS,
                                 .most_bytes = all - !enough};
       attend_trace *trace;
       OK(r.s.ctx, attend_trace_create(r.s.ctx, &o, &trace));
-      attend_watch watch = attend_trace_watch(trace);
-      attend_session_watch(r.run, &watch);
+      attend_hook hook = attend_trace_hook(trace);
+      attend_session_set_hooks(r.run, 1, &hook);
       attend_session_reset(r.run);
       record(&r, 0); /* the run goes on */
       ask_for_logits(&r, b);
@@ -305,20 +307,19 @@ static void check_stopping(const char *name, int before) {
   size_t vocab = (size_t)r.s.config->vocab;
   float *want = room_for(vocab, 4), *got = room_for(vocab, 4);
   int left, rest = r.decoded - before, stops = 0;
-  attend_watch watch = {.stop = stop_at, .user = &left};
   OK(r.s.ctx, read_encoder(&r, r.run));
   OK(r.s.ctx, attend_session_extend(r.run, 1, r.decoded, r.target, NULL));
   OK(r.s.ctx, attend_session_next(r.run, 1, want));
   OK(r.s.ctx, attend_session_truncate(r.run, 0, before));
   for (attend_status status = ATTEND_STOPPED; status;) {
     left = ++stops;
-    attend_session_watch(r.run, &watch);
+    attend_session_set_stop(r.run, stop_at, &left);
     status = attend_session_extend(r.run, 1, rest, r.target + before, NULL);
     if (!status) break;
     CHECK_EQ(status, ATTEND_STOPPED);
     CHECK(attend_message(r.s.ctx)[0]);
     CHECK_EQ(attend_session_length(r.run, 0), before);
-    attend_session_watch(r.run, NULL);
+    attend_session_set_stop(r.run, NULL, NULL);
     OK(r.s.ctx, attend_session_extend(r.run, 1, rest, r.target + before, NULL));
     OK(r.s.ctx, attend_session_next(r.run, 1, got));
     CHECK(same_bits(want, got, vocab));
@@ -337,15 +338,14 @@ TEST(a_run_that_is_stopped) {
   recording r = open_recording("t5", 0, 2, 0, 0); /* the encoder's side */
   float *want = room_for_logits(&r), *got = room_for_logits(&r);
   int left;
-  attend_watch watch = {.stop = stop_at, .user = &left};
   record(&r, 0);
   ask_for_logits(&r, want);
   for (int i = 1; i <= r.s.config->encoder.layers; i++) {
     left = i;
-    attend_session_watch(r.run, &watch);
+    attend_session_set_stop(r.run, stop_at, &left);
     CHECK_EQ(read_encoder(&r, r.run), ATTEND_STOPPED);
     CHECK_EQ(attend_session_length(r.run, 0), 0);
-    attend_session_watch(r.run, NULL);
+    attend_session_set_stop(r.run, NULL, NULL);
     record(&r, 0);
     ask_for_logits(&r, got);
     CHECK(same_bits(want, got, (size_t)(r.decoded * r.s.config->vocab)));

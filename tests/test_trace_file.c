@@ -6,7 +6,7 @@
 
 #include "traces.h"
 
-static const float *row_at(const attend_sight *s, int h, int i) {
+static const float *row_at(const attend_hooked *s, int h, int i) {
   return (const float *)s->view.data + h * s->view.stride[1] +
          i * s->view.stride[2];
 }
@@ -38,15 +38,15 @@ static void check_file(attend_context *ctx, const attend_trace *trace,
   if (!file) return;
   for (int role = 0; role < ATTEND_ROLES; role++)
     for (int layer = 0; layer < 8; layer++)
-      for (int kind = 0; kind < ATTEND_SIGHTS; kind++) {
-        attend_sight s;
+      for (int kind = 0; kind < ATTEND_POINTS; kind++) {
+        attend_hooked s;
         char name[64];
-        attend_see what = (attend_see)(1 << kind);
+        attend_point what = (attend_point)(1 << kind);
         if (!attend_trace_get(trace, what, (attend_role)role, layer, &s))
           continue;
         snprintf(name, sizeof name, "%s.%d.%s",
                  attend_role_name((attend_role)role), layer,
-                 attend_see_name(what));
+                 attend_point_name(what));
         const attend_tensor *t = attend_tensor_file_find(file, name);
         CHECK(t && t->stored == ATTEND_STORED_F32 && t->rank == 3);
         if (!t) continue;
@@ -114,7 +114,7 @@ TEST(a_full_disk_leaves_the_old_file) {
 
 TEST(a_file_of_nothing) {
   attend_context *ctx = open_context(NULL, 1, NULL);
-  attend_trace_options o = {.what = EVERYTHING};
+  attend_trace_options o = {.points = EVERYTHING};
   attend_trace *trace;
   attend_tensor_file *file;
   const char *path = place();
@@ -134,16 +134,16 @@ TEST(the_head_on_recorded_states) {
   static const char *const names[] = {"gpt2", "llama-gqa", "bert",
                                       "bart", "t5",        NULL};
   for (int k = 0; names[k]; k++) {
-    recording r = recorded(names[k], 0, 2, ATTEND_SEE_HIDDEN);
+    recording r = recorded(names[k], 0, 2, ATTEND_AT_RESIDUAL);
     const attend_config *c = r.s.config;
     int n = r.decoded ? r.decoded : r.encoded, ld;
     size_t vocab = (size_t)c->vocab, rows = (size_t)n;
     attend_role role = r.decoded ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF;
     float *want = room_for(3 * rows * vocab, 4), *got = want + rows * vocab;
     float *many = room_for(rows * 50, 4 * vocab), next[2][256];
-    attend_sight s;
+    attend_hooked s;
     OK(r.s.ctx, attend_session_logits(r.run, n, NULL, want));
-    CHECK(attend_trace_get(r.trace, ATTEND_SEE_HIDDEN, role,
+    CHECK(attend_trace_get(r.trace, ATTEND_AT_RESIDUAL, role,
                            r.decoded ? c->decoder.layers : c->encoder.layers,
                            &s));
     if (r.decoded) OK(r.s.ctx, attend_session_next(r.run, 1, next[0]));
@@ -181,15 +181,15 @@ TEST(the_head_on_recorded_states) {
 
 TEST(entropies_are_of_the_weights) {
   for (int k = 0; golden_models[k]; k++) {
-    recording r = recorded(golden_models[k], 0, 1,
-                           ATTEND_SEE_ATTENTION | ATTEND_SEE_ENTROPY);
+    recording r =
+        recorded(golden_models[k], 0, 1, ATTEND_AT_PATTERN | ATTEND_AT_ENTROPY);
     int seen = 0;
     for (int place = 0; place < ATTEND_ROLES * 4; place++) {
       attend_role role = (attend_role)(place % ATTEND_ROLES);
-      attend_sight w, e;
-      if (!attend_trace_get(r.trace, ATTEND_SEE_ATTENTION, role,
+      attend_hooked w, e;
+      if (!attend_trace_get(r.trace, ATTEND_AT_PATTERN, role,
                             place / ATTEND_ROLES, &w) ||
-          !attend_trace_get(r.trace, ATTEND_SEE_ENTROPY, role,
+          !attend_trace_get(r.trace, ATTEND_AT_ENTROPY, role,
                             place / ATTEND_ROLES, &e))
         continue;
       CHECK_EQ(e.shape[1], w.shape[1]);
@@ -217,10 +217,11 @@ TEST(entropies_are_of_the_weights) {
  * the projection of the files. */
 TEST(between_attention_and_mlp) {
   recording r = recorded(
-      "gpt2", 0, 1, ATTEND_SEE_HIDDEN | ATTEND_SEE_MIDDLE | ATTEND_SEE_MIXED);
+      "gpt2", 0, 1,
+      ATTEND_AT_RESIDUAL | ATTEND_AT_RESIDUAL_MIDDLE | ATTEND_AT_HEAD_OUTPUT);
   const int F = r.s.config->decoder.width, M = r.s.config->decoder.dim_v;
   for (int l = 0; l < r.s.config->decoder.layers; l++) {
-    attend_sight in, middle, mixed, out;
+    attend_hooked in, middle, mixed, out;
     const attend_tensor *w = NULL, *b = NULL;
     attend_parameter p;
     char weight[64], bias[64];
@@ -232,10 +233,11 @@ TEST(between_attention_and_mlp) {
     }
     CHECK(w && b);
     const attend_role role = ATTEND_DECODER_SELF;
-    CHECK(attend_trace_get(r.trace, ATTEND_SEE_HIDDEN, role, l, &in));
-    CHECK(attend_trace_get(r.trace, ATTEND_SEE_HIDDEN, role, l + 1, &out));
-    CHECK(attend_trace_get(r.trace, ATTEND_SEE_MIDDLE, role, l, &middle));
-    CHECK(attend_trace_get(r.trace, ATTEND_SEE_MIXED, role, l, &mixed));
+    CHECK(attend_trace_get(r.trace, ATTEND_AT_RESIDUAL, role, l, &in));
+    CHECK(attend_trace_get(r.trace, ATTEND_AT_RESIDUAL, role, l + 1, &out));
+    CHECK(
+        attend_trace_get(r.trace, ATTEND_AT_RESIDUAL_MIDDLE, role, l, &middle));
+    CHECK(attend_trace_get(r.trace, ATTEND_AT_HEAD_OUTPUT, role, l, &mixed));
     CHECK(!memcmp(in.shape, middle.shape, sizeof in.shape));
     if (check_failures) break;
     for (int i = 0; i < r.decoded; i++) {
@@ -259,17 +261,18 @@ TEST(between_attention_and_mlp) {
 /* In all families it is there, of the stream's shape, and something else. */
 TEST(the_middle_of_every_layer) {
   for (int k = 0; golden_models[k]; k++) {
-    recording r =
-        recorded(golden_models[k], 0, 1, ATTEND_SEE_HIDDEN | ATTEND_SEE_MIDDLE);
+    recording r = recorded(golden_models[k], 0, 1,
+                           ATTEND_AT_RESIDUAL | ATTEND_AT_RESIDUAL_MIDDLE);
     for (int side = 0; side < 2; side++) {
       const attend_stack *s =
           side ? &r.s.config->decoder : &r.s.config->encoder;
       for (int l = 0; l < s->layers; l++) {
-        attend_sight in, middle, out;
+        attend_hooked in, middle, out;
         attend_role role = side ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF;
-        CHECK(attend_trace_get(r.trace, ATTEND_SEE_HIDDEN, role, l, &in));
-        CHECK(attend_trace_get(r.trace, ATTEND_SEE_MIDDLE, role, l, &middle));
-        CHECK(attend_trace_get(r.trace, ATTEND_SEE_HIDDEN, role, l + 1, &out));
+        CHECK(attend_trace_get(r.trace, ATTEND_AT_RESIDUAL, role, l, &in));
+        CHECK(attend_trace_get(r.trace, ATTEND_AT_RESIDUAL_MIDDLE, role, l,
+                               &middle));
+        CHECK(attend_trace_get(r.trace, ATTEND_AT_RESIDUAL, role, l + 1, &out));
         CHECK_EQ(middle.shape[3], s->width);
         CHECK_EQ(middle.shape[2], side ? r.decoded : r.encoded);
         CHECK(!same_bits(row_at(&middle, 0, 0), row_at(&in, 0, 0),

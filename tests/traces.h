@@ -6,7 +6,7 @@
 #include "attend/lens.h"
 #include "models.h"
 
-enum { EVERYTHING = (1 << ATTEND_SIGHTS) - 1 };
+enum { EVERYTHING = (1 << ATTEND_POINTS) - 1 };
 
 /* All that have other people's attention. */
 static const char *const golden_models[] = {
@@ -51,11 +51,11 @@ static inline recording open_recording(const char *name, int sequence,
     r.target = both ? in->decoder_ids + sequence * r.decoded
                     : in->ids + sequence * in->tokens;
   }
-  attend_trace_options o = {.what = what};
+  attend_trace_options o = {.points = what};
   OK(r.s.ctx, attend_trace_create(r.s.ctx, &o, &r.trace));
   r.run = open_run(&r.s, 1, rows);
-  attend_watch watch = attend_trace_watch(r.trace);
-  attend_session_watch(r.run, &watch);
+  attend_hook hook = attend_trace_hook(r.trace);
+  attend_session_set_hooks(r.run, 1, &hook);
   return r;
 }
 
@@ -101,8 +101,8 @@ static inline recording recorded(const char *name, int sequence, int threads,
 /* ---- lenses ------------------------------------------------------------------- */
 
 enum {
-  FOR_A_LENS = ATTEND_SEE_QUERY | ATTEND_SEE_KEY | ATTEND_SEE_VALUE |
-               ATTEND_SEE_DENOMINATOR | ATTEND_SEE_MIXED
+  FOR_A_LENS = ATTEND_AT_QUERY | ATTEND_AT_KEY | ATTEND_AT_VALUE |
+               ATTEND_AT_DENOMINATOR | ATTEND_AT_HEAD_OUTPUT
 };
 
 static inline attend_lens *lens_of(const recording *r,
@@ -184,14 +184,15 @@ static inline subject bare_model(attend_context *ctx, const char *family,
 }
 
 /* n rows of W floats of the one head. */
-static inline void show(attend_trace *trace, attend_see what, attend_role role,
-                        int layer, int n, int width, const float *rows) {
-  attend_sight s = {.what = what,
-                    .role = role,
-                    .layer = layer,
-                    .shape = {1, 1, n, width},
-                    .view = {(void *)rows, {0, 0, width, 1}}};
-  attend_trace_see(&s, trace);
+static inline void show(attend_trace *trace, attend_point what,
+                        attend_role role, int layer, int n, int width,
+                        const float *rows) {
+  attend_hooked s = {.point = what,
+                     .role = role,
+                     .layer = layer,
+                     .shape = {1, 1, n, width},
+                     .view = {(void *)rows, {0, 0, width, 1}}};
+  attend_trace_read(&s, trace);
 }
 
 #endif

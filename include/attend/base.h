@@ -108,6 +108,20 @@ typedef struct {
   ptrdiff_t stride[4];
 } attend_view;
 
+/* The same of floats that may be read and not written. */
+typedef struct {
+  const float *data;
+  ptrdiff_t stride[4];
+} attend_const_view;
+
+/* To give one to a function that takes inputs by attend_view. */
+static inline attend_view attend_input(attend_const_view view) {
+  attend_view v = {
+      (void *)view.data,
+      {view.stride[0], view.stride[1], view.stride[2], view.stride[3]}};
+  return v;
+}
+
 /* Contiguous [B,H,T,D]. */
 static inline attend_view attend_bhtd(const void *data) {
   attend_view v = {(void *)data, {0, 0, 0, 0}};

@@ -27,7 +27,7 @@
 #include "attend/attention.h"
 #include "attend/file.h"
 #include "attend/layers.h"
-#include "attend/trace.h"
+#include "attend/hooks.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -130,13 +130,6 @@ typedef struct {
   int bos, eos[ATTEND_MOST_EOS], n_eos, pad; /* -1: none                     */
   int decoder_start, forced_bos, forced_eos; /* -1: none                     */
 } attend_config;
-
-/* Roles of attention, as bits. */
-typedef enum {
-  ATTEND_IN_ENCODER = 1 << ATTEND_ENCODER_SELF, /* among what is read         */
-  ATTEND_IN_DECODER = 1 << ATTEND_DECODER_SELF, /* among what is written      */
-  ATTEND_IN_CROSS = 1 << ATTEND_CROSS /* from the latter to the former */
-} attend_in;
 
 /* "encoder,cross" or "encoder cross"; and back, into text, with commas. */
 enum { ATTEND_ROLES_TEXT = 32 };
@@ -309,8 +302,14 @@ ATTEND_API void attend_session_free(attend_session *session);
 /* The sentence of the last of its calls that failed. attend_message gives it too,
  * but there another thread's may follow. */
 ATTEND_API const char *attend_session_message(const attend_session *session);
-ATTEND_API void attend_session_watch(attend_session *session,
-                                     const attend_watch *watch);
+/* In place of those before; 0: none. They are copied, their layers too. */
+ATTEND_API attend_status attend_session_set_hooks(attend_session *session,
+                                                  int n,
+                                                  const attend_hook *hooks);
+/* Asked before every layer: other than 0 ends the call with ATTEND_STOPPED. NULL:
+ * nobody is. */
+ATTEND_API void attend_session_set_stop(attend_session *session,
+                                        int (*stop)(void *user), void *user);
 
 /* The encoder reads the first `count` sequences: ids [count][n], of which
  * lengths [count] are real (NULL: all). types [count][n] or NULL: 0. With a

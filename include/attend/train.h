@@ -115,6 +115,11 @@ typedef struct {
   int scored;
 } attend_outcome;
 
+/* Hooks of the forward pass, as attend_session_set_hooks; where layers are computed
+ * again, edits are made again. */
+ATTEND_API attend_status attend_learner_set_hooks(attend_learner *learner,
+                                                  int n,
+                                                  const attend_hook *hooks);
 /* Adds the gradients of a lesson to those that are there. */
 ATTEND_API attend_status attend_learner_study(attend_learner *learner,
                                               const attend_lesson *lesson,

@@ -257,6 +257,24 @@ static attend_status kv_get(state_reader *f, attend_state *state, int b,
   return ATTEND_OK;
 }
 
+static void kv_values(const attend_state *state, int b, int64_t n, float *to) {
+  const kv_cache *s = kv_cache_of(state);
+  const attend_desc *d = &state->desc;
+  const size_t element = attend_dtype_size(d->dtype);
+  for (int64_t j = 0; j < n; j++)
+    for (int g = 0; g < d->kv_heads; g++) {
+      const page *from = s->sequence[b].page[j / PANEL];
+      const char *values = page_values(s, from, g);
+      for (int i = 0; i < d->dim_v; i++)
+        attend_convert_to_f32(
+            d->dtype,
+            values + panel_value_at(s->layout.pair, s->layout.ldv,
+                                    (int)(j % PANEL), i) *
+                         element,
+            1, to++);
+    }
+}
+
 const state_kind state_kv_cache = {
     .has_keys = true,
     .make = kv_make,
@@ -270,6 +288,7 @@ const state_kind state_kv_cache = {
     .append = kv_append,
     .extend = kv_extend,
     .look = kv_look,
+    .values = kv_values,
     .put = kv_put,
     .get = kv_get,
 };

@@ -51,6 +51,8 @@ struct state_kind {
   attend_status (*append)(call *c, attend_state *s);
   attend_status (*extend)(call *c, attend_state *s);
   attend_status (*look)(call *c, attend_state *s); /* c->before is set */
+  /* The first n values of a sequence to [n][G * M]; NULL: they are not kept. */
+  void (*values)(const attend_state *s, int b, int64_t n, float *to);
   /* One sequence, behind its length. */
   attend_status (*put)(attend_draft *f, const attend_state *s, int b);
   attend_status (*get)(state_reader *f, attend_state *s, int b, int64_t length);

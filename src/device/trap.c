@@ -144,6 +144,11 @@ static attend_status trap_repack(attend_context *ctx, attend_linear *linear,
   P(copy_loss, o->texts.keys, o->texts.extra, o->texts.ids, o->texts.first,  \
     o->q, o->gate, o->weight, o->logits, o->targets, o->loss)                \
   P(copy_grad, o->texts.keys, o->q, o->weight, o->dq, o->dkeys)              \
+  P(pattern, o->weights, o->v.data, o->o.data, o->d_weights)                 \
+  P(pattern_grad, o->p.v.data, o->p.o.data, o->p.d_weights)                  \
+  P(pattern_back, o->p.weights, o->p.o.data, o->p.d_weights, o->before,      \
+    o->q.data, o->k.data, o->dq.data, o->dk.data, o->dv.data)                \
+  P(divide, o->before, o->after, o->o.data)                                  \
   P(sum_squares, o->x, o->sums)                                              \
   P(step, o->values, o->gradients, o->first, o->second)
 
@@ -197,6 +202,14 @@ S(extend)
 S(look)
 #undef S
 
+static void trap_values(const attend_state *s, int b, int64_t n, float *to) {
+  const trap_engine *t = (const trap_engine *)((const char *)s->kind -
+                                               offsetof(trap_engine, states));
+  trap_open(s->ctx);
+  t->inner->states->values(s, b, n, to);
+  trap_close(s->ctx);
+}
+
 static void make_engines(struct trap_memory *m) {
   for (int i = 0; cpu_engines[i] && i < MOST_ENGINES; i++) {
     trap_engine *t = &m->engine[i];
@@ -211,6 +224,7 @@ static void make_engines(struct trap_memory *m) {
     t->states.append = trap_append;
     t->states.extend = trap_extend;
     t->states.look = trap_look;
+    if (t->states.values) t->states.values = trap_values;
     t->engine.states = &m->engine[first].states;
     m->list[i] = &t->engine;
   }

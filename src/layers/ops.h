@@ -36,6 +36,10 @@
   X(copy_fold)     \
   X(copy_loss)     \
   X(copy_grad)     \
+  X(pattern)       \
+  X(pattern_grad)  \
+  X(pattern_back)  \
+  X(divide)        \
   X(sum_squares)   \
   X(step)
 
@@ -298,6 +302,36 @@ struct op_copy_grad {
   const float *q, *weight;
   float *dq;    /* [rows][ld] */
   float *dkeys; /* as texts.keys */
+};
+
+/* ---- attention rows that were edited: layers/attention_rows.c ------------------------------ */
+
+/* o = W v: rows W applied to values. */
+struct op_pattern {
+  int batch, heads, kv_heads, n, keys, width;
+  const float *weights; /* [B,H,n,keys] */
+  attend_view v;        /* [B,G,keys,width] */
+  attend_view o;        /* [B,H,n,width] */
+  float *d_weights;     /* [B,H,n,keys], of the two below */
+};
+/* d_weights = do v^T, do being in p.o. */
+struct op_pattern_grad {
+  struct op_pattern p;
+};
+/* dq, dk and dv from d_weights, with softmax's weights before the edit. */
+struct op_pattern_back {
+  struct op_pattern p;
+  int dim;
+  float scale;
+  const float *before; /* [B,H,n,keys] */
+  attend_view q, k, dq, dk, dv;
+};
+
+/* o exp(before - after): another denominator, as lse [B,H,n]. */
+struct op_divide {
+  int batch, heads, n, width;
+  const float *before, *after;
+  attend_view o;
 };
 
 /* ---- steps of training ----------------------------------------------------------- */

@@ -14,11 +14,11 @@
 static attend_status read_shape(attend_lens *l, attend_role role,
                                 int real_keys) {
   attend_desc d;
-  attend_sight q, k;
+  attend_hooked q, k;
   role_lens *r = &l->role[role];
   if (!attend_model_attention(l->model, role, &d)) return ATTEND_OK;
-  if (!attend_trace_get(l->trace, ATTEND_SEE_QUERY, role, 0, &q) ||
-      !attend_trace_get(l->trace, ATTEND_SEE_KEY, role, 0, &k))
+  if (!attend_trace_get(l->trace, ATTEND_AT_QUERY, role, 0, &q) ||
+      !attend_trace_get(l->trace, ATTEND_AT_KEY, role, 0, &k))
     return ATTEND_OK;
   ATTEND_TRY(attend_desc_complete(l->ctx, &d));
   int padded = role == ATTEND_DECODER_SELF ? 0 : real_keys;
@@ -115,11 +115,11 @@ static attend_status check_place(const attend_lens *l, attend_place at) {
 }
 
 /* A call that was stopped or failed leaves layers of different lengths. */
-static attend_status check_sight(const attend_lens *l, const attend_sight *s) {
+static attend_status check_sight(const attend_lens *l, const attend_hooked *s) {
   const attend_lens_shape *r = &l->role[s->role].shape;
-  bool key = s->what == ATTEND_SEE_KEY || s->what == ATTEND_SEE_VALUE;
-  int width = s->what == ATTEND_SEE_DENOMINATOR ? 1
-              : s->what == ATTEND_SEE_QUERY || s->what == ATTEND_SEE_KEY
+  bool key = s->point == ATTEND_AT_KEY || s->point == ATTEND_AT_VALUE;
+  int width = s->point == ATTEND_AT_DENOMINATOR ? 1
+              : s->point == ATTEND_AT_QUERY || s->point == ATTEND_AT_KEY
                   ? r->dim
                   : r->dim_v;
   int heads = key ? r->kv_heads : r->heads, rows = key ? r->keys : r->rows;
@@ -128,19 +128,19 @@ static attend_status check_sight(const attend_lens *l, const attend_sight *s) {
       s->shape[1] == heads && s->shape[2] >= rows && s->shape[3] == width,
       "the trace's %s of layer %d is %d x %d x %d instead of %d x %d "
       "x %d: clear it and record one whole run of this model",
-      attend_see_name(s->what), s->layer, s->shape[1], s->shape[2], s->shape[3],
-      heads, rows, width);
+      attend_point_name(s->point), s->layer, s->shape[1], s->shape[2],
+      s->shape[3], heads, rows, width);
   return ATTEND_OK;
 }
 
-static attend_status head_view(const attend_lens *l, attend_see what,
+static attend_status head_view(const attend_lens *l, attend_point what,
                                attend_place at, int head, attend_view *view) {
-  attend_sight s;
+  attend_hooked s;
   ATTEND_CHECK(l->ctx, attend_trace_get(l->trace, what, at.role, at.layer, &s),
                "the trace holds no %s of layer %d: record it",
-               attend_see_name(what), at.layer);
+               attend_point_name(what), at.layer);
   ATTEND_TRY(check_sight(l, &s));
-  *view = s.view;
+  *view = attend_input(s.view);
   view->data = (float *)view->data + head * view->stride[1];
   return ATTEND_OK;
 }
@@ -213,9 +213,9 @@ static attend_status run_direct(attend_lens *l, attend_place at,
   attend_view q, k, v;
   *direct = r->direct[at.layer * r->shape.heads + at.head];
   if (*direct) return ATTEND_OK;
-  ATTEND_TRY(head_view(l, ATTEND_SEE_QUERY, at, at.head, &q));
-  ATTEND_TRY(head_view(l, ATTEND_SEE_KEY, at, key_head(l, at), &k));
-  ATTEND_TRY(head_view(l, ATTEND_SEE_VALUE, at, key_head(l, at), &v));
+  ATTEND_TRY(head_view(l, ATTEND_AT_QUERY, at, at.head, &q));
+  ATTEND_TRY(head_view(l, ATTEND_AT_KEY, at, key_head(l, at), &k));
+  ATTEND_TRY(head_view(l, ATTEND_AT_VALUE, at, key_head(l, at), &v));
   ATTEND_TRY(
       take(l->ctx, rows * (wide + 1) * sizeof **direct, "a lens", direct));
   attend_status status = attend_forward(r->plan, q, k, v, attend_bhtd(*direct),
@@ -241,7 +241,7 @@ attend_status lens_enter(attend_lens *l, attend_place at) {
            (size_t)r->shape.rows * sizeof *l->lse);
     return ATTEND_OK;
   }
-  ATTEND_TRY(head_view(l, ATTEND_SEE_DENOMINATOR, at, at.head, &lse));
+  ATTEND_TRY(head_view(l, ATTEND_AT_DENOMINATOR, at, at.head, &lse));
   for (int i = 0; i < r->shape.rows; i++)
     l->lse[i] = ((float *)lse.data)[i * lse.stride[2]];
   return ATTEND_OK;
@@ -251,11 +251,11 @@ attend_status attend_lens_vectors(attend_lens *l, attend_place at,
                                   attend_view *q, attend_view *k,
                                   attend_view *v, attend_view *out) {
   ATTEND_TRY(lens_enter(l, at));
-  if (q) ATTEND_TRY(head_view(l, ATTEND_SEE_QUERY, at, at.head, q));
-  if (k) ATTEND_TRY(head_view(l, ATTEND_SEE_KEY, at, key_head(l, at), k));
-  if (v) ATTEND_TRY(head_view(l, ATTEND_SEE_VALUE, at, key_head(l, at), v));
+  if (q) ATTEND_TRY(head_view(l, ATTEND_AT_QUERY, at, at.head, q));
+  if (k) ATTEND_TRY(head_view(l, ATTEND_AT_KEY, at, key_head(l, at), k));
+  if (v) ATTEND_TRY(head_view(l, ATTEND_AT_VALUE, at, key_head(l, at), v));
   if (!out) return ATTEND_OK;
-  if (!l->other) return head_view(l, ATTEND_SEE_MIXED, at, at.head, out);
+  if (!l->other) return head_view(l, ATTEND_AT_HEAD_OUTPUT, at, at.head, out);
   int wide = l->role[at.role].shape.dim_v;
   float *direct;
   ATTEND_TRY(run_direct(l, at, &direct));
@@ -294,8 +294,8 @@ attend_status lens_band(attend_lens *l, const band *b, float *weights) {
                       .key_to = (int64_t)b->key + b->keys};
   memset(weights, 0, (size_t)b->n * (size_t)b->keys * sizeof *weights);
   if (b->n == 0 || b->keys == 0) return ATTEND_OK;
-  ATTEND_TRY(head_view(l, ATTEND_SEE_QUERY, b->at, b->at.head, &q));
-  ATTEND_TRY(head_view(l, ATTEND_SEE_KEY, b->at, key_head(l, b->at), &k));
+  ATTEND_TRY(head_view(l, ATTEND_AT_QUERY, b->at, b->at.head, &q));
+  ATTEND_TRY(head_view(l, ATTEND_AT_KEY, b->at, key_head(l, b->at), &k));
   return attend_observe(l->role[b->at.role].plan, q, k, l->lse, &look);
 }
 
@@ -327,8 +327,8 @@ attend_status attend_lens_stats(attend_lens *l, attend_place at,
   attend_view q, k;
   void *unasked = NULL; /* the heaviest come with their weights */
   ATTEND_TRY(lens_enter(l, at));
-  ATTEND_TRY(head_view(l, ATTEND_SEE_QUERY, at, at.head, &q));
-  ATTEND_TRY(head_view(l, ATTEND_SEE_KEY, at, key_head(l, at), &k));
+  ATTEND_TRY(head_view(l, ATTEND_AT_QUERY, at, at.head, &q));
+  ATTEND_TRY(head_view(l, ATTEND_AT_KEY, at, key_head(l, at), &k));
   if (!stats->top != !stats->top_weight)
     ATTEND_TRY(take(l->ctx,
                     (size_t)l->role[at.role].shape.rows * sizeof(int32_t),

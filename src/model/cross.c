@@ -3,7 +3,7 @@
  * Place: model/ - between the encoder's last layer and the decoder's states;
  * sums are a reading's (reading.c).
  */
-#include "model/transformer.h"
+#include "model/hooks.h"
 
 /* n rows of keys and values from row `start` of r->at.qkv on. */
 static attend_status cross_piece(attend_session *r, int i, int start, int n,
@@ -16,10 +16,9 @@ static attend_status cross_piece(attend_session *r, int i, int start, int n,
   mixing m = {ATTEND_CROSS, r->cross_plan, r->cross[i], i};
   for (int b = 0; b < r->batch; b++)
     lengths[b] = (int32_t)max64(0, min64(r->lengths[b] - start, n));
+  ATTEND_TRY(hook_cross(&r->p, &m, n, lengths, keys, values));
   ATTEND_TRY(attend_state_append(r->cross_plan, r->cross[i], n, keys, values));
-  ATTEND_TRY(watch_keep(r, &m, n, lengths, keys));
-  watch_cross(r, &m, n, lengths, keys, values);
-  return ATTEND_OK;
+  return hook_keep(&r->p, &m, n, lengths, keys, values);
 }
 
 attend_status cross_fill(attend_session *r) {

@@ -10,7 +10,7 @@
  * What is cheap to compute again (norms, activations) is not kept for gradients.
  */
 #include "base/parallel.h"
-#include "model/transformer.h"
+#include "model/hooks.h"
 
 static const attend_config *config_of(const pass *p) {
   return &p->model->config;
@@ -122,32 +122,33 @@ static const float *branch_input(const pass *p, const branch *b) {
   return p->h;
 }
 
-/* From what the branch computed, in added. */
-static void branch_output(const pass *p, const branch *b) {
+/* From what the branch computed, in added. point: of hooks at what it adds, or 0. */
+static attend_status branch_output(const pass *p, const branch *b,
+                                   attend_point point, int i) {
   const int width = p->side->shape->width;
   if (norms_after(p)) norm_rows(p, b->after, p->rows, width, b->added, b->sum);
+  if (point) ATTEND_TRY(hook_stream(p, point, i, b->sum));
   drop_rows(p, b->place, b->sum);
   add_rows(p, b->onto, b->sum, b->sum);
   if (norms_sum(p) && b->out)
     norm_rows(p, b->norm, p->rows, width, b->sum, b->out);
+  return ATTEND_OK;
 }
 
 /* ---- attention ----------------------------------------------------------------------- */
 
-typedef struct {
-  attend_view q, k, v, o;
-} tensors;
-
-static tensors tensors_at(const attend_desc *d, int n, float *qkv, int ld,
-                          float *heads) {
+static attention_tensors tensors_at(const attend_desc *d, int n, float *qkv,
+                                    int ld, float *o, float *heads) {
   float *k = qkv + d->heads * d->dim, *v = k + d->kv_heads * d->dim;
-  return (tensors){heads_at(qkv, n, ld, d->dim), heads_at(k, n, ld, d->dim),
-                   heads_at(v, n, ld, d->dim_v),
-                   heads_at(heads, n, padded(d->heads * d->dim_v), d->dim_v)};
+  const int ldo = padded(d->heads * d->dim_v);
+  return (attention_tensors){
+      heads_at(qkv, n, ld, d->dim), heads_at(k, n, ld, d->dim),
+      heads_at(v, n, ld, d->dim_v), heads_at(o, n, ldo, d->dim_v),
+      heads_at(heads, n, ldo, d->dim_v)};
 }
 
 static attend_status attend_with(const pass *p, const mixing *m,
-                                 const tensors *t, float *lse) {
+                                 const attention_tensors *t, float *lse) {
   if (m->state && m->role == ATTEND_DECODER_SELF)
     return attend_extend(m->plan, m->state, p->n, t->q, t->k, t->v, t->o, lse);
   if (m->state)
@@ -155,13 +156,17 @@ static attend_status attend_with(const pass *p, const mixing *m,
   return attend_forward(m->plan, t->q, t->k, t->v, t->o, lse);
 }
 
-static attend_status attention(const pass *p, const mixing *m, const tensors *t,
-                               float *lse) {
-  attend_session *r = p->session;
-  bool watched = r && r->watch.what;
-  ATTEND_TRY(attend_with(p, m, t, watched ? r->lse : lse));
-  if (!watched) return ATTEND_OK;
-  return watch_mixing(r, m, t->q, t->k, t->v, t->o, r->lse);
+/* Outputs that hooks will edit are kept as attention gave them, for gradients. */
+static attend_status attention(const pass *p, const mixing *m,
+                               const attention_tensors *t, float *lse) {
+  const int ld = (int)t->o.stride[2];
+  if (!p->hooks) return attend_with(p, m, t, lse);
+  if (!lse) lse = p->session->lse;
+  ATTEND_TRY(hook_before_attention(p, m, t));
+  ATTEND_TRY(attend_with(p, m, t, lse));
+  if (t->heads.data != t->o.data)
+    copy_stream(p, ld, t->o.data, ld, t->heads.data, ld);
+  return hook_after_attention(p, m, t, lse);
 }
 
 /* Norms of queries and keys: of each head, or of all together. */
@@ -232,27 +237,27 @@ static attend_status self_attention(const pass *p, int i,
   const layer_weights *w = layer_of(p->side, i);
   mixing m = {self_role(p), plan_of(p, i), p->self ? p->self[i] : NULL, i};
   layer_project(p, i, a);
-  tensors t = tensors_at(attend_plan_desc(m.plan), p->n, a->qkv,
-                         padded(w->qkv.outputs), a->heads);
+  attention_tensors t =
+      tensors_at(attend_plan_desc(m.plan), p->n, a->qkv, padded(w->qkv.outputs),
+                 a->attended, a->heads);
   ATTEND_TRY(attention(p, &m, &t, a->lse));
   branch b = self_branch(w, i, a);
   multiply_rows(p, &w->out, p->rows, a->heads, padded(s->heads * s->dim_v),
                 b.added, padded(s->width));
-  branch_output(p, &b);
-  return ATTEND_OK;
+  return branch_output(p, &b, 0, i);
 }
 
-static tensors cross_tensors(const pass *p, const layer_weights *w,
-                             const activations *a) {
+static attention_tensors cross_tensors(const pass *p, const layer_weights *w,
+                                       float *q, float *kv, float *o,
+                                       float *heads) {
   const attend_stack *s = p->side->shape;
   const int ldq = padded(w->cross_q.outputs), ld = padded(w->cross_kv.outputs);
-  const int n = p->encoded_n;
-  return (tensors){
-      heads_at(a->cross_q, p->n, ldq, s->dim),
-      heads_at(a->cross_kv, n, ld, s->dim),
-      heads_at(a->cross_kv ? a->cross_kv + s->kv_heads * s->dim : NULL, n, ld,
-               s->dim_v),
-      heads_at(a->cross_heads, p->n, padded(s->heads * s->dim_v), s->dim_v)};
+  const int ldo = padded(s->heads * s->dim_v), n = p->encoded_n;
+  float *v = kv ? kv + s->kv_heads * s->dim : NULL;
+  return (attention_tensors){
+      heads_at(q, p->n, ldq, s->dim), heads_at(kv, n, ld, s->dim),
+      heads_at(v, n, ld, s->dim_v), heads_at(o, p->n, ldo, s->dim_v),
+      heads_at(heads, p->n, ldo, s->dim_v)};
 }
 
 static attend_status cross_attention(const pass *p, int i,
@@ -268,12 +273,12 @@ static attend_status cross_attention(const pass *p, int i,
     multiply_rows(p, &w->cross_kv, p->count * p->encoded_n, p->encoded,
                   padded(w->cross_kv.inputs), a->cross_kv,
                   padded(w->cross_kv.outputs));
-  tensors t = cross_tensors(p, w, a);
+  attention_tensors t = cross_tensors(p, w, a->cross_q, a->cross_kv,
+                                      a->cross_attended, a->cross_heads);
   ATTEND_TRY(attention(p, &m, &t, a->cross_lse));
   multiply_rows(p, &w->cross_out, p->rows, a->cross_heads,
                 padded(s->heads * s->dim_v), b.added, padded(s->width));
-  branch_output(p, &b);
-  return ATTEND_OK;
+  return branch_output(p, &b, 0, i);
 }
 
 /* ---- mlp and the whole layer ----------------------------------------------------------- */
@@ -295,48 +300,53 @@ static void activate(const pass *p, const activations *a) {
 
 /* Where a layer is computed again for its gradients, steps whose results they do not
  * need have no place to write to, and are left out. */
-static void mlp(const pass *p, int i, const activations *a) {
+static attend_status mlp(const pass *p, int i, const activations *a) {
   const layer_weights *w = layer_of(p->side, i);
   const int ldx = padded(p->side->shape->width);
   branch b = mlp_branch(p, w, i, a);
   bool shared = config_of(p)->parallel == ATTEND_PARALLEL_SHARED;
   const float *from = shared ? p->h : branch_input(p, &b);
   multiply_rows(p, &w->up, p->rows, from, ldx, a->up, up_ld(p));
-  if (!b.added) return;
+  if (!b.added) return ATTEND_OK;
   activate(p, a);
   multiply_rows(p, &w->down, p->rows, a->act, act_ld(p, a), b.added, ldx);
-  if (b.sum) branch_output(p, &b);
+  return b.sum ? branch_output(p, &b, ATTEND_AT_MLP, i) : ATTEND_OK;
 }
 
 attend_status layer_forward(const pass *p, int i, const activations *a) {
   const layer_weights *w = layer_of(p->side, i);
-  if (p->session) ATTEND_TRY(watch_stop(p->session));
+  if (p->session) ATTEND_TRY(hook_stop(p->session));
+  if (!p->again) ATTEND_TRY(hook_stream(p, ATTEND_AT_RESIDUAL, i, a->x));
   ATTEND_TRY(self_attention(p, i, a));
   ATTEND_TRY(cross_attention(p, i, a));
-  watch_stream(p, ATTEND_SEE_MIDDLE, i,
-               w->cross_q.go ? a->cross_out : a->self_out);
-  if (w->up.go) mlp(p, i, a);
-  return ATTEND_OK;
+  ATTEND_TRY(hook_stream(p, ATTEND_AT_RESIDUAL_MIDDLE, i,
+                         w->cross_q.go ? a->cross_out : a->self_out));
+  return w->up.go ? mlp(p, i, a) : ATTEND_OK;
 }
 
 /* ---- branches, backward ------------------------------------------------------------------ */
 
-/* From the gradient dx of the branch's output to that of what it computed. dx becomes
- * that of what the branch was added to. */
-static const float *branch_output_back(const pass *p, const branch *b,
-                                       float *dx) {
+/* From the gradient dx of the branch's output to that of what it computed, in dy. dx
+ * becomes that of what the branch was added to. point: as in branch_output. */
+static attend_status branch_output_back(const pass *p, const branch *b,
+                                        attend_point point, int i, float *dx,
+                                        const float **dy) {
   const int width = p->side->shape->width, ld = padded(width);
-  const float *dy = dx;
+  float *own = p->back.dh;
+  bool hooked = point && hooks_edit(p->hooks, point);
   if (norms_sum(p))
     norm_rows_back(p, b->norm, p->rows, width, b->sum, dx, false, dx);
-  if (p->drop > 0) {
-    copy_stream(p, ld, dx, ld, p->back.dh, ld);
-    drop_rows(p, b->place, p->back.dh);
-    dy = p->back.dh;
+  *dy = dx;
+  if (p->drop > 0 || hooked) {
+    copy_stream(p, ld, dx, ld, own, ld);
+    drop_rows(p, b->place, own);
+    if (hooked) ATTEND_TRY(hook_stream_gradient(p, point, i, own));
+    *dy = own;
   }
-  if (!norms_after(p)) return dy;
-  norm_rows_back(p, b->after, p->rows, width, b->added, dy, false, p->back.dh);
-  return p->back.dh;
+  if (!norms_after(p)) return ATTEND_OK;
+  norm_rows_back(p, b->after, p->rows, width, b->added, *dy, false, own);
+  *dy = own;
+  return ATTEND_OK;
 }
 
 /* dx += the gradient of what the branch read, from that of its norm. */
@@ -349,15 +359,19 @@ static void branch_input_back(const pass *p, const branch *b, const float *dh,
     add_rows(p, dx, dh, dx);
 }
 
-/* What came past the sum's norm is not kept. */
-static void recall_input(const pass *p, const norm_weights *w, const float *sum,
-                         branch *b) {
-  if (!norms_sum(p)) return;
-  norm_rows(p, w, p->rows, p->side->shape->width, sum, p->back.middle);
-  b->x = p->back.middle;
+/* What came past the sum's norm, and hooks there, is not kept. */
+static attend_status recall_input(const pass *p, const norm_weights *w,
+                                  const float *sum, int i, branch *b) {
+  float *x = p->back.middle;
+  if (!norms_sum(p)) return ATTEND_OK;
+  norm_rows(p, w, p->rows, p->side->shape->width, sum, x);
+  b->x = x;
+  return i < 0 ? ATTEND_OK
+               : hook_stream_again(p, ATTEND_AT_RESIDUAL_MIDDLE, i, x);
 }
 
-static void mlp_back(const pass *p, int i, const activations *a, float *dx) {
+static attend_status mlp_back(const pass *p, int i, const activations *a,
+                              float *dx) {
   const attend_config *c = config_of(p);
   const layer_weights *w = layer_of(p->side, i);
   const int rows = p->rows, inside = p->side->shape->mlp;
@@ -366,10 +380,11 @@ static void mlp_back(const pass *p, int i, const activations *a, float *dx) {
   const back_work *k = &p->back;
   branch b = mlp_branch(p, w, i, a);
   if (w->cross_q.go)
-    recall_input(p, &w->cross_norm, a->cross, &b);
+    ATTEND_TRY(recall_input(p, &w->cross_norm, a->cross, i, &b));
   else
-    recall_input(p, &w->self_norm, a->self, &b);
-  const float *dy = branch_output_back(p, &b, dx);
+    ATTEND_TRY(recall_input(p, &w->self_norm, a->self, i, &b));
+  const float *dy;
+  ATTEND_TRY(branch_output_back(p, &b, ATTEND_AT_MLP, i, dx, &dy));
   activate(p, a);
   multiply_back(p, &w->down, rows, a->act, lda, dy, ldx, false, k->d_act, lda);
   OP(p->ctx, activate_back, .f = c->activation, .rows = rows, .width = inside,
@@ -379,6 +394,7 @@ static void mlp_back(const pass *p, int i, const activations *a, float *dx) {
   const float *from = branch_input(p, &b);
   multiply_back(p, &w->up, rows, from, ldx, k->d_wide, ldu, false, k->dh, ldx);
   branch_input_back(p, &b, k->dh, dx);
+  return ATTEND_OK;
 }
 
 static attend_status cross_back(const pass *p, int i, const activations *a,
@@ -390,16 +406,17 @@ static attend_status cross_back(const pass *p, int i, const activations *a,
   const int ldq = padded(w->cross_q.outputs), ld = padded(w->cross_kv.outputs);
   const int lde = padded(w->cross_kv.inputs), n = p->encoded_n;
   branch b = cross_branch(w, i, a);
-  recall_input(p, &w->self_norm, a->self, &b);
-  const float *dy = branch_output_back(p, &b, dx);
+  const float *dy;
+  ATTEND_TRY(recall_input(p, &w->self_norm, a->self, -1, &b));
+  ATTEND_TRY(branch_output_back(p, &b, 0, i, dx, &dy));
   multiply_back(p, &w->cross_out, p->rows, a->cross_heads, ldo, dy, ldx, false,
                 k->d_act, ldo);
-  tensors t = cross_tensors(p, w, a);
-  float *dq = a->act, *dk = k->d_wide, *dv = dk + s->kv_heads * s->dim;
-  ATTEND_TRY(attend_backward(
-      p->cross_plan, t.q, t.k, t.v, t.o, a->cross_lse,
-      heads_at(k->d_act, p->n, ldo, s->dim_v), heads_at(dq, p->n, ldq, s->dim),
-      heads_at(dk, n, ld, s->dim), heads_at(dv, n, ld, s->dim_v), NULL));
+  mixing m = {ATTEND_CROSS, p->cross_plan, NULL, i};
+  attention_tensors t = cross_tensors(p, w, a->cross_q, a->cross_kv,
+                                      a->cross_attended, a->cross_heads);
+  float *dq = a->act, *dk = k->d_wide;
+  attention_tensors g = cross_tensors(p, w, dq, dk, k->d_act, k->d_act);
+  ATTEND_TRY(hook_attention_back(p, &m, &t, &g, a->cross_lse, NULL));
   multiply_back(p, &w->cross_kv, p->count * n, p->encoded, lde, dk, ld, true,
                 p->d_encoded, lde);
   const float *from = branch_input(p, &b);
@@ -436,14 +453,16 @@ static attend_status self_back(const pass *p, int i, const activations *a,
   const int ld = padded(w->qkv.outputs);
   const table_weights *bias = &p->side->relative;
   branch b = self_branch(w, i, a);
-  multiply_back(p, &w->out, p->rows, a->heads, ldo,
-                branch_output_back(p, &b, dy), ldx, false, k->d_act, ldo);
-  attend_plan *plan = plan_of(p, i);
-  const attend_desc *d = attend_plan_desc(plan);
-  tensors t = tensors_at(d, p->n, a->qkv, ld, a->heads);
-  tensors g = tensors_at(d, p->n, k->d_wide, ld, k->d_act);
-  ATTEND_TRY(attend_backward(plan, t.q, t.k, t.v, t.o, a->lse, g.o, g.q, g.k,
-                             g.v, bias->t.data ? k->d_bias : NULL));
+  const float *d_added;
+  ATTEND_TRY(branch_output_back(p, &b, 0, i, dy, &d_added));
+  multiply_back(p, &w->out, p->rows, a->heads, ldo, d_added, ldx, false,
+                k->d_act, ldo);
+  mixing m = {self_role(p), plan_of(p, i), NULL, i};
+  const attend_desc *d = attend_plan_desc(m.plan);
+  attention_tensors t = tensors_at(d, p->n, a->qkv, ld, a->attended, a->heads);
+  attention_tensors g = tensors_at(d, p->n, k->d_wide, ld, k->d_act, k->d_act);
+  ATTEND_TRY(hook_attention_back(p, &m, &t, &g, a->lse,
+                                 bias->t.data ? k->d_bias : NULL));
   if (bias->dw)
     OP(p->ctx, add, .rows = 1, .width = bias->t.entries * s->heads,
        .a = bias->dw, .b = k->d_bias, .y = bias->dw);
@@ -460,12 +479,17 @@ attend_status layer_backward(const pass *p, int i, const activations *a,
                              float *dx) {
   const layer_weights *w = layer_of(p->side, i);
   const int ld = padded(p->side->shape->width);
+  const attend_point middle = ATTEND_AT_RESIDUAL_MIDDLE;
+  const bool parallel = config_of(p)->parallel != ATTEND_PARALLEL_NONE;
   float *dy = dx;
-  if (config_of(p)->parallel) { /* attention was given what the mlp was given */
+  if (parallel) { /* attention was given what the mlp was given */
+    ATTEND_TRY(hook_stream_gradient(p, middle, i, dx));
     dy = p->back.middle;
     copy_stream(p, ld, dx, ld, dy, ld);
   }
-  if (w->up.go) mlp_back(p, i, a, dx);
+  if (w->up.go) ATTEND_TRY(mlp_back(p, i, a, dx));
+  if (!parallel) ATTEND_TRY(hook_stream_gradient(p, middle, i, dx));
   if (w->cross_q.go) ATTEND_TRY(cross_back(p, i, a, dx));
-  return self_back(p, i, a, dy, dx);
+  ATTEND_TRY(self_back(p, i, a, dy, dx));
+  return hook_stream_gradient(p, ATTEND_AT_RESIDUAL, i, dx);
 }

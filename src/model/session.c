@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/parallel.h"
-#include "model/transformer.h"
+#include "model/hooks.h"
 
 enum {
   ROWS = 512,    /* of all sequences together, at once in the decoder */
@@ -141,7 +141,7 @@ attend_status session_room(attend_session *r, size_t rows) {
                            what, &r->hidden));
   r->at.act = r->at.up;
   r->at.cross_q = r->at.qkv;
-  r->at.cross_heads = r->at.heads;
+  r->at.attended = r->at.cross_attended = r->at.cross_heads = r->at.heads;
   r->room = rows;
   return ATTEND_OK;
 }
@@ -211,13 +211,13 @@ void attend_session_free(attend_session *r) {
   attend_plan *plans[] = {r->decoder_plan[FULL], r->decoder_plan[SLIDING],
                           r->cross_plan, r->encoder_plan};
   for (int i = 0; i < 4; i++) attend_plan_free(plans[i]);
-  watch_free(r);
+  kept_free(r);
+  hooks_free(r->ctx, &r->hooks);
   copy_free(r);
   free_room(r);
-  void *host[] = {r->lengths, r->before,  r->held,
-                  r->last_at, r->head_of, r->lse};
+  void *host[] = {r->lengths, r->before, r->held, r->last_at, r->head_of};
   for (size_t i = 0; i < sizeof host / sizeof *host; i++) give(r->ctx, host[i]);
-  void *device[] = {r->head_row, r->last, r->head_rows, r->wide};
+  void *device[] = {r->head_row, r->last, r->head_rows, r->wide, r->lse};
   for (size_t i = 0; i < sizeof device / sizeof *device; i++)
     device_give(r->ctx, device[i]);
   give(parent, r);
@@ -255,6 +255,7 @@ void session_begin(attend_session *r, const stack *side, int count, int n) {
   r->p.cross_plan = r->cross_plan;
   r->p.self = side->encoder ? r->sums : r->self;
   r->p.cross = r->cross;
+  r->p.lengths = r->lengths;
 }
 
 void session_embed(attend_session *r, const int32_t *ids,
@@ -278,7 +279,6 @@ attend_status session_layers(attend_session *r, int layers) {
     a.self = a.self_added = a.self_out = r->y;
     a.cross = a.cross_out = r->x;
     a.mlp = a.mlp_added = a.out = crosses ? r->y : r->x;
-    watch_stream(&r->p, ATTEND_SEE_HIDDEN, i, r->x);
     ATTEND_TRY(layer_forward(&r->p, i, &a));
     if (a.out != r->y) continue;
     r->y = r->x;
@@ -287,29 +287,31 @@ attend_status session_layers(attend_session *r, int layers) {
   return ATTEND_OK;
 }
 
-static attend_status room_to_watch(attend_session *r) {
+/* Hooks ask for denominators. */
+static attend_status room_for_hooks(attend_session *r) {
   const attend_config *c = &r->model->config;
   const int heads =
       c->encoder.heads > c->decoder.heads ? c->encoder.heads : c->decoder.heads;
-  give(r->ctx, r->lse);
+  device_give(r->ctx, r->lse);
   r->lse = NULL;
-  if (!r->watch.what) return ATTEND_OK;
-  return take(r->ctx,
-              SIZE_PRODUCT((size_t)r->batch, (size_t)heads, (size_t)r->p.n,
-                           sizeof *r->lse),
-              "attention that is watched", &r->lse);
+  r->p.hooks = r->hooks.n ? &r->hooks : NULL;
+  if (!r->p.hooks) return ATTEND_OK;
+  return device_take(r->ctx,
+                     SIZE_PRODUCT((size_t)r->batch, (size_t)heads,
+                                  (size_t)r->p.n, sizeof *r->lse),
+                     "attention that is hooked", &r->lse);
 }
 
 /* The threads are entered once for all layers. */
 attend_status session_stack(attend_session *r) {
   const stack *s = r->p.side;
   const int layers = s->shape->layers;
-  ATTEND_TRY(room_to_watch(r));
+  ATTEND_TRY(room_for_hooks(r));
   stream_enter(&r->ctx->stream);
   attend_status status = session_layers(r, layers);
   if (!status && r->model->config.final_norm)
     norm_rows(&r->p, &s->final_norm, r->p.rows, s->shape->width, r->x, r->x);
-  if (!status) watch_stream(&r->p, ATTEND_SEE_HIDDEN, layers, r->x);
+  if (!status) status = hook_stream(&r->p, ATTEND_AT_RESIDUAL, layers, r->x);
   stream_leave(&r->ctx->stream);
   return status;
 }
@@ -442,7 +444,7 @@ static void level(attend_session *r, int b, int64_t length) {
     if (attend_state_length(r->self[i], b) > length)
       cut &= !attend_state_truncate(r->self[i], b, length);
   if (!cut && length) level(r, b, 0);
-  if (cut) watch_truncate(r, b, length);
+  if (cut) kept_truncate(r, b, length);
 }
 
 /* All sequences as they were before the call, which says what went wrong. */
@@ -479,4 +481,17 @@ attend_status attend_session_extend(attend_session *r, int count, int n,
   attend_status status = extend_all(r, count, n, ids, lengths);
   if (status) take_back(r);
   return status;
+}
+
+/* ---- hooks -------------------------------------------------------------------------------------- */
+
+attend_status attend_session_set_hooks(attend_session *r, int n,
+                                       const attend_hook *list) {
+  return hooks_set(r->ctx, &r->hooks, n, list);
+}
+
+void attend_session_set_stop(attend_session *r, int (*stop)(void *user),
+                             void *user) {
+  r->stop = stop;
+  r->stop_user = user;
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/parallel.h"
-#include "model/transformer.h"
+#include "model/hooks.h"
 
 static int width_of(const attend_session *r) { return r->p.side->shape->width; }
 
@@ -89,11 +89,16 @@ static attend_status logits_of(attend_session *r, int n, head_source s,
   return ATTEND_OK;
 }
 
-static void see_logits(attend_session *r, int rows, float *logits) {
-  int vocab = r->model->config.vocab;
-  attend_view view = {logits, {(ptrdiff_t)rows * vocab, 0, vocab, 1}};
-  session_see(r, ATTEND_SEE_LOGITS, self_role(&r->p), 0, view,
-              (int[4]){1, 1, rows, vocab});
+static attend_status hook_logits(attend_session *r, int rows, float *logits) {
+  const int vocab = r->model->config.vocab;
+  hook_place at = {.point = ATTEND_AT_LOGITS,
+                   .role = self_role(&r->p),
+                   .shape = {1, 1, rows, vocab},
+                   .lengths = r->lengths,
+                   .view = {logits, {(ptrdiff_t)rows * vocab, 0, vocab, 1}},
+                   .on_host = true};
+  r->p.hooks = r->hooks.n ? &r->hooks : NULL;
+  return hook_at(&r->p, &at);
 }
 
 attend_status attend_session_logits(attend_session *r, int n_places,
@@ -110,8 +115,7 @@ attend_status attend_session_logits(attend_session *r, int n_places,
   }
   ATTEND_TRY(
       logits_of(r, n_places, (head_source){r->x, places, false}, logits));
-  see_logits(r, n_places, logits);
-  return ATTEND_OK;
+  return hook_logits(r, n_places, logits);
 }
 
 attend_status attend_session_head(attend_session *r, int rows,
@@ -143,8 +147,7 @@ attend_status attend_session_next(attend_session *r, int count, float *logits) {
     if (r->last_at[b] && r->last_at[b] == attend_session_length(r, b)) continue;
     for (size_t i = 0; i < vocab; i++) logits[(size_t)b * vocab + i] = NAN;
   }
-  see_logits(r, count, logits);
-  return ATTEND_OK;
+  return hook_logits(r, count, logits);
 }
 
 const float *attend_session_hidden(const attend_session *r, int *ld) {
@@ -192,7 +195,7 @@ attend_status attend_session_reorder(attend_session *r,
                  parents[b], r->batch - 1);
   attend_status status = reorder(r, r->self, parents);
   if (!status) status = reorder(r, r->cross, parents);
-  if (!status) status = watch_reorder(r, parents);
+  if (!status) status = kept_reorder(r, parents);
   if (status)
     attend_session_reset(r); /* some layers have new parents, some old */
   if (status) return status;
@@ -208,7 +211,7 @@ attend_status attend_session_truncate(attend_session *r, int sequence,
                sequence, r->self ? r->batch : 0);
   for (int i = 0; i < r->model->config.decoder.layers; i++)
     ATTEND_TRY(attend_state_truncate(r->self[i], sequence, length));
-  watch_truncate(r, sequence, length);
+  kept_truncate(r, sequence, length);
   return ATTEND_OK;
 }
 
@@ -220,7 +223,7 @@ void attend_session_reset(attend_session *r) {
       if (r->cross) attend_state_truncate(r->cross[i], b, 0);
     }
   copy_reset(r);
-  watch_free(r);
+  kept_free(r);
   r->p.n = 0;
 }
 
@@ -231,8 +234,4 @@ size_t attend_session_cache_bytes(const attend_session *r) {
     if (r->cross) bytes += attend_state_bytes(r->cross[i]);
   }
   return bytes;
-}
-
-void attend_session_watch(attend_session *r, const attend_watch *watch) {
-  r->watch = watch ? *watch : (attend_watch){0};
 }

@@ -11,6 +11,7 @@
 #ifndef MODEL_TRANSFORMER_H
 #define MODEL_TRANSFORMER_H
 
+#include "attend/hooks.h"
 #include "attend/observe.h"
 #include "attend/state.h"
 #include "device/device.h"
@@ -120,12 +121,14 @@ typedef struct {
   float *x;          /* [rows][ldx] what comes in */
   float *qkv;        /* [rows][..] queries, keys, values */
   float *raw;        /* of q and k before their norms, or NULL: not kept */
-  float *heads;      /* [rows][H M] what the heads give */
+  float *attended;   /* [rows][H M] what attention gives */
+  float *heads;      /* the same, edited by hooks */
   float *lse;        /* [B,H,T] or NULL */
   float *self_added; /* [rows][ldx] before the norm of what the branch adds */
   float *self;       /* sum with it */
   float *self_out;   /* past the sum's norm */
-  float *cross_q, *cross_kv, *cross_heads, *cross_lse, *cross, *cross_out;
+  float *cross_q, *cross_kv, *cross_attended, *cross_heads, *cross_lse, *cross,
+      *cross_out;
   float *up, *act; /* [rows][mlp] before and after the activation */
   float *mlp_added, *mlp;
   float *out; /* what the layer gives */
@@ -140,12 +143,25 @@ typedef struct {
   void *scratch;      /* of weight gradients and norms */
 } back_work;
 
+/* Hooks of a session or a learner: hooks.c. */
+typedef struct {
+  attend_hook *list;
+  int *layers; /* of all of them */
+  int n;
+  unsigned points, edits; /* where some stand; where some edit */
+  float *stage;           /* host memory for what is brought from a device */
+  size_t stage_bytes;
+} hooks;
+
 typedef struct {
   attend_context *ctx;
   const attend_model *model;
   const stack *side;
   int count, n, rows;
-  int32_t *position; /* [rows] */
+  const int32_t *lengths; /* [count] of n rows that are real, of the host */
+  hooks *hooks;           /* NULL: there are none */
+  bool again;             /* computed before: hooks have read it */
+  int32_t *position;      /* [rows] */
   attend_plan *plan[LAYER_KINDS], *cross_plan;
   attend_state **self,
       **cross; /* [layers]; NULL: keys are of this pass alone */
@@ -154,11 +170,12 @@ typedef struct {
   const float
       *encoded; /* cross-attention without states: the encoder's output */
   int encoded_n;
+  const int32_t *encoded_lengths;
   float *d_encoded;
   attend_random dropout; /* stream: of the pass */
   float drop;            /* 0: none */
   back_work back;
-  struct attend_session *session; /* whose watcher sees it, or NULL */
+  struct attend_session *session; /* that it is of, or NULL */
 } pass;
 
 static inline attend_role self_role(const pass *p) {
@@ -169,6 +186,19 @@ static inline attend_view heads_at(const float *data, int n, int ld,
                                    int width) {
   return (attend_view){(void *)data, {(ptrdiff_t)n * ld, width, ld, 1}};
 }
+
+/* How a layer's attention is computed in this pass. */
+typedef struct {
+  attend_role role;
+  attend_plan *plan;
+  attend_state *state; /* NULL: attend_forward */
+  int layer;
+} mixing;
+
+typedef struct {
+  attend_view q, k, v, o;
+  attend_view heads; /* o past hooks, or o itself */
+} attention_tensors;
 
 /* a->out from a->x. */
 attend_status layer_forward(const pass *p, int i, const activations *a);
@@ -218,13 +248,13 @@ void head_transform_back(const pass *p, const head_rows *h, float *d);
 
 /* ---- a session -------------------------------------------------------------------- */
 
-/* Keys of one layer that a linear state has only sums of, kept while its
- * attention is watched: [batch][room][G * D]. */
+/* Keys and values of one layer that a linear state has only sums of, kept while
+ * hooks stand at its pattern: [batch][room][G * D], [..][G * M]. */
 typedef struct {
-  float *keys;
+  float *keys, *values;
   int64_t *length; /* [batch] */
   int64_t room;
-} kept_keys;
+} kept_rows;
 
 /* What sequences may copy: the words that encoders read, with keys. Sequence b
  * reads text of[b]; a text of length 0 is none. */
@@ -251,10 +281,13 @@ struct attend_session {
   attend_context own, *ctx; /* ctx: &own */
   attend_model *model;
   int batch, limit; /* limit: rows of one sequence at once in the decoder */
-  attend_watch watch;
+  hooks hooks;
+  int (*stop)(void *user);
+  void *stop_user;
+  attend_hook hook;
   attend_plan *decoder_plan[LAYER_KINDS], *cross_plan;
   attend_state **self, **cross; /* [layers] of the decoder */
-  kept_keys *kept[2];           /* [layers] of self, of cross, or NULL */
+  kept_rows *kept[2];           /* [layers] of self, of cross, or NULL */
   attend_plan *encoder_plan;
   int encoder_batch, encoder_rows; /* that it was made for */
   attend_state **sums; /* [layers] of a reading's encoder, else NULL */
@@ -263,7 +296,7 @@ struct attend_session {
   size_t room;    /* rows that the buffers below hold */
   float *x, *y;   /* [room][ldx]: x what the layers gave, y the next layer's */
   activations at; /* the others */
-  float *lse;     /* of attention that is watched */
+  float *lse;     /* of attention that is hooked */
   int32_t *ids, *types; /* [room] of the device */
   int32_t *position;    /* [room] of the host */
   int32_t *lengths;     /* [batch] */
@@ -279,14 +312,6 @@ struct attend_session {
   int64_t *held;     /* [batch] tokens before a call that may be cut */
   copying copy;
 };
-
-/* How a layer's attention is computed in this pass. */
-typedef struct {
-  attend_role role;
-  attend_plan *plan;
-  attend_state *state; /* NULL: attend_forward */
-  int layer;
-} mixing;
 
 attend_status session_room(attend_session *r, size_t rows);
 void session_begin(attend_session *r, const stack *side, int count, int n);
@@ -325,24 +350,5 @@ attend_status copy_save(attend_session *r, const char *path);
 attend_status copy_load(attend_session *r, const char *path, int64_t rows);
 size_t copy_bytes(const attend_session *r);      /* of keys */
 size_t copy_work_bytes(const attend_session *r); /* of the rest */
-
-/* Shows the watcher what a layer's attention did. */
-attend_status watch_mixing(attend_session *r, const mixing *m, attend_view q,
-                           attend_view k, attend_view v, attend_view o,
-                           const float *lse);
-/* n keys were appended to a state, lengths [batch] of them real. */
-attend_status watch_keep(attend_session *r, const mixing *m, int n,
-                         const int32_t *lengths, attend_view k);
-/* Keys and values of cross-attention, n of them, lengths [batch] real. */
-void watch_cross(attend_session *r, const mixing *m, int n,
-                 const int32_t *lengths, attend_view k, attend_view v);
-attend_status watch_stop(attend_session *r); /* fails if it is time to */
-attend_status watch_reorder(attend_session *r, const int32_t *parents);
-void watch_truncate(attend_session *r, int b, int64_t length);
-void watch_free(attend_session *r);
-/* The stream of the pass, where it is. */
-void watch_stream(const pass *p, attend_see what, int layer, float *x);
-void session_see(attend_session *r, attend_see what, attend_role role,
-                 int layer, attend_view view, const int shape[4]);
 
 #endif

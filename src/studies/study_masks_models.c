@@ -18,13 +18,13 @@ typedef struct {
   double padding[ATTEND_ROLES], later[ATTEND_ROLES];
 } witness;
 
-static double weight_at(const attend_sight *s, int h, int i, int j) {
+static double weight_at(const attend_hooked *s, int h, int i, int j) {
   const ptrdiff_t *by = s->view.stride;
   return (double)((const float *)s->view.data)[PADDED * by[0] + h * by[1] +
                                                i * by[2] + j * by[3]];
 }
 
-static void see(const attend_sight *s, void *user) {
+static void see(const attend_hooked *s, void *user) {
   witness *w = user;
   const bool read = s->role == ATTEND_ENCODER_SELF;
   const int rows = read ? w->real : w->written,
@@ -93,15 +93,15 @@ static attend_status read_batch(attend_session *run, attend_parts parts,
 static attend_status witness_model(attend_model *model, const batch *b,
                                    bool told, witness *w) {
   attend_session *run;
-  attend_watch watch = {.what = ATTEND_SEE_ATTENTION, .see = see, .user = w};
+  attend_hook hook = {.points = ATTEND_AT_PATTERN, .read = see, .user = w};
   batch given = *b;
   *w = (witness){.real = b->real[PADDED], .written = b->written_real[PADDED]};
   if (!told) given.real = given.written_real = NULL;
   TRY(attend_session_create(model, &(attend_session_options){.batch = BATCH},
                             &run));
-  attend_session_watch(run, &watch);
-  attend_status status =
-      read_batch(run, attend_model_config(model)->parts, &given);
+  attend_status status = attend_session_set_hooks(run, 1, &hook);
+  if (!status)
+    status = read_batch(run, attend_model_config(model)->parts, &given);
   attend_session_free(run);
   return status;
 }

@@ -6,8 +6,8 @@
 
 enum {
   DRAWN = 900, /* stream of tokens where there is no tokenizer */
-  SEEN = ATTEND_SEE_QUERY | ATTEND_SEE_KEY | ATTEND_SEE_VALUE |
-         ATTEND_SEE_DENOMINATOR | ATTEND_SEE_MIXED
+  SEEN = ATTEND_AT_QUERY | ATTEND_AT_KEY | ATTEND_AT_VALUE |
+         ATTEND_AT_DENOMINATOR | ATTEND_AT_HEAD_OUTPUT
 };
 
 /* ---- the text -------------------------------------------------------------------- */
@@ -78,8 +78,8 @@ attend_status watched_text_read(study_run *r, const char *path,
 
 static attend_status read_text(const watched *w, attend_session *run,
                                const watched_text *t) {
-  attend_watch watch = attend_trace_watch(w->trace);
-  attend_session_watch(run, &watch);
+  attend_hook hook = attend_trace_hook(w->trace);
+  TRY(attend_session_set_hooks(run, 1, &hook));
   TRY(w->role == ATTEND_ENCODER_SELF
           ? attend_session_encode(run, 1, t->n, t->ids, NULL, NULL)
           : attend_session_extend(run, 1, t->n, t->ids, NULL));
@@ -87,7 +87,7 @@ static attend_status read_text(const watched *w, attend_session *run,
 }
 
 static attend_status watch(study_run *r, const watched_text *t, watched *w) {
-  const attend_trace_options o = {.what = SEEN, .rows = t->n};
+  const attend_trace_options o = {.points = SEEN, .rows = t->n};
   const attend_session_options rows = {.rows = t->n};
   attend_session *run = NULL;
   TRY(attend_trace_create(r->ctx, &o, &w->trace));

@@ -1,9 +1,9 @@
 /* A trace: what was seen of one sequence, kept by token.
  *
- * Place: trace/ - an observer of runs; knows base alone. The model shows sights,
- * lens/ and whoever likes reads them again.
+ * Place: trace/ - a hook of sessions; knows base alone. lens/ and whoever likes
+ * reads it again.
  *
- * A sight of [B,H,n,W] adds n rows of H x W floats to its record, so a text that
+ * A tensor of [B,H,n,W] adds n rows of H x W floats to its record, so a text that
  * comes in pieces, or token by token, is one record in the end.
  */
 #include "attend/trace.h"
@@ -21,7 +21,7 @@ typedef struct {
 } record;
 
 typedef struct {
-  record of[ATTEND_SIGHTS];
+  record of[ATTEND_POINTS];
 } layer_records;
 
 struct attend_trace {
@@ -36,17 +36,18 @@ struct attend_trace {
 
 /* ---- names ---------------------------------------------------------------------- */
 
-static int sight_number(attend_see what) {
-  for (int i = 0; i < ATTEND_SIGHTS; i++)
-    if ((unsigned)what == 1u << i) return i;
+static int point_number(attend_point point) {
+  for (int i = 0; i < ATTEND_POINTS; i++)
+    if ((unsigned)point == 1u << i) return i;
   return -1;
 }
 
-const char *attend_see_name(attend_see what) {
-  static const char *const names[ATTEND_SIGHTS] = {
-      "hidden", "query",       "key",     "value",  "attention",
-      "mixed",  "denominator", "entropy", "middle", "logits"};
-  int i = sight_number(what);
+const char *attend_point_name(attend_point point) {
+  static const char *const names[ATTEND_POINTS] = {
+      "residual",        "query",       "key",         "value",
+      "pattern",         "head_output", "denominator", "entropy",
+      "residual_middle", "logits",      "mlp"};
+  int i = point_number(point);
   return i < 0 ? "nothing" : names[i];
 }
 
@@ -74,7 +75,7 @@ attend_status attend_trace_create(attend_context *ctx,
 void attend_trace_clear(attend_trace *t) {
   for (int role = 0; role < ATTEND_ROLES; role++) {
     for (int i = 0; i < t->room[role]; i++)
-      for (int j = 0; j < ATTEND_SIGHTS; j++)
+      for (int j = 0; j < ATTEND_POINTS; j++)
         give(t->ctx, t->layers[role][i].of[j].rows);
     give(t->ctx, t->layers[role]);
     t->layers[role] = NULL;
@@ -136,7 +137,7 @@ static attend_status row_room(attend_trace *t, record *r, int n) {
 }
 
 /* What has another shape than before starts anew. */
-static void start_record(attend_trace *t, record *r, const attend_sight *s) {
+static void start_record(attend_trace *t, record *r, const attend_hooked *s) {
   if (r->heads == s->shape[1] && r->width == s->shape[3]) return;
   t->bytes -=
       (size_t)r->room * (size_t)r->heads * (size_t)r->width * sizeof(float);
@@ -146,43 +147,48 @@ static void start_record(attend_trace *t, record *r, const attend_sight *s) {
 
 /* Padding has rows of its own on the encoder's side: they keep the places of
  * the tokens. */
-static int rows_of(const attend_trace *t, const attend_sight *s) {
+static int rows_of(const attend_trace *t, const attend_hooked *s) {
   bool encoder = s->role == ATTEND_ENCODER_SELF ||
                  (s->role == ATTEND_CROSS &&
-                  (s->what == ATTEND_SEE_KEY || s->what == ATTEND_SEE_VALUE));
-  if (s->what == ATTEND_SEE_LOGITS || encoder || !s->lengths)
+                  (s->point == ATTEND_AT_KEY || s->point == ATTEND_AT_VALUE));
+  if (s->point == ATTEND_AT_LOGITS || encoder || !s->lengths)
     return s->shape[2];
   return s->lengths[t->options.sequence];
 }
 
-static bool is_growing(const attend_sight *s) {
-  if (s->what == ATTEND_SEE_ATTENTION) return s->role == ATTEND_CROSS;
-  return s->role != ATTEND_ENCODER_SELF && s->what != ATTEND_SEE_LOGITS &&
+static bool is_growing(const attend_hooked *s) {
+  if (s->point == ATTEND_AT_PATTERN) return s->role == ATTEND_CROSS;
+  return s->role != ATTEND_ENCODER_SELF && s->point != ATTEND_AT_LOGITS &&
          !(s->role == ATTEND_CROSS &&
-           (s->what == ATTEND_SEE_KEY || s->what == ATTEND_SEE_VALUE));
+           (s->point == ATTEND_AT_KEY || s->point == ATTEND_AT_VALUE));
 }
 
-static void add_rows(const attend_trace *t, record *r, const attend_sight *s,
+static const float *row_at(const attend_hooked *s, int b, int h, int i) {
+  const ptrdiff_t *by = s->view.stride;
+  return s->view.data + b * by[0] + h * by[1] + i * by[2];
+}
+
+static void add_rows(const attend_trace *t, record *r, const attend_hooked *s,
                      int n) {
-  int b = s->what == ATTEND_SEE_LOGITS ? 0 : t->options.sequence;
+  int b = s->point == ATTEND_AT_LOGITS ? 0 : t->options.sequence;
   size_t width = (size_t)r->width, row = (size_t)r->heads * width;
   for (int i = 0; i < n; i++)
     for (int h = 0; h < r->heads; h++)
       memcpy(r->rows + (size_t)(r->n + i) * row + (size_t)h * width,
-             view_at(&s->view, sizeof(float), b, h, i), width * sizeof(float));
+             row_at(s, b, h, i), width * sizeof(float));
   r->n += n;
 }
 
-static attend_status keep(attend_trace *t, const attend_sight *s) {
-  int kind = sight_number(s->what);
-  if (kind < 0 || !(t->options.what & (unsigned)s->what)) return ATTEND_OK;
-  if (s->what != ATTEND_SEE_LOGITS && t->options.sequence >= s->shape[0])
+static attend_status keep(attend_trace *t, const attend_hooked *s) {
+  int kind = point_number(s->point);
+  if (kind < 0 || !(t->options.points & (unsigned)s->point)) return ATTEND_OK;
+  if (s->point != ATTEND_AT_LOGITS && t->options.sequence >= s->shape[0])
     return ATTEND_OK;
   ATTEND_TRY(layer_room(t, s->role, s->layer));
   record *r = &t->layers[s->role][s->layer].of[kind];
   int n = rows_of(t, s);
   start_record(t, r, s);
-  if (s->what == ATTEND_SEE_ATTENTION && s->role != ATTEND_CROSS) r->n = 0;
+  if (s->point == ATTEND_AT_PATTERN && s->role != ATTEND_CROSS) r->n = 0;
   if (!r->room && t->options.rows > n && is_growing(s))
     ATTEND_TRY(row_room(t, r, t->options.rows));
   ATTEND_TRY(row_room(t, r, r->n + n));
@@ -190,43 +196,43 @@ static attend_status keep(attend_trace *t, const attend_sight *s) {
   return ATTEND_OK;
 }
 
-void attend_trace_see(const attend_sight *sight, void *trace) {
+void attend_trace_read(const attend_hooked *tensor, void *trace) {
   attend_trace *t = trace;
   if (t->status) return;
-  t->status = keep(t, sight);
+  t->status = keep(t, tensor);
   if (t->status)
     snprintf(t->message, sizeof t->message, "%s", attend_message(t->ctx));
 }
 
-attend_watch attend_trace_watch(attend_trace *t) {
-  return (attend_watch){
-      .what = t->options.what, .see = attend_trace_see, .user = t};
+attend_hook attend_trace_hook(attend_trace *t) {
+  return (attend_hook){
+      .points = t->options.points, .read = attend_trace_read, .user = t};
 }
 
 /* ---- reading ------------------------------------------------------------------------ */
 
-int attend_trace_get(const attend_trace *t, attend_see what, attend_role role,
-                     int layer, attend_sight *sight) {
-  int kind = sight_number(what);
+int attend_trace_get(const attend_trace *t, attend_point point,
+                     attend_role role, int layer, attend_hooked *tensor) {
+  int kind = point_number(point);
   if (kind < 0 || (unsigned)role >= ATTEND_ROLES || layer < 0 ||
       layer >= t->room[role])
     return 0;
   const record *r = &t->layers[role][layer].of[kind];
   if (!r->rows) return 0;
   ptrdiff_t row = (ptrdiff_t)r->heads * r->width;
-  *sight = (attend_sight){.what = what,
-                          .role = role,
-                          .layer = layer,
-                          .shape = {1, r->heads, r->n, r->width},
-                          .view = {r->rows, {r->n * row, r->width, row, 1}}};
+  *tensor = (attend_hooked){.point = point,
+                            .role = role,
+                            .layer = layer,
+                            .shape = {1, r->heads, r->n, r->width},
+                            .view = {r->rows, {r->n * row, r->width, row, 1}}};
   return 1;
 }
 
 int attend_trace_layers(const attend_trace *t, attend_role role) {
   int layers = 0;
   for (int i = 0; i < t->room[role]; i++)
-    for (int j = 0; j < ATTEND_SIGHTS; j++)
-      if (t->layers[role][i].of[j].rows && 1 << j != ATTEND_SEE_HIDDEN)
+    for (int j = 0; j < ATTEND_POINTS; j++)
+      if (t->layers[role][i].of[j].rows && 1 << j != ATTEND_AT_RESIDUAL)
         layers = i + 1;
   return layers;
 }
@@ -247,7 +253,7 @@ static void list_record(const attend_trace *t, int role, int layer, int kind,
   if (!r->rows) return;
   char *name = to->names[to->n];
   snprintf(name, NAME, "%s.%d.%s", attend_role_name((attend_role)role), layer,
-           attend_see_name((attend_see)(1 << kind)));
+           attend_point_name((attend_point)(1 << kind)));
   to->tensors[to->n++] =
       (attend_tensor){.name = name,
                       .stored = ATTEND_STORED_F32,
@@ -263,13 +269,13 @@ attend_status attend_trace_save(const attend_trace *t, const char *path) {
   listing l = {0};
   size_t most = 0;
   for (int role = 0; role < ATTEND_ROLES; role++)
-    most += (size_t)t->room[role] * ATTEND_SIGHTS;
+    most += (size_t)t->room[role] * ATTEND_POINTS;
   ATTEND_TRY(take(t->ctx, most * sizeof *l.tensors, "a list", &l.tensors));
   attend_status status =
       take(t->ctx, most * sizeof *l.names, "a list", &l.names);
   for (int role = 0; role < ATTEND_ROLES && !status; role++)
     for (int i = 0; i < t->room[role]; i++)
-      for (int j = 0; j < ATTEND_SIGHTS; j++) list_record(t, role, i, j, &l);
+      for (int j = 0; j < ATTEND_POINTS; j++) list_record(t, role, i, j, &l);
   if (!status) status = attend_tensor_file_write(t->ctx, path, l.n, l.tensors);
   give(t->ctx, l.names);
   give(t->ctx, l.tensors);

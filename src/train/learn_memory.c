@@ -6,6 +6,7 @@
  * A trail is kept for each layer, or, where layers are computed again, one for
  * all of them and each layer's input.
  */
+#include "model/hooks.h"
 #include "train/learner.h"
 
 static int widest(int a, int b) { return a > b ? a : b; }
@@ -30,11 +31,14 @@ static void cut_layer(const attend_learner *l, const learn_side *x, arena *a,
   const size_t rows = (size_t)x->p.rows, read = (size_t)l->encoder.p.rows;
   bool crosses = !x->p.side->encoder && c->parts == ATTEND_BOTH;
   bool after = c->norms == ATTEND_NORM_AFTER || c->norms == ATTEND_NORM_BOTH;
+  bool apart = hooks_edit(&l->hooks, ATTEND_AT_HEAD_OUTPUT | ATTEND_AT_PATTERN |
+                                         ATTEND_AT_DENOMINATOR);
   t->self = t->self_added = cut(a, rows, w->width);
   if (after) t->self_added = cut(a, rows, w->width);
   t->qkv = cut(a, rows, qkv_width(w));
   if (c->qk_norm) t->raw = cut(a, rows, (w->heads + w->kv_heads) * w->dim);
-  t->heads = cut(a, rows, w->heads * w->dim_v);
+  t->heads = t->attended = cut(a, rows, w->heads * w->dim_v);
+  if (apart) t->attended = cut(a, rows, w->heads * w->dim_v);
   t->lse = arena_cut(a, rows * (size_t)w->heads * sizeof(float));
   t->up = cut(a, rows, w->mlp * (1 + c->gated));
   if (after) t->mlp_added = cut(a, rows, w->width);
@@ -44,7 +48,8 @@ static void cut_layer(const attend_learner *l, const learn_side *x, arena *a,
   t->cross = cut(a, rows, w->width);
   t->cross_q = cut(a, rows, w->heads * w->dim);
   t->cross_kv = cut(a, read, kv_width(w));
-  t->cross_heads = cut(a, rows, w->heads * w->dim_v);
+  t->cross_heads = t->cross_attended = cut(a, rows, w->heads * w->dim_v);
+  if (apart) t->cross_attended = cut(a, rows, w->heads * w->dim_v);
   t->cross_lse = arena_cut(a, rows * (size_t)w->heads * sizeof(float));
 }
 

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "kernels/kernels.h"
+#include "model/hooks.h"
 #include "train/learner.h"
 
 static attend_status check_side(const attend_learner *l, const char *what,
@@ -88,6 +89,8 @@ static attend_status place_side(attend_learner *l, learn_side *x) {
   d->write(l->ctx, x->ids, x->given_ids, bytes);
   if (x->given_types) d->write(l->ctx, x->types, x->given_types, bytes);
   give(l->ctx, position);
+  x->p.lengths = x->real;
+  x->p.hooks = l->hooks.n ? &l->hooks : NULL;
   x->p.drop = l->lesson->quiet ? 0 : l->options.dropout;
   x->p.dropout = (attend_random){l->options.seed, l->lesson->step * 4096};
   return ATTEND_OK;
@@ -115,7 +118,7 @@ static attend_status side_forward(attend_learner *l, learn_side *x) {
   if (l->model.config.final_norm)
     norm_rows(&x->p, &s->final_norm, x->p.rows, s->shape->width, x->last,
               x->hidden);
-  return ATTEND_OK;
+  return hook_stream(&x->p, ATTEND_AT_RESIDUAL, layers, x->hidden);
 }
 
 /* Where layers were not kept: all but the layer's output. */
@@ -124,13 +127,18 @@ static attend_status compute_again(learn_side *x, int i) {
   if (a.mlp_added == a.out) a.mlp_added = NULL;
   if (a.mlp == a.out) a.mlp = NULL;
   a.out = NULL;
-  return layer_forward(&x->p, i, &a);
+  x->p.again = true;
+  attend_status status = layer_forward(&x->p, i, &a);
+  x->p.again = false;
+  return status;
 }
 
 static attend_status side_backward(attend_learner *l, learn_side *x) {
   const stack *s = x->p.side;
   float *dx = x->d_hidden;
   if (!x->layers) return ATTEND_OK;
+  ATTEND_TRY(
+      hook_stream_gradient(&x->p, ATTEND_AT_RESIDUAL, s->shape->layers, dx));
   if (l->model.config.final_norm)
     norm_rows_back(&x->p, &s->final_norm, x->p.rows, s->shape->width, x->last,
                    dx, false, dx);
@@ -244,7 +252,7 @@ static void read_losses(heading *w, attend_outcome *outcome) {
   for (int i = 0; i < w->h.rows; i++) outcome->loss += (double)loss[i];
 }
 
-static void head_piece(heading *w, attend_outcome *outcome) {
+static attend_status head_piece(heading *w, attend_outcome *outcome) {
   attend_learner *l = w->l;
   const attend_config *c = &l->model.config;
   const pass *p = &w->x->p;
@@ -257,6 +265,11 @@ static void head_piece(heading *w, attend_outcome *outcome) {
      .factor = c->head_factor, .x = w->x->hidden, .ldx = h->ld, .y = h->x,
      .ldy = h->ld);
   const float *read = head_forward(p, h);
+  hook_place at = {.point = ATTEND_AT_LOGITS,
+                   .role = self_role(p),
+                   .shape = {1, 1, h->rows, c->vocab},
+                   .view = {l->logits, {0, 0, ldv, 1}}};
+  ATTEND_TRY(hook_at(p, &at));
   if (l->model.copy_q.go)
     copy_losses(w, read);
   else
@@ -264,13 +277,15 @@ static void head_piece(heading *w, attend_outcome *outcome) {
        .ldx = ldv, .targets = l->head_target, .smoothing = l->lesson->smoothing,
        .scale = w->scale, .loss = l->losses);
   read_losses(w, outcome);
-  if (l->lesson->quiet) return;
+  if (l->lesson->quiet) return ATTEND_OK;
+  ATTEND_TRY(hook_gradient_at(p, &at));
   head_back(p, h, read, w->d);
   if (l->model.copy_q.go) copy_back_rows(w, read);
   head_transform_back(p, h, w->d);
   OP(l->ctx, scatter, .rows = h->rows, .width = width, .index = l->head_row,
      .factor = c->head_factor, .x = w->d, .ldx = h->ld, .y = w->x->d_hidden,
      .ldy = h->ld);
+  return ATTEND_OK;
 }
 
 static void clear_gradient(attend_learner *l, learn_side *x) {
@@ -280,8 +295,8 @@ static void clear_gradient(attend_learner *l, learn_side *x) {
 }
 
 /* Loss, and the gradient of the hidden states. */
-static void study_head(attend_learner *l, learn_side *x,
-                       attend_outcome *outcome) {
+static attend_status study_head(attend_learner *l, learn_side *x,
+                                attend_outcome *outcome) {
   const attend_lesson *lesson = l->lesson;
   const int ld = ld_of(x), rows = x->p.rows;
   const size_t piece = (size_t)HEAD_ROWS_AT_ONCE * (size_t)ld;
@@ -308,9 +323,10 @@ static void study_head(attend_learner *l, learn_side *x,
     }
     bool full = w.h.rows == HEAD_ROWS_AT_ONCE || i + 1 == rows;
     if (!full || !w.h.rows) continue;
-    head_piece(&w, outcome);
+    ATTEND_TRY(head_piece(&w, outcome));
     w.h.rows = 0;
   }
+  return ATTEND_OK;
 }
 
 /* ---- a lesson ------------------------------------------------------------------------------ */
@@ -340,8 +356,15 @@ attend_status attend_learner_study(attend_learner *l,
   d->p.encoded = e->hidden;
   d->p.d_encoded = e->d_hidden;
   d->p.encoded_n = e->p.n;
+  d->p.encoded_lengths = e->real;
   ATTEND_TRY(side_forward(l, d));
   copy_open(l);
-  study_head(l, d->layers ? d : e, outcome);
+  ATTEND_TRY(study_head(l, d->layers ? d : e, outcome));
   return lesson->quiet ? ATTEND_OK : go_back(l);
+}
+
+attend_status attend_learner_set_hooks(attend_learner *l, int n,
+                                       const attend_hook *list) {
+  l->room_batch = 0; /* what they edit is kept apart */
+  return hooks_set(l->ctx, &l->hooks, n, list);
 }

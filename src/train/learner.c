@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "model/hooks.h"
 #include "train/learner.h"
 
 /* ---- numbers that callers see ------------------------------------------------------- */
@@ -293,6 +294,7 @@ attend_status attend_learner_refresh(attend_learner *l) {
 void attend_learner_free(attend_learner *l) {
   if (!l) return;
   lesson_free(l);
+  hooks_free(l->ctx, &l->hooks);
   give(l->ctx, l->encoder.layers);
   give(l->ctx, l->decoder.layers);
   model_close(&l->model);

@@ -67,6 +67,7 @@ struct attend_learner {
   mirror values, gradients;
   size_t count;
   learn_side encoder, decoder;
+  hooks hooks;
   /* of the current lesson */
   const attend_lesson *lesson;
   int batch, room_batch, room_length[2]; /* that memory was taken for */
