@@ -401,6 +401,8 @@ void cpu_linear(attend_context *ctx, const struct op_linear *o) {
   product p = {*o, g};
   STREAM_ADD(on, parts > on->threads ? PHASE_DYNAMIC : PHASE_STATIC, parts,
              forward_part, p);
+  if (g.by_rows == 1 && parts == on->threads && o->rows <= FEW_ROWS)
+    stream_reads(on, l->weights, l->lanes, lane_size(l) * weight_size(l->kind));
 }
 
 void attend_linear_forward(const attend_linear *l, int rows, const float *x,
