@@ -367,6 +367,17 @@ typedef struct {
   grid g;
 } product;
 
+/* f and onto of an op, on outputs [first, first + n) of some rows. */
+static void finish_part(const struct op_linear *o, int row, int rows, int first,
+                        int n) {
+  const struct kernels *kn = o->linear->ctx->kernels;
+  float *y = o->y + (size_t)row * (size_t)o->ldy + first;
+  if (o->f) kn->activate(o->f, rows, n, y, o->ldy, NULL, 0, y, o->ldy);
+  if (!o->onto) return;
+  float *onto = o->onto + (size_t)row * (size_t)o->ldo + first;
+  kn->add_both(rows, n, onto, o->ldo, y, o->ldy, onto, o->ldo);
+}
+
 static void forward_part(const void *args, int64_t part, int worker) {
   const product *p = args;
   const struct op_linear *o = &p->o;
@@ -390,6 +401,8 @@ static void forward_part(const void *args, int64_t part, int worker) {
          : kn->dense_i8)(rows, l->inputs, lanes, x, o->ldx, lane_at(l, c.t0),
                          scale, l->bias + first, o->add, y + first, o->ldy);
   if (c.t1 == l->lanes) clear_padding(l, rows, y, (size_t)o->ldy);
+  int end = (int)min64((int64_t)c.t1 * LANES, l->outputs);
+  finish_part(o, c.r0, rows, (int)first, end - (int)first);
 }
 
 void cpu_linear(attend_context *ctx, const struct op_linear *o) {
@@ -407,10 +420,19 @@ void cpu_linear(attend_context *ctx, const struct op_linear *o) {
 
 void attend_linear_forward(const attend_linear *l, int rows, const float *x,
                            int ldx, float *y, int ldy) {
-  cpu_linear(l->ctx, &(struct op_linear){l, rows, x, ldx, y, ldy, false});
+  cpu_linear(
+      l->ctx,
+      &(struct op_linear){
+          .linear = l, .rows = rows, .x = x, .ldx = ldx, .y = y, .ldy = ldy});
 }
 
 void attend_linear_forward_add(const attend_linear *l, int rows, const float *x,
                                int ldx, float *y, int ldy) {
-  cpu_linear(l->ctx, &(struct op_linear){l, rows, x, ldx, y, ldy, true});
+  cpu_linear(l->ctx, &(struct op_linear){.linear = l,
+                                         .rows = rows,
+                                         .x = x,
+                                         .ldx = ldx,
+                                         .y = y,
+                                         .ldy = ldy,
+                                         .add = true});
 }
