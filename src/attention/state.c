@@ -321,8 +321,8 @@ attend_status attend_state_append(attend_plan *p, attend_state *s, int n,
   appending a = {s, x, d->mask.lengths};
   for (int b = 0; b < s->batch; b++)
     append_padding(s, &x, b, new_keys(p, b, n));
-  PARALLEL_FOR(p->ctx, n > 16 ? p->threads : 1, (int64_t)s->batch * d->kv_heads,
-               append_item, a);
+  PARALLEL_FOR(p->ctx, p->threads, (int64_t)s->batch * d->kv_heads, append_item,
+               a);
   return ATTEND_OK;
 }
 
