@@ -88,6 +88,11 @@ static double read_flops(const model_bench *m) {
          (tokens * layers * s->layers + fmax(0, once) + pair_flops(s, pairs));
 }
 
+/* What one more token reads. */
+static size_t token_bytes(const model_bench *m) {
+  return attend_model_bytes(m->model) + attend_session_cache_bytes(m->run);
+}
+
 /* ---- rows ------------------------------------------------------------------------------------- */
 
 static const column columns[] = {{"weights", "weights", CELL_TEXT},
@@ -127,13 +132,13 @@ static attend_status measure(model_bench *m, const char *weights, table *t) {
   attend_status status = ATTEND_OK;
   bool writes = m->config->parts == ATTEND_DECODER;
   for (int i = 0; i <= ROUNDS && !status; i++) {
-    attend_machine machine;
+    double rate = 0;
     status = read_once(m, &reading);
     if (!status && writes) status = write_once(m, &writing);
     product.seconds[product.count++] =
         ceiling_seconds(&m->ceiling, attend_context_threads(m->ctx));
-    if (!status) status = attend_machine_measure(m->ctx, &machine);
-    if (!status) bandwidth.seconds[bandwidth.count++] = machine.read_all;
+    if (!status) status = attend_machine_read(m->ctx, token_bytes(m), &rate);
+    if (!status) bandwidth.seconds[bandwidth.count++] = rate;
     if (i == 0) reading.count = writing.count = product.count = 0;
   }
   if (status) return status;
@@ -157,7 +162,7 @@ static attend_status measure(model_bench *m, const char *weights, table *t) {
                     median(&writing),
                     m->sequences,
                     NAN,
-                    (double)held + (double)attend_session_cache_bytes(m->run),
+                    (double)token_bytes(m),
                     sgemm,
                     memory,
                     held};

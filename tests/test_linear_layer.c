@@ -1,7 +1,8 @@
 /* Linear layers through the public door: parts as they come, all kinds of
  * weights, threads, memory that runs out. */
 #include "attend/layers.h"
-#include "base/base.h"
+#include "layers/layers.h"
+#include "layers/ops.h"
 #include "world.h"
 
 static const double eps = 0x1p-24;
@@ -175,6 +176,64 @@ TEST(bits_depend_on_nothing_else) {
     attend_context_free(ctx);
   }
   drop(&m);
+}
+
+/* One op with f and onto, and three ops: the same bits. */
+static void check_ends(attend_context *ctx, const attend_linear *l, int rows,
+                       const float *x) {
+  enum { LDY = 304 };
+  static float y[2][MOST_ROWS * MOST_OUT], onto[2][MOST_ROWS * MOST_OUT];
+  struct op_linear o = {.linear = l, .rows = rows, .x = x, .ldx = 330};
+  o.ldy = o.ldo = LDY;
+  for (int i = 0; i < 2; i++) {
+    memset(y[i], 0xff, sizeof y[i]);
+    uniform(onto[i], MOST_ROWS * MOST_OUT, 52);
+  }
+  o.y = y[0];
+  cpu_linear(ctx, &o);
+  attend_activate(ctx, ATTEND_GELU_TANH, rows, 290, y[0], LDY, y[0], LDY);
+  attend_add(ctx, rows, 290, onto[0], LDY, y[0], LDY, onto[0], LDY);
+  o.y = y[1], o.f = ATTEND_GELU_TANH, o.onto = onto[1];
+  cpu_linear(ctx, &o);
+  CHECK(!memcmp(y[0], y[1], sizeof y[0]));
+  CHECK(!memcmp(onto[0], onto[1], sizeof onto[0]));
+}
+
+TEST(activating_and_adding_in_one_op) {
+  static model m;
+  static float x[MOST_ROWS * MOST_IN];
+  m.inputs = 330;
+  add_part(&m, 290, ATTEND_F32, 0, 1);
+  uniform(x, MOST_ROWS * MOST_IN, 51);
+  attend_context *ctx = open_context(NULL, 3, NULL);
+  for (int kind = 0; kind < 3; kind++) {
+    attend_linear *l = make(ctx, (attend_weights)kind, &m);
+    for (int threads = 1; threads <= 3; threads += 2)
+      for (int rows = 1; rows <= MOST_ROWS; rows += 13) {
+        OK(ctx, attend_context_set_threads(ctx, threads));
+        check_ends(ctx, l, rows, x);
+      }
+    attend_linear_free(l);
+  }
+  attend_context_free(ctx);
+  drop(&m);
+}
+
+/* A token's time is that of the thread that reads most. */
+TEST(threads_read_equally_much_for_few_rows) {
+  attend_context *ctx = open_context(NULL, 16, NULL);
+  const int lanes[] = {16, 48, 144, 192, 3142};
+  for (int i = 0; i < 5; i++)
+    for (int rows = 1; rows <= 2; rows++) {
+      grid g = choose_grid(ctx, rows, 768, lanes[i]);
+      CHECK_EQ(g.by_rows, 1);
+      CHECK_EQ(g.by_lanes, 16);
+      for (int p = 0; p < 16; p++) {
+        cell c = grid_cell(g, p, rows, lanes[i]);
+        CHECK(c.t1 - c.t0 >= lanes[i] / 16 && c.t1 - c.t0 <= lanes[i] / 16 + 1);
+      }
+    }
+  attend_context_free(ctx);
 }
 
 TEST(zeros_stay_zeros) {

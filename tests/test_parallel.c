@@ -86,6 +86,28 @@ TEST(few_items_and_none) {
   attend_context_free(ctx);
 }
 
+/* Hints of what phases read: of data, of addresses that are nobody's, and in more
+ * phases than the queue holds. */
+TEST(hints_change_nothing) {
+  attend_context *ctx = open_context(NULL, 6, NULL);
+  attend_stream s = stream_on(ctx, 6);
+  static float data[1 << 16];
+  const void *const from[] = {data, NULL, (const void *)64, data + 9};
+  long sum = 0, *at = &sum;
+  stream_reads(&s, data, 6, sizeof data / 6); /* nothing is queued */
+  stream_enter(&s);
+  for (int p = 0; p < PHASES; p++) {
+    STREAM_ADD(&s, PHASE_STATIC, p % 7 + 1, bump, at);
+    stream_reads(&s, from[p % 4], p % 3 ? 48 : INT32_MAX, (size_t)1 << p % 40);
+    if (p % 50 == 0) stream_wait(&s);
+  }
+  stream_leave(&s);
+  long want = 0;
+  for (int p = 0; p < PHASES; p++) want += (p % 7 + 1) * (p % 7 + 2) / 2;
+  CHECK_EQ((int)sum, (int)want);
+  attend_context_free(ctx);
+}
+
 /* ---- attention --------------------------------------------------------------- */
 
 static const char *const problem = "softmax:b2h4g2n70d32:causal:bwd";

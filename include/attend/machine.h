@@ -21,6 +21,12 @@ typedef struct {
 ATTEND_API attend_status attend_machine_measure(attend_context *ctx,
                                                 attend_machine *machine);
 
+/* Bytes per second at which all threads read `bytes` again and again: the ceiling
+ * of a model whose weights take as many. Caches may hold part of them, and some
+ * machines' hold 300 MiB. */
+ATTEND_API attend_status attend_machine_read(attend_context *ctx, size_t bytes,
+                                             double *rate);
+
 #ifdef __cplusplus
 }
 #endif

@@ -198,8 +198,8 @@ static attend_status kv_append(call *c, attend_state *state) {
   appending a = {s, x, d->mask.lengths};
   for (int b = 0; b < state->batch; b++)
     append_padding(s, &x, b, new_keys(p, b, c->n));
-  PARALLEL_FOR(p->ctx, c->n > 16 ? p->threads : 1,
-               (int64_t)state->batch * d->kv_heads, append_item, a);
+  PARALLEL_FOR(p->ctx, p->threads, (int64_t)state->batch * d->kv_heads,
+               append_item, a);
   return ATTEND_OK;
 }
 

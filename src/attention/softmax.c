@@ -89,6 +89,9 @@ static void tile_block(const call *c, tile t, int64_t start, span seen,
                        scratch *w) {
   int keys = c->on->keys;
   int64_t next = start + keys, last = min64(seen.hi, next + keys);
+  if (c->state && t.rows <= c->on->rows)
+    pages_prefetch(c, t.b, t.g,
+                   (span){max64(start, seen.lo), min64(next, seen.hi)});
   if (!seen_block_load(c, t, start / keys, seen, &w->keys)) return;
   if (t.rows >= CALM_ROWS && !is_gaussian(c->plan) && !is_poly(c->plan))
     block_longest(c, seen, &w->keys);

@@ -275,6 +275,23 @@ void keys_prefetch(const call *c, int b, int g, int64_t first, int64_t n) {
     prefetch_rows(c, &c->v, c->plan->desc.dim_v, b, g, first, n);
 }
 
+static void prefetch_panel(const void *panel, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += 64)
+    __builtin_prefetch((const char *)panel + at, 0, 2);
+}
+
+void pages_prefetch(const call *c, int b, int g, span keys) {
+  const kv_cache *s = kv_cache_of(c->state);
+  size_t values_bytes = s->head_bytes - s->keys_bytes;
+  for (int values = 0; values < 2; values++)
+    for (int64_t j = keys.lo / PANEL * PANEL; j < keys.hi; j += PANEL) {
+      const page *p = s->sequence[b].page[j / PANEL];
+      size_t n = round_up((size_t)min64(keys.hi - j, PANEL), LANES);
+      prefetch_panel(values ? page_values(s, p, g) : page_keys(s, p, g),
+                     (values ? values_bytes : s->keys_bytes) * n / PANEL);
+    }
+}
+
 /* ---- queries ---------------------------------------------------------------- */
 
 void *row_address(const call *c, const attend_view *view, int b, int g,

@@ -88,6 +88,9 @@ void block_norms(const call *c, span seen, block *k);
 /* Asks for keys [first, first + n) of k and v to be brought near. A tile does
  * so for its next block while it works on this one. */
 void keys_prefetch(const call *c, int b, int g, int64_t first, int64_t n);
+/* The same of a state's pages: keys, then values. For rows that read them once:
+ * their few loads at a time would wait for memory. */
+void pages_prefetch(const call *c, int b, int g, span keys);
 
 /* dst[rows][ld]: rows of the stack from a view over queries; dead rows (that
  * see no key) become zeros when asked. */

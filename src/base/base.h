@@ -13,7 +13,7 @@
 #include "attend/base.h"
 
 struct kernels;       /* kernels/kernels.h */
-struct pools;         /* base/parallel.c */
+struct pools;         /* base/threads.c */
 struct attend_engine; /* attention/engine.h */
 struct attend_device; /* device/device.h */
 
@@ -40,7 +40,7 @@ struct attend_context {
   void *device_memory; /* the device's own, if it needs any */
   const struct attend_engine *const *engines; /* the device's, then NULL */
   size_t near_bytes;    /* of the cache that one core has to itself (L2) */
-  struct pools *pools;  /* of threads: base/parallel.c */
+  struct pools *pools;  /* of threads: base/threads.c */
   attend_stream stream; /* that a session opens for a whole forward pass */
   attend_parallel_for parallel_for; /* the caller's, in their place, or NULL */
   void *parallel_user;

@@ -33,6 +33,12 @@ void stream_add(attend_stream *s, phase_order order, int64_t n, phase_body body,
     stream_add(s, order, n, body, &(args), sizeof(args));               \
   } while (0)
 
+/* What the phase that was added last will read, for threads to fetch while they
+ * wait for the phases before it: item i of n reads units [units i/n, units (i+1)/n)
+ * of `unit` bytes. A hint; nothing depends on it. */
+void stream_reads(attend_stream *s, const void *data, int64_t units,
+                  size_t unit);
+
 void stream_enter(attend_stream *s); /* queue from here on; may be nested */
 void stream_wait(attend_stream *s);  /* run what is queued */
 void stream_leave(attend_stream *s); /* the outermost runs what is queued */

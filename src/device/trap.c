@@ -121,7 +121,7 @@ static attend_status trap_repack(attend_context *ctx, attend_linear *linear,
 
 /* The addresses of the device that each op has; NULL where one is left out. */
 #define ADDRESSES_OF(P)                                                      \
-  P(linear, o->x, o->y)                                                      \
+  P(linear, o->x, o->y, o->onto)                                             \
   P(linear_grad, o->dy, o->x, o->dw, o->db, o->work)                         \
   P(norm, o->x, o->weight, o->bias, o->y)                                    \
   P(norm_back, o->x, o->weight, o->dy, o->dx, o->dweight, o->dbias, o->work) \

@@ -2,7 +2,7 @@
  *
  * Place: kernels/ - behind attend_machine_measure; explain compares a plan's
  * cost with them. Arithmetic: multiply-adds that never leave the registers.
- * Memory: reading an array much larger than the caches. The best of several
+ * Memory: reading an array of 256 MiB, larger than most caches. The best of several
  * tries counts: a ceiling is what the machine can do when nobody disturbs it.
  */
 #include "attend/machine.h"
@@ -81,6 +81,27 @@ static double best_read(attend_context *ctx, int threads, const load *l) {
     if (again > rate) rate = again;
   }
   return rate;
+}
+
+attend_status attend_machine_read(attend_context *ctx, size_t bytes,
+                                  double *rate) {
+  load l = {.kn = ctx->kernels, .n = bytes / sizeof *l.x / PARTS};
+  size_t n = l.n * PARTS;
+  ATTEND_CHECK(ctx, n,
+               "reading %zu bytes cannot be measured: give at least 1024",
+               bytes);
+  ATTEND_TRY(take(ctx, size_add(n * sizeof *l.x, PARTS * sizeof *l.sums),
+                  "measuring memory", &l.x));
+  l.sums = (double *)(l.x + n);
+  PARALLEL_FOR(ctx, ctx->threads, PARTS, clear_part, l);
+  double seconds = 0;
+  for (int i = 0; i <= TRIES; i++) {
+    double once = (double)(n * sizeof *l.x) / read_once(ctx, ctx->threads, &l);
+    if (i) seconds += once; /* the first fills the caches */
+  }
+  *rate = (double)(n * sizeof *l.x) * TRIES / seconds;
+  give(ctx, l.x);
+  return ATTEND_OK;
 }
 
 attend_status attend_machine_measure(attend_context *ctx,

@@ -40,11 +40,13 @@ void sum_columns(attend_context *ctx, int rows, int n, const float *x, int ldx,
 
 /* A product's threads as a grid over its rows and lanes (linear_layer.c), in
  * units of what kernels/cpu/dense.c walks: tiles of 12 rows and 2 lanes, blocks
- * of 192 rows. */
-enum { TILE_ROWS = 12, TILE_LANES = 2, ROW_BLOCK = 192 };
+ * of 192 rows. Up to FEW_ROWS rows walk single lanes: what counts is that threads
+ * read equally many. */
+enum { TILE_ROWS = 12, TILE_LANES = 2, ROW_BLOCK = 192, FEW_ROWS = 8 };
 
 typedef struct {
   int by_rows, by_lanes;
+  int unit; /* lanes */
 } grid;
 typedef struct {
   int r0, r1, t0, t1; /* rows [r0, r1) and lanes [t0, t1); perhaps none */

@@ -310,7 +310,7 @@ size_t attend_linear_bytes(const attend_linear *l) { return l->bytes; }
  * are slowed by others (MiniLM on 16 cores: 81 ms instead of 89). With few, whole
  * streams are faster (2.5 ms a token instead of 2.8), and two threads wait little. */
 static int parts_each(int threads, int rows) {
-  return threads > 2 && rows > 8 ? 4 : 1;
+  return threads > 2 && rows > FEW_ROWS ? 4 : 1;
 }
 
 /* Of one part, in multiply-adds for each input: its share of the product in
@@ -320,7 +320,7 @@ static double part_cost(int rows, int lanes, grid g) {
   int r = (rows + g.by_rows - 1) / g.by_rows;
   int t = (lanes + g.by_lanes - 1) / g.by_lanes;
   double blocks = (r + ROW_BLOCK - 1) / ROW_BLOCK;
-  double wide = (double)round_up((size_t)t, TILE_LANES) * LANES;
+  double wide = (double)round_up((size_t)t, (size_t)g.unit) * LANES;
   double tall = (double)round_up((size_t)r, TILE_ROWS);
   return tall * wide + 24 * blocks * wide + 8 * tall;
 }
@@ -328,11 +328,11 @@ static double part_cost(int rows, int lanes, grid g) {
 grid choose_grid(const attend_context *ctx, int rows, int depth, int lanes) {
   int threads = ctx->threads;
   threads *= parts_each(threads, rows);
-  grid best = {1, 1};
+  grid best = {1, 1, rows > FEW_ROWS ? TILE_LANES : 1};
   if ((double)rows * depth * lanes * LANES < 5e4) return best;
   double least = part_cost(rows, lanes, best);
   for (int by_rows = 1; by_rows <= threads && by_rows <= rows; by_rows++) {
-    grid g = {by_rows, threads / by_rows};
+    grid g = {by_rows, threads / by_rows, best.unit};
     if (g.by_lanes > lanes) g.by_lanes = lanes;
     double cost = part_cost(rows, lanes, g);
     if (cost < least) least = cost, best = g;
@@ -350,8 +350,8 @@ cell grid_cell(grid g, int64_t p, int rows, int lanes) {
   int across = (int)(p % g.by_lanes), down = (int)(p / g.by_lanes);
   return (cell){grid_begin(rows, g.by_rows, down, TILE_ROWS),
                 grid_begin(rows, g.by_rows, down + 1, TILE_ROWS),
-                grid_begin(lanes, g.by_lanes, across, TILE_LANES),
-                grid_begin(lanes, g.by_lanes, across + 1, TILE_LANES)};
+                grid_begin(lanes, g.by_lanes, across, g.unit),
+                grid_begin(lanes, g.by_lanes, across + 1, g.unit)};
 }
 
 /* Zeros behind the last output: a NaN in x times a weight 0 would be a NaN. */
@@ -366,6 +366,17 @@ typedef struct {
   struct op_linear o;
   grid g;
 } product;
+
+/* f and onto of an op, on outputs [first, first + n) of some rows. */
+static void finish_part(const struct op_linear *o, int row, int rows, int first,
+                        int n) {
+  const struct kernels *kn = o->linear->ctx->kernels;
+  float *y = o->y + (size_t)row * (size_t)o->ldy + first;
+  if (o->f) kn->activate(o->f, rows, n, y, o->ldy, NULL, 0, y, o->ldy);
+  if (!o->onto) return;
+  float *onto = o->onto + (size_t)row * (size_t)o->ldo + first;
+  kn->add_both(rows, n, onto, o->ldo, y, o->ldy, onto, o->ldo);
+}
 
 static void forward_part(const void *args, int64_t part, int worker) {
   const product *p = args;
@@ -390,6 +401,8 @@ static void forward_part(const void *args, int64_t part, int worker) {
          : kn->dense_i8)(rows, l->inputs, lanes, x, o->ldx, lane_at(l, c.t0),
                          scale, l->bias + first, o->add, y + first, o->ldy);
   if (c.t1 == l->lanes) clear_padding(l, rows, y, (size_t)o->ldy);
+  int end = (int)min64((int64_t)c.t1 * LANES, l->outputs);
+  finish_part(o, c.r0, rows, (int)first, end - (int)first);
 }
 
 void cpu_linear(attend_context *ctx, const struct op_linear *o) {
@@ -401,14 +414,25 @@ void cpu_linear(attend_context *ctx, const struct op_linear *o) {
   product p = {*o, g};
   STREAM_ADD(on, parts > on->threads ? PHASE_DYNAMIC : PHASE_STATIC, parts,
              forward_part, p);
+  if (g.by_rows == 1 && parts == on->threads && o->rows <= FEW_ROWS)
+    stream_reads(on, l->weights, l->lanes, lane_size(l) * weight_size(l->kind));
 }
 
 void attend_linear_forward(const attend_linear *l, int rows, const float *x,
                            int ldx, float *y, int ldy) {
-  cpu_linear(l->ctx, &(struct op_linear){l, rows, x, ldx, y, ldy, false});
+  cpu_linear(
+      l->ctx,
+      &(struct op_linear){
+          .linear = l, .rows = rows, .x = x, .ldx = ldx, .y = y, .ldy = ldy});
 }
 
 void attend_linear_forward_add(const attend_linear *l, int rows, const float *x,
                                int ldx, float *y, int ldy) {
-  cpu_linear(l->ctx, &(struct op_linear){l, rows, x, ldx, y, ldy, true});
+  cpu_linear(l->ctx, &(struct op_linear){.linear = l,
+                                         .rows = rows,
+                                         .x = x,
+                                         .ldx = ldx,
+                                         .y = y,
+                                         .ldy = ldy,
+                                         .add = true});
 }

@@ -43,7 +43,8 @@
   X(sum_squares)   \
   X(step)
 
-/* y = x W^T + b, or added to y. */
+/* y = x W^T + b, or added to y. Then, while a part is near, y = f(y) and onto += y:
+ * the bits of an op_activate and an op_add behind it. */
 struct op_linear {
   const attend_linear *linear;
   int rows;
@@ -52,6 +53,9 @@ struct op_linear {
   float *y; /* [rows][ldy], ldy: outputs in whole lanes */
   int ldy;
   bool add;
+  attend_activation f; /* 0: none */
+  float *onto;         /* [rows][ldo], or NULL */
+  int ldo;
 };
 
 /* dw += dY^T X, db += the sums of dY; dw or db NULL: not asked for. */

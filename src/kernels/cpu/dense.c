@@ -80,21 +80,23 @@ INLINE void link_one(const stored as, const int R, const int U, int k,
 }
 
 INLINE void fetch_ahead(const stored as, const int U, int k, const void *w,
-                        size_t step) {
+                        size_t step, size_t ahead) {
   const int bytes = FOUR * LANES * (int)weight_size(as);
   UNROLL for (int u = 0; u < U; u++) UNROLL for (int i = 0; i < bytes; i += 64)
       __builtin_prefetch(
-          weight_at(as, w, (size_t)u * step + (size_t)k * LANES) + i + AHEAD);
+          weight_at(as, w, (size_t)u * step + (size_t)k * LANES) + i + ahead);
 }
 
-/* Few rows: lanes are fetched as they will be used. */
+/* Few rows: lanes are fetched as they will be used. What lies AHEAD of input
+ * `turn` and later ones is beyond the lanes' ends: `jump` bytes further on are
+ * those that come next. */
 INLINE void few_chains(const stored as, const int R, const int U, int depth,
                        const float *x, const size_t ldx, const void *w,
-                       size_t step, vf *acc) {
+                       size_t step, int turn, size_t jump, vf *acc) {
   UNROLL for (int i = 0; i < R * U * NV; i++) acc[i] = v_zero();
   int k = 0;
   for (; k + FOUR <= depth; k += FOUR) {
-    fetch_ahead(as, U, k, w, step);
+    fetch_ahead(as, U, k, w, step, k < turn ? AHEAD : AHEAD + jump);
     UNROLL for (int i = 0; i < FOUR; i++)
         link_one(as, R, U, k + i, x, ldx, w, step, acc);
   }
@@ -167,9 +169,12 @@ INLINE void few_tile(const stored as, const int R, const int U, const dense *d,
   int left = d->depth - k < BLOCK ? d->depth - k : BLOCK;
   size_t step = (size_t)d->depth * LANES;
   const void *w = weight_at(as, d->w, (size_t)lane * step + (size_t)k * LANES);
+  int turn = d->depth - k - AHEAD / (LANES * (int)weight_size(as));
+  size_t jump =
+      lane + U < d->lanes ? (size_t)(U - 1) * step * weight_size(as) : 0;
   vf acc[COLS];
   few_chains(as, R, U, left, d->x + (size_t)row * d->ldx + k, d->ldx, w, step,
-             acc);
+             turn, jump, acc);
   settle(R, U, d, row, lane, k == 0, k + left == d->depth, acc);
 }
 
@@ -179,19 +184,26 @@ INLINE void few_lanes(const stored as, const int R, const dense *d, int row,
   int t = 0;
   if (U > 1)
     for (; t + U <= lanes; t += U) few_tile(as, R, U, d, row, lane + t, k);
+  if (U > 3 && t + 3 <= lanes) few_tile(as, R, 3, d, row, lane + t, k), t += 3;
+  if (U > 2 && t + 2 <= lanes) few_tile(as, R, 2, d, row, lane + t, k), t += 2;
   for (; t < lanes; t++) few_tile(as, R, 1, d, row, lane + t, k);
 }
 
+/* Lanes in groups of FEW_LANES, or evenly a little less: nine as three times
+ * three, since one chain alone waits for its own sums. */
 INLINE void few_rows(const stored as, const dense *d) {
-  for (int t = 0; t < d->lanes; t += FEW_LANES)
+  const int groups = (d->lanes + FEW_LANES - 1) / FEW_LANES;
+  for (int g = 0, t = 0, end; g < groups; g++, t = end) {
+    end = (int)((int64_t)d->lanes * (g + 1) / groups);
     for (int k = 0; k < d->depth; k += BLOCK) {
-      int lanes = d->lanes - t < FEW_LANES ? d->lanes - t : FEW_LANES, r = 0;
+      int lanes = end - t, r = 0;
       if (EIGHT)
         for (; r + 8 <= d->rows; r += 8) few_lanes(as, 8, d, r, t, lanes, k);
       for (; r + 4 <= d->rows; r += 4) few_lanes(as, 4, d, r, t, lanes, k);
       if (r + 2 <= d->rows) few_lanes(as, 2, d, r, t, lanes, k), r += 2;
       if (r < d->rows) few_lanes(as, 1, d, r, t, lanes, k);
     }
+  }
 }
 
 /* ---- many rows -------------------------------------------------------------- */
