@@ -77,7 +77,8 @@ static inline attend_status toy_configure(attend_context *ctx,
   return r.status;
 }
 
-enum { IN = ATTEND_DECODER, ANY = BIASED | MAY_LACK };
+#define IN ATTEND_DECODER
+enum { ANY = BIASED | MAY_LACK };
 
 #define TOY_LINES                                                   \
   {TOKENS, 0, "embed", "VD", 0},                                    \

@@ -278,7 +278,8 @@ attend_status config_read_as(attend_context *ctx, const char *path,
                 path);
   if (!folder) ATTEND_TRY(refuse_weights(ctx, path));
   ATTEND_TRY(json_read(ctx, folder ? inside : path, &json));
-  attend_status status = read_config(ctx, folder ? inside : path, json, f, config);
+  attend_status status =
+      read_config(ctx, folder ? inside : path, json, f, config);
   attend_json_free(json);
   if (!status && folder) status = read_generation(ctx, path, config);
   return status;

@@ -209,6 +209,8 @@ typedef struct {
   float *
       capped; /* [rows][padded V] a copy of logits that a cap's gradient needs */
 } head_rows;
+/* Room for a row of the side, and for what the transform makes of it. */
+int head_ld(const attend_model *m, const stack *s);
 /* What the last product, and copying, read. */
 const float *head_forward(const pass *p, const head_rows *h);
 /* From the gradient of logits in h->logits to d [rows][ld], that of what the last

@@ -254,7 +254,7 @@ static void head_piece(heading *w, attend_outcome *outcome) {
   l->ctx->device->write(l->ctx, l->head_row, w->row, bytes);
   l->ctx->device->write(l->ctx, l->head_target, w->target, bytes);
   OP(l->ctx, gather, .rows = h->rows, .width = width, .index = l->head_row,
-     .factor = c->head_factor, .x = w->x->hidden, .ldx = h->ld, .y = h->x,
+     .factor = c->head_factor, .x = w->x->hidden, .ldx = ld_of(w->x), .y = h->x,
      .ldy = h->ld);
   const float *read = head_forward(p, h);
   if (l->model.copy_q.go)
@@ -270,7 +270,7 @@ static void head_piece(heading *w, attend_outcome *outcome) {
   head_transform_back(p, h, w->d);
   OP(l->ctx, scatter, .rows = h->rows, .width = width, .index = l->head_row,
      .factor = c->head_factor, .x = w->d, .ldx = h->ld, .y = w->x->d_hidden,
-     .ldy = h->ld);
+     .ldy = ld_of(w->x));
 }
 
 static void clear_gradient(attend_learner *l, learn_side *x) {
@@ -283,7 +283,7 @@ static void clear_gradient(attend_learner *l, learn_side *x) {
 static void study_head(attend_learner *l, learn_side *x,
                        attend_outcome *outcome) {
   const attend_lesson *lesson = l->lesson;
-  const int ld = ld_of(x), rows = x->p.rows;
+  const int ld = head_ld(&l->model, x->p.side), rows = x->p.rows;
   const size_t piece = (size_t)HEAD_ROWS_AT_ONCE * (size_t)ld;
   float *r = l->head_rows;
   heading w = {.l = l,
