@@ -2,8 +2,7 @@
  * (tests/golden/make_settings.py): logits and hidden states of sessions, loss and
  * gradients of learners, within 1e-4 of the largest; and the same bits however a
  * prompt comes, on any number of threads, and where layers are computed again. */
-#include "attend/train.h"
-#include "toy.h"
+#include "toy_cases.h"
 
 static const double BOUND = 1e-4;
 
@@ -31,61 +30,7 @@ static double check_near(const attend_tensor_file *golden, const char *name,
   return far;
 }
 
-static const int32_t *toy_ids(const attend_tensor_file *golden) {
-  return attend_tensor_file_find(golden, "ids")->data;
-}
-
 /* ---- sessions ---------------------------------------------------------------------- */
-
-typedef struct {
-  attend_context *ctx;
-  attend_checkpoint *files;
-  attend_model *model;
-  attend_tensor_file *golden;
-  int vocab;
-} toy_model;
-
-static toy_model open_case(const char *name, const family *f, const char *isa,
-                           int threads) {
-  toy_model m = {.ctx = open_context(isa, threads, NULL)};
-  m.files = open_toy(m.ctx, name, f);
-  m.golden = open_golden(m.ctx, name);
-  m.vocab = attend_checkpoint_config(m.files)->vocab;
-  OK(m.ctx, attend_model_create(m.files, NULL, &m.model));
-  return m;
-}
-
-static void close_case(toy_model *m) {
-  attend_model_free(m->model);
-  attend_tensor_file_close(m->golden);
-  attend_checkpoint_close(m->files);
-  attend_context_free(m->ctx);
-}
-
-/* Logits [texts][tokens][V] of `count` texts from `first` on, in calls of `piece`
- * tokens. */
-static void extend_texts(const toy_model *m, const attend_watch *watch,
-                         int first, int count, int piece, float *logits) {
-  attend_session_options o = {.batch = count};
-  attend_session *s;
-  const size_t row = (size_t)m->vocab;
-  float *got = room_for(TOY_ROWS * row, sizeof *got);
-  OK(m->ctx, attend_session_create(m->model, &o, &s));
-  attend_session_watch(s, watch);
-  for (int at = 0, n; at < TOY_TOKENS; at += n) {
-    int32_t ids[TOY_ROWS];
-    n = piece < TOY_TOKENS - at ? piece : TOY_TOKENS - at;
-    for (int i = 0; i < count * n; i++)
-      ids[i] = toy_ids(m->golden)[(first + i / n) * TOY_TOKENS + at + i % n];
-    OK(m->ctx, attend_session_extend(s, count, n, ids, NULL));
-    OK(m->ctx, attend_session_logits(s, count * n, NULL, got));
-    for (int i = 0; i < count * n; i++)
-      memcpy(logits + (size_t)((first + i / n) * TOY_TOKENS + at + i % n) * row,
-             got + (size_t)i * row, row * sizeof *got);
-  }
-  free(got);
-  attend_session_free(s);
-}
 
 typedef struct {
   const char *name;
@@ -102,14 +47,6 @@ static void see_hidden(const attend_sight *sight, void *user) {
       fmax(h->worst, check_near(h->golden, h->name, key, sight->view.data,
                                 sight->shape[3], (int)sight->view.stride[2]));
   h->seen++;
-}
-
-static float *logits_of(const toy_model *m, const attend_watch *watch,
-                        bool alone, int piece) {
-  float *logits = room_for(TOY_ROWS * (size_t)m->vocab, sizeof *logits);
-  for (int b = 0; b < TOY_TEXTS; b += alone ? 1 : TOY_TEXTS)
-    extend_texts(m, watch, b, alone ? 1 : TOY_TEXTS, piece, logits);
-  return logits;
 }
 
 TEST(logits_and_hidden_states_are_those_of_pytorch) {
@@ -160,45 +97,6 @@ TEST(pieces_batches_threads_and_instruction_sets_change_no_bit) {
 
 /* ---- learners ---------------------------------------------------------------------- */
 
-typedef struct {
-  attend_context *ctx;
-  attend_checkpoint *files;
-  attend_tensor_file *golden;
-  attend_learner *learner;
-  int32_t targets[TOY_ROWS];
-  attend_lesson lesson;
-} toy_learner;
-
-static void open_learner(toy_learner *t, const toy_case *c, int threads,
-                         const attend_learner_options *o) {
-  t->ctx = open_context(NULL, threads, NULL);
-  t->files = open_toy(t->ctx, c->name, c->family);
-  t->golden = open_golden(t->ctx, c->name);
-  OK(t->ctx, attend_learner_create(t->files, o, &t->learner));
-  const int32_t *ids = toy_ids(t->golden);
-  for (int i = 0; i < TOY_ROWS; i++)
-    t->targets[i] = (i + 1) % TOY_TOKENS ? ids[i + 1] : -1;
-  t->lesson = (attend_lesson){.batch = TOY_TEXTS,
-                              .length = TOY_TOKENS,
-                              .ids = ids,
-                              .targets = t->targets};
-}
-
-static void close_learner(toy_learner *t) {
-  attend_learner_free(t->learner);
-  attend_tensor_file_close(t->golden);
-  attend_checkpoint_close(t->files);
-  attend_context_free(t->ctx);
-}
-
-static double study(toy_learner *t) {
-  attend_outcome got;
-  attend_learner_forget(t->learner);
-  OK(t->ctx, attend_learner_study(t->learner, &t->lesson, &got));
-  CHECK_EQ(got.scored, TOY_ROWS - TOY_TEXTS);
-  return got.loss / got.scored;
-}
-
 static double check_gradients(const toy_learner *t, const char *name) {
   attend_learnt x;
   double worst = 0;
@@ -230,18 +128,6 @@ TEST(loss_and_gradients_are_those_of_pytorch) {
     }
   printf("the loss is off by %.1e, gradients by %.1e at most\n", loss_off,
          worst);
-}
-
-static float *gradients_by(const toy_case *c, int threads,
-                           const attend_learner_options *o, size_t *count) {
-  toy_learner t;
-  open_learner(&t, c, threads, o);
-  study(&t);
-  attend_learner_values(t.learner, count);
-  float *copy =
-      copy_of(attend_learner_gradients(t.learner), *count * sizeof *copy);
-  close_learner(&t);
-  return copy;
 }
 
 TEST(threads_and_recomputing_change_no_bit_of_gradients) {
@@ -290,5 +176,117 @@ TEST(gradients_with_dropout_are_slopes) {
     free(start);
     free(g);
     close_learner(&t);
+  }
+}
+
+/* ---- what settings mean ---------------------------------------------------------------- */
+
+TEST(norms_of_queries_and_keys_are_two_lines_and_a_setting_of_a_family) {
+  toy_model without = open_case("qk-norm-head", &toy, NULL, 1);
+  float *logits = logits_of(&without, NULL, false, TOY_TOKENS);
+  const attend_tensor *t = attend_tensor_file_find(without.golden, "logits");
+  CHECK(attend_checkpoint_unused(without.files, 0) != NULL);
+  CHECK(distance(t, logits, without.vocab, without.vocab) > 1e-2);
+  free(logits);
+  close_case(&without);
+  toy_model with = open_case("qk-norm-head", &toy_qk_head, NULL, 1);
+  logits = logits_of(&with, NULL, false, TOY_TOKENS);
+  CHECK(attend_checkpoint_unused(with.files, 0) == NULL);
+  check_near(with.golden, "qk-norm-head", "logits", logits, with.vocab,
+             with.vocab);
+  free(logits);
+  close_case(&with);
+}
+
+/* A family that says what the base case needs, and leaves the rest at 0. */
+static attend_status configure_least(attend_context *ctx,
+                                     const attend_json *json, const char *path,
+                                     attend_config *c) {
+  config_reader r = {ctx, json, path, ATTEND_OK};
+  toy_sizes(&r, c);
+  c->position = ATTEND_POSITIONS_ROTARY;
+  c->rope.theta = toy_number(&r, "rope_theta");
+  c->rms = c->final_norm = c->gated = c->tied = 1;
+  c->norm_eps = read_epsilon(&r, "norm_eps", 1);
+  c->activation = ATTEND_SILU;
+  return r.status;
+}
+
+/* The toy, with settings that a test changes. */
+static void (*change)(attend_config *c);
+
+static attend_status configure_changed(attend_context *ctx,
+                                       const attend_json *json,
+                                       const char *path, attend_config *c) {
+  attend_status status = toy_configure(ctx, json, path, c);
+  if (!status) change(c);
+  return status;
+}
+
+static void nothing(attend_config *c) { (void)c; }
+static void whole_heads(attend_config *c) { c->rotary = 0; }
+static void root_of_dim(attend_config *c) { c->score_factor = 0.5f; }
+static void own_groups(attend_config *c) {
+  c->layer_groups = c->decoder.layers;
+}
+static void tables_as_wide(attend_config *c) {
+  c->embed_width = c->decoder.width;
+}
+static void wide_window(attend_config *c) {
+  c->window = TOY_TOKENS;
+  c->some_slide = 0;
+}
+static void none_slides(attend_config *c) { c->window = 5; }
+static void all_slide(attend_config *c) { c->some_slide = 0; }
+static void each_slides(attend_config *c) { c->slides[0] = 3; }
+static void same_rope(attend_config *c) { c->rope_sliding = c->rope; }
+static void no_limit(attend_config *c) { c->positions = 0; }
+
+static const family least = {{"toy"}, "", configure_least, toy_lines};
+static const family changed = {{"toy"}, "", configure_changed, toy_lines};
+
+static const struct {
+  const char *name;
+  const family *one;
+  void (*change_one)(attend_config *c);
+  void (*change_other)(attend_config *c);
+} equal[] = {{"base", &least, nothing, nothing},
+             {"base", &changed, nothing, whole_heads},
+             {"base", &changed, nothing, root_of_dim},
+             {"base", &changed, nothing, own_groups},
+             {"base", &changed, nothing, tables_as_wide},
+             {"base", &changed, nothing, wide_window},
+             {"base", &changed, nothing, none_slides},
+             {"sliding", &changed, all_slide, each_slides},
+             {"sliding", &changed, nothing, same_rope},
+             {"rotary-none", &changed, nothing, no_limit}};
+
+static float *bits_of(const char *name, const family *f, size_t *count) {
+  toy_case c = {name, f};
+  size_t n;
+  toy_model m = open_case(name, f, NULL, 1);
+  float *logits = logits_of(&m, NULL, false, 5);
+  float *gradients = gradients_by(&c, 1, &(attend_learner_options){0}, &n);
+  size_t rows = TOY_ROWS * (size_t)m.vocab;
+  float *all = room_for(*count = rows + n, sizeof *all);
+  memcpy(all, logits, rows * sizeof *all);
+  memcpy(all + rows, gradients, n * sizeof *all);
+  free(logits);
+  free(gradients);
+  close_case(&m);
+  return all;
+}
+
+TEST(settings_of_0_mean_none) {
+  for (size_t i = 0; i < sizeof equal / sizeof *equal; i++) {
+    size_t n, m;
+    change = equal[i].change_one;
+    float *one = bits_of(equal[i].name, equal[i].one, &n);
+    change = equal[i].change_other;
+    float *other = bits_of(equal[i].name, &changed, &m);
+    if (n != m || memcmp(one, other, n * sizeof *one))
+      CHECK_FAIL("pair %zu, %s: other bits", i, equal[i].name);
+    free(one);
+    free(other);
   }
 }

@@ -1,10 +1,9 @@
-/* A toy family whose config.json names every setting of the one transformer, and
- * its golden models: tests/golden/make_settings.py. */
+/* A toy family whose config.json names every setting of the one transformer:
+ * tests/golden/make_settings.py has the reference. */
 #ifndef TESTS_TOY_H
 #define TESTS_TOY_H
 
 #include "model/checkpoint.h"
-#include "models.h"
 
 /* ---- the family ------------------------------------------------------------------ */
 
@@ -56,7 +55,8 @@ static inline void toy_attention(config_reader *r, attend_config *c) {
 static inline attend_status toy_configure(attend_context *ctx,
                                           const attend_json *json,
                                           const char *path, attend_config *c) {
-  static const char *const norms[] = {"before", "sum", "after", "both", NULL};
+  static const char *const norms[] = {"before", "sum",  "after",
+                                      "both",   "none", NULL};
   static const char *const parallel[] = {"none", "shared", "separate", NULL};
   config_reader r = {ctx, json, path, ATTEND_OK};
   toy_sizes(&r, c);
@@ -126,82 +126,5 @@ static const line toy_all_lines[] = {TOY_LINES,
 static const family toy_qk_head = {
     {"toy"}, "", toy_configure_qk, toy_head_lines};
 static const family toy_qk_all = {{"toy"}, "", toy_configure_qk, toy_all_lines};
-
-/* ---- golden cases ------------------------------------------------------------------ */
-
-typedef struct {
-  const char *name;
-  const family *family;
-} toy_case;
-
-static const toy_case toy_cases[] = {{"base", &toy},
-                                     {"norm-after", &toy},
-                                     {"norm-both", &toy},
-                                     {"norm-sum", &toy},
-                                     {"layer-norm", &toy},
-                                     {"qk-norm-head", &toy_qk_head},
-                                     {"qk-norm-all", &toy_qk_all},
-                                     {"qk-layer-norm", &toy_qk_all},
-                                     {"parallel-shared", &toy},
-                                     {"parallel-separate", &toy},
-                                     {"biases-qv", &toy},
-                                     {"biases-qkv", &toy},
-                                     {"biases-all", &toy},
-                                     {"rotary-none", &toy},
-                                     {"rotary-partial", &toy},
-                                     {"sliding", &toy},
-                                     {"rope-local", &toy},
-                                     {"query-scale", &toy},
-                                     {"score-cap", &toy},
-                                     {"logit-cap", &toy},
-                                     {"embed-scale", &toy},
-                                     {"layer-groups", &toy},
-                                     {"embed-width", &toy},
-                                     {"embed-width-untied", &toy},
-                                     {"embed-width-wide", &toy},
-                                     {"plain-mlp", &toy},
-                                     {"gelu", &toy},
-                                     {"gelu-new", &toy},
-                                     {"relu", &toy},
-                                     {"no-final-norm", &toy},
-                                     {"untied", &toy},
-                                     {"gqa", &toy},
-                                     {"mqa", &toy},
-                                     {"everything", &toy_qk_head},
-                                     {"odd", &toy},
-                                     {NULL, NULL}};
-
-enum { TOY_TEXTS = 2, TOY_TOKENS = 12, TOY_ROWS = TOY_TEXTS * TOY_TOKENS };
-
-static inline const char *toy_path(const char *name, const char *file) {
-  static char paths[2][1024];
-  const char *golden = getenv("ATTEND_GOLDEN");
-  char *path = paths[file != NULL];
-  snprintf(path, sizeof paths[0], "%s/settings/%s%s%s",
-           golden ? golden : "tests/golden", name, file ? "/" : "",
-           file ? file : "");
-  return path;
-}
-
-static inline attend_checkpoint *open_toy(attend_context *ctx, const char *name,
-                                          const family *f) {
-  attend_checkpoint *files;
-  if (checkpoint_open_as(ctx, toy_path(name, NULL), f, &files)) {
-    printf("%s: %s\n", name, attend_message(ctx));
-    exit(1);
-  }
-  return files;
-}
-
-static inline attend_tensor_file *open_golden(attend_context *ctx,
-                                              const char *name) {
-  attend_tensor_file *file;
-  if (attend_tensor_file_open(ctx, toy_path(name, "golden.safetensors"),
-                              &file)) {
-    printf("%s: %s\n", name, attend_message(ctx));
-    exit(1);
-  }
-  return file;
-}
 
 #endif

@@ -345,11 +345,11 @@ static attend_status check_call(const attend_session *r, int count, int n,
 static attend_status check_positions(const attend_session *r,
                                      int64_t positions) {
   const attend_config *c = &r->model->config;
-  ATTEND_CHECK(
-      r->ctx,
-      c->position != ATTEND_POSITIONS_LEARNED || positions <= c->positions,
-      "%lld tokens are more than the %d positions that the model has",
-      (long long)positions, c->positions);
+  ATTEND_CHECK(r->ctx,
+               c->position != ATTEND_POSITIONS_LEARNED || !c->positions ||
+                   positions <= c->positions,
+               "%lld tokens are more than the %d positions that the model has",
+               (long long)positions, c->positions);
   return ATTEND_OK;
 }
 

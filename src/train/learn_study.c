@@ -12,10 +12,11 @@ static attend_status check_side(const attend_learner *l, const char *what,
                                 const int32_t *lengths) {
   const attend_config *c = &l->model.config;
   ATTEND_CHECK(l->ctx, length >= 1 && ids, "a lesson needs %s", what);
-  ATTEND_CHECK(
-      l->ctx, c->position != ATTEND_POSITIONS_LEARNED || length <= c->positions,
-      "%d tokens are more than the %d positions that the model has", length,
-      c->positions);
+  ATTEND_CHECK(l->ctx,
+               c->position != ATTEND_POSITIONS_LEARNED || !c->positions ||
+                   length <= c->positions,
+               "%d tokens are more than the %d positions that the model has",
+               length, c->positions);
   for (int i = 0; i < l->batch * length; i++)
     ATTEND_CHECK(l->ctx, ids[i] >= 0 && ids[i] < c->vocab,
                  "token %d of a lesson is %d: the model knows 0 to %d", i,
