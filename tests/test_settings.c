@@ -198,6 +198,16 @@ TEST(norms_of_queries_and_keys_are_two_lines_and_a_setting_of_a_family) {
   close_case(&with);
 }
 
+TEST(layers_that_share_weights_are_counted_each) {
+  toy_model m = open_case("layer-groups", &toy, NULL, 1);
+  const attend_config *c = attend_checkpoint_config(m.files);
+  const attend_stack *s = &c->decoder;
+  double layer = 4.0 * s->width * s->heads * s->dim + 3.0 * s->width * s->mlp;
+  CHECK_EQ(attend_model_flops(m.model),
+           2 * (s->layers * layer + c->vocab * s->width));
+  close_case(&m);
+}
+
 /* A family that says what the base case needs, and leaves the rest at 0. */
 static attend_status configure_least(attend_context *ctx,
                                      const attend_json *json, const char *path,
