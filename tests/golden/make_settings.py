@@ -8,10 +8,7 @@ hidden.L, loss, and grad.<parameter>. A parameter's values depend on its name an
 alone, so a case differs from "base" in its settings and nothing else. Running it again
 gives the same bytes.
 
-    make_settings.py --check MODELS
-
-compares the reference with what Hugging Face transformers computed: MODELS has folders
-with config.json, model.safetensors and golden.safetensors.
+check_settings.py compares the reference with Hugging Face transformers.
 """
 import hashlib
 import json
@@ -317,21 +314,6 @@ def save(path, tensors):
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
-
-
-def load(path):
-    kinds = {"F32": torch.float32, "I64": torch.int64, "I32": torch.int32,
-             "BF16": torch.bfloat16, "F16": torch.float16}
-    raw = path.read_bytes()
-    n = struct.unpack("<Q", raw[:8])[0]
-    header, found = json.loads(raw[8:8 + n]), {}
-    for name, t in header.items():
-        if name == "__metadata__":
-            continue
-        begin, end = t["data_offsets"]
-        data = bytearray(raw[8 + n + begin:8 + n + end])
-        found[name] = torch.frombuffer(data, dtype=kinds[t["dtype"]]).reshape(t["shape"])
-    return found
 
 
 def write_case(folder, name, c):
