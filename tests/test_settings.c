@@ -198,6 +198,40 @@ TEST(norms_of_queries_and_keys_are_two_lines_and_a_setting_of_a_family) {
   close_case(&with);
 }
 
+static attend_status configure_encoder(attend_context *ctx,
+                                       const attend_json *json,
+                                       const char *path, attend_config *c) {
+  attend_status status = toy_configure(ctx, json, path, c);
+  c->parts = ATTEND_ENCODER;
+  c->encoder = c->decoder;
+  c->decoder = (attend_stack){0};
+  c->rotary = 0; /* all of a head */
+  return status;
+}
+
+/* The last token of a decoder sees all that an encoder's does; of one layer, in the
+ * same way. */
+TEST(encoders_rotate_as_decoders_do) {
+  static const family encoder = {{"toy"}, "", configure_encoder, toy_lines};
+  toy_model m = open_case("norm-none", &encoder, NULL, 1);
+  attend_session *s;
+  attend_session_options o = {.batch = TOY_TEXTS};
+  float *logits = room_for(TOY_ROWS * (size_t)m.vocab, sizeof *logits);
+  const float *golden = attend_tensor_file_find(m.golden, "logits")->data;
+  OK(m.ctx, attend_session_create(m.model, &o, &s));
+  OK(m.ctx, attend_session_encode(s, TOY_TEXTS, TOY_TOKENS, toy_ids(m.golden),
+                                  NULL, NULL));
+  OK(m.ctx, attend_session_logits(s, TOY_ROWS, NULL, logits));
+  for (int b = 0; b < TOY_TEXTS; b++)
+    for (int i = 0; i < m.vocab; i++) {
+      int at = (b * TOY_TOKENS + TOY_TOKENS - 1) * m.vocab + i;
+      CHECK_NEAR((double)logits[at], (double)golden[at], 1e-4);
+    }
+  free(logits);
+  attend_session_free(s);
+  close_case(&m);
+}
+
 TEST(layers_that_share_weights_are_counted_each) {
   toy_model m = open_case("layer-groups", &toy, NULL, 1);
   const attend_config *c = attend_checkpoint_config(m.files);

@@ -121,7 +121,9 @@ static attend_status open_side(attend_model *m, attend_parts of,
 static attend_status open_rotation(attend_model *m, const attend_rope *rope,
                                    rotation *r) {
   const attend_config *c = &m->config;
-  int rotary = c->rotary ? c->rotary : c->decoder.dim;
+  bool decodes = c->parts & ATTEND_DECODER;
+  int dim = decodes ? c->decoder.dim : c->encoder.dim;
+  int rotary = c->rotary ? c->rotary : dim;
   size_t bytes = (size_t)(rotary / 2 + 1) * sizeof(double);
   double *host;
   ATTEND_TRY(take_zeroed(m->ctx, bytes, "frequencies", &host));
