@@ -334,3 +334,19 @@ TEST(settings_of_0_mean_none) {
     free(other);
   }
 }
+
+/* The trapping device's memory is out of reach outside of ops, and each block ends
+ * before a page that stays so. */
+TEST(settings_touch_the_memory_of_a_device_through_ops_alone) {
+  for (const toy_case *c = toy_cases; c->name; c++) {
+    size_t n, m;
+    float *here = bits_of(c->name, c->family, &n);
+    setenv("ATTEND_DEVICE", "trap", 1);
+    float *there = bits_of(c->name, c->family, &m);
+    unsetenv("ATTEND_DEVICE");
+    if (n != m || memcmp(here, there, n * sizeof *here))
+      CHECK_FAIL("%s: other bits on another device", c->name);
+    free(here);
+    free(there);
+  }
+}
