@@ -50,6 +50,7 @@ CASES = {
     "parallel-separate": {"parallel": "separate"},
     "biases-qv": {"biases": ["q", "v"]},
     "biases-qkv": {"biases": ["q", "k", "v"]},
+    "biases-vup": {"biases": ["v", "up"], "layers": 1, "layer_types": ["full"]},
     "biases-all": {"biases": LINEARS + ["head"]},
     "rotary-none": {"rotary_dim": 0},
     "rotary-partial": {"dim": 6, "rotary_dim": 4},
