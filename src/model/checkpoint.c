@@ -184,15 +184,18 @@ static attend_status digest_settings(attend_checkpoint *c, const char *path) {
   return attend_digest_file(c->ctx, config, &c->settings);
 }
 
-attend_status attend_checkpoint_open(attend_context *ctx, const char *path,
-                                     attend_checkpoint **checkpoint) {
+attend_status checkpoint_open_as(attend_context *ctx, const char *path,
+                                 const family *f,
+                                 attend_checkpoint **checkpoint) {
   attend_checkpoint *c;
   *checkpoint = NULL;
   ATTEND_TRY(take_zeroed(ctx, sizeof *c, "a checkpoint", &c));
   c->ctx = ctx;
-  attend_status status = attend_config_read(ctx, path, &c->config);
+  c->family = f;
+  attend_status status = config_read_as(ctx, path, &c->family, &c->config);
   if (!status) status = digest_settings(c, path);
-  if (!status) status = table_make(ctx, &c->config, &c->table);
+  if (!status)
+    status = table_make(ctx, &c->config, c->family->lines, &c->table);
   if (!status) status = checkpoint_open_files(c, path);
   if (!status) status = checkpoint_index(c);
   if (!status) status = find_all(c);
@@ -202,6 +205,11 @@ attend_status attend_checkpoint_open(attend_context *ctx, const char *path,
   else
     *checkpoint = c;
   return status;
+}
+
+attend_status attend_checkpoint_open(attend_context *ctx, const char *path,
+                                     attend_checkpoint **checkpoint) {
+  return checkpoint_open_as(ctx, path, NULL, checkpoint);
 }
 
 void attend_checkpoint_close(attend_checkpoint *c) {

@@ -32,7 +32,7 @@ typedef struct {
 
 /* Expands a family's lines. Freed with give(entry). */
 attend_status table_make(attend_context *ctx, const attend_config *config,
-                         parameter_table *table);
+                         const line *lines, parameter_table *table);
 
 /* The family's own name of it, with the prefix where it is not outside. */
 void parameter_name(const parameter *p, const char *prefix,
@@ -45,6 +45,7 @@ typedef struct {
 
 struct attend_checkpoint {
   attend_context *ctx;
+  const family *family;
   attend_config config;
   attend_digest settings; /* of config.json */
   attend_tensor_file **file;
@@ -58,6 +59,11 @@ struct attend_checkpoint {
   attend_tensor *drawn;      /* [table.count] of untrained weights, or NULL */
   char prefix[LONGEST_NAME]; /* before the base model's names */
 };
+
+/* attend_checkpoint_open as a family; NULL: as config.json says. */
+attend_status checkpoint_open_as(attend_context *ctx, const char *path,
+                                 const family *f,
+                                 attend_checkpoint **checkpoint);
 
 /* checkpoint_files.c: the folder's files; then their tensors by name; then, when
  * the table has its tensors, those that are left. */

@@ -196,21 +196,22 @@ static void read_roles(config_reader *r, attend_config *c) {
 /* ---- the whole -------------------------------------------------------------------- */
 
 static attend_status read_config(attend_context *ctx, const char *path,
-                                 const attend_json *json, attend_config *c) {
+                                 const attend_json *json, const family **f,
+                                 attend_config *c) {
   config_reader r = {ctx, json, path, ATTEND_OK};
   read_tree(&r, NULL, ATTEND_JSON_OBJECT);
   const char *type = read_text_of(&r, json, "model_type", NULL);
   if (r.status) return r.status;
   if (!type) return fail(ctx, ATTEND_IO, "%s has no model_type", path);
-  const family *f = family_of(type);
-  if (!f)
+  if (!*f) *f = family_of(type);
+  if (!*f)
     return fail(ctx, ATTEND_UNSUPPORTED,
                 "%s: models of type \"%.40s\" are not known here: gpt2, llama, "
                 "mistral, bert, distilbert, roberta, bart and t5 are",
                 path, type);
   snprintf(c->family, sizeof c->family, "%s", type);
   c->embed_factor = c->head_factor = 1;
-  ATTEND_TRY(f->configure(ctx, json, path, c));
+  ATTEND_TRY((*f)->configure(ctx, json, path, c));
   read_ids(&r, c);
   read_form(&r, c);
   read_roles(&r, c);
@@ -263,8 +264,8 @@ static attend_status refuse_weights(attend_context *ctx, const char *path) {
               path, what);
 }
 
-attend_status attend_config_read(attend_context *ctx, const char *path,
-                                 attend_config *config) {
+attend_status config_read_as(attend_context *ctx, const char *path,
+                             const family **f, attend_config *config) {
   char inside[LONGEST_PATH];
   struct stat info;
   attend_json *json;
@@ -277,8 +278,15 @@ attend_status attend_config_read(attend_context *ctx, const char *path,
                 path);
   if (!folder) ATTEND_TRY(refuse_weights(ctx, path));
   ATTEND_TRY(json_read(ctx, folder ? inside : path, &json));
-  attend_status status = read_config(ctx, folder ? inside : path, json, config);
+  attend_status status =
+      read_config(ctx, folder ? inside : path, json, f, config);
   attend_json_free(json);
   if (!status && folder) status = read_generation(ctx, path, config);
   return status;
+}
+
+attend_status attend_config_read(attend_context *ctx, const char *path,
+                                 attend_config *config) {
+  const family *f = NULL;
+  return config_read_as(ctx, path, &f, config);
 }

@@ -93,6 +93,11 @@ extern const family family_gpt2, family_llama, family_bert, family_distilbert,
 
 const family *family_of(const char *type);
 
+/* attend_config_read as family *f; *f NULL: as the one that model_type names, which
+ * it then is. */
+attend_status config_read_as(attend_context *ctx, const char *path,
+                             const family **f, attend_config *config);
+
 /* ---- reading a configuration (config.c) --------------------------------------- */
 
 typedef struct {

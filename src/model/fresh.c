@@ -120,7 +120,7 @@ static bool is_drawn(const attend_checkpoint *c, const parameter *p) {
 
 static attend_status draw_all(attend_checkpoint *c, uint64_t seed,
                               drawing how) {
-  const char *prefix = family_of(c->config.family)->prefix;
+  const char *prefix = c->family->prefix;
   for (size_t i = 0; i < c->table.count; i++) {
     parameter *p = &c->table.entry[i];
     parameter_name(p, prefix, p->name);
@@ -144,8 +144,9 @@ static attend_status make(attend_context *ctx, const char *path, uint64_t seed,
   *checkpoint = NULL;
   ATTEND_TRY(take_zeroed(ctx, sizeof *c, "a checkpoint", &c));
   c->ctx = ctx;
-  attend_status status = attend_config_read(ctx, path, &c->config);
-  if (!status) status = table_make(ctx, &c->config, &c->table);
+  attend_status status = config_read_as(ctx, path, &c->family, &c->config);
+  if (!status)
+    status = table_make(ctx, &c->config, c->family->lines, &c->table);
   if (!status)
     status = take_zeroed(ctx, size_times(c->table.count, sizeof *c->drawn),
                          "untrained weights", &c->drawn);

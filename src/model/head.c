@@ -5,6 +5,11 @@
  */
 #include "model/transformer.h"
 
+int head_ld(const attend_model *m, const stack *s) {
+  const int in = padded(s->shape->width), out = padded(m->transform.outputs);
+  return in > out ? in : out;
+}
+
 const float *head_forward(const pass *p, const head_rows *h) {
   const attend_model *m = p->model;
   const attend_config *c = &m->config;

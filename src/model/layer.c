@@ -102,8 +102,8 @@ static branch self_branch(const layer_weights *w, int i, const activations *a) {
 }
 static branch cross_branch(const layer_weights *w, int i,
                            const activations *a) {
-  return (branch){&w->cross_norm, NULL,     3 * i + 2, a->self_out,
-                  a->self_out,    a->cross, a->cross,  a->cross_out};
+  return (branch){&w->cross_norm, NULL,           3 * i + 2, a->self_out,
+                  a->self_out,    a->cross_added, a->cross,  a->cross_out};
 }
 static branch mlp_branch(const pass *p, const layer_weights *w, int i,
                          const activations *a) {
@@ -122,14 +122,24 @@ static const float *branch_input(const pass *p, const branch *b) {
   return p->h;
 }
 
-/* From what the branch computed, in added. point: of hooks at what it adds, or 0. */
+/* The branch's last product, x W, and all behind it. In place (sum is what it is added
+ * to) the product adds to the stream itself where nothing stands between. point: of
+ * hooks at what is added, or 0. */
 static attend_status branch_output(const pass *p, const branch *b,
-                                   attend_point point, int i) {
-  const int width = p->side->shape->width;
-  if (norms_after(p)) norm_rows(p, b->after, p->rows, width, b->added, b->sum);
-  if (point) ATTEND_TRY(hook_stream(p, point, i, b->sum));
-  drop_rows(p, b->place, b->sum);
-  add_rows(p, b->onto, b->sum, b->sum);
+                                   const linear_weights *w, const float *x,
+                                   int ldx, attend_point point, int i) {
+  const int width = p->side->shape->width, ld = padded(width);
+  const bool in_place = b->sum == b->onto;
+  const bool between = norms_after(p) || p->drop > 0 || (point && p->hooks);
+  float *adds = in_place ? b->added : b->sum;
+  OP(p->ctx, linear, .linear = w->go, .rows = p->rows, .x = x, .ldx = ldx,
+     .y = b->added, .ldy = ld, .onto = in_place && !between ? b->sum : NULL,
+     .ldo = ld);
+  if (!b->sum) return ATTEND_OK;
+  if (norms_after(p)) norm_rows(p, b->after, p->rows, width, b->added, adds);
+  if (point) ATTEND_TRY(hook_stream(p, point, i, adds));
+  drop_rows(p, b->place, adds);
+  if (!in_place || between) add_rows(p, b->onto, adds, b->sum);
   if (norms_sum(p) && b->out)
     norm_rows(p, b->norm, p->rows, width, b->sum, b->out);
   return ATTEND_OK;
@@ -242,9 +252,8 @@ static attend_status self_attention(const pass *p, int i,
                  a->attended, a->heads);
   ATTEND_TRY(attention(p, &m, &t, a->lse));
   branch b = self_branch(w, i, a);
-  multiply_rows(p, &w->out, p->rows, a->heads, padded(s->heads * s->dim_v),
-                b.added, padded(s->width));
-  return branch_output(p, &b, 0, i);
+  return branch_output(p, &b, &w->out, a->heads, padded(s->heads * s->dim_v), 0,
+                       i);
 }
 
 static attention_tensors cross_tensors(const pass *p, const layer_weights *w,
@@ -276,9 +285,8 @@ static attend_status cross_attention(const pass *p, int i,
   attention_tensors t = cross_tensors(p, w, a->cross_q, a->cross_kv,
                                       a->cross_attended, a->cross_heads);
   ATTEND_TRY(attention(p, &m, &t, a->cross_lse));
-  multiply_rows(p, &w->cross_out, p->rows, a->cross_heads,
-                padded(s->heads * s->dim_v), b.added, padded(s->width));
-  return branch_output(p, &b, 0, i);
+  return branch_output(p, &b, &w->cross_out, a->cross_heads,
+                       padded(s->heads * s->dim_v), 0, i);
 }
 
 /* ---- mlp and the whole layer ----------------------------------------------------------- */
@@ -306,11 +314,13 @@ static attend_status mlp(const pass *p, int i, const activations *a) {
   branch b = mlp_branch(p, w, i, a);
   bool shared = config_of(p)->parallel == ATTEND_PARALLEL_SHARED;
   const float *from = shared ? p->h : branch_input(p, &b);
-  multiply_rows(p, &w->up, p->rows, from, ldx, a->up, up_ld(p));
+  bool at_once = a->act == a->up && !config_of(p)->gated;
+  OP(p->ctx, linear, .linear = w->up.go, .rows = p->rows, .x = from, .ldx = ldx,
+     .y = a->up, .ldy = up_ld(p),
+     .f = at_once ? config_of(p)->activation : ATTEND_IDENTITY);
   if (!b.added) return ATTEND_OK;
-  activate(p, a);
-  multiply_rows(p, &w->down, p->rows, a->act, act_ld(p, a), b.added, ldx);
-  return b.sum ? branch_output(p, &b, ATTEND_AT_MLP, i) : ATTEND_OK;
+  if (!at_once) activate(p, a);
+  return branch_output(p, &b, &w->down, a->act, act_ld(p, a), ATTEND_AT_MLP, i);
 }
 
 attend_status layer_forward(const pass *p, int i, const activations *a) {

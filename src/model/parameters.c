@@ -116,8 +116,7 @@ static size_t expand(parameter_table *t, const attend_config *c,
 }
 
 attend_status table_make(attend_context *ctx, const attend_config *config,
-                         parameter_table *table) {
-  const line *lines = family_of(config->family)->lines;
+                         const line *lines, parameter_table *table) {
   size_t count = expand(NULL, config, lines);
   *table = (parameter_table){0};
   ATTEND_TRY(take_zeroed(ctx, size_times(count, sizeof *table->entry),

@@ -80,7 +80,8 @@ int config_attention(const attend_config *c, const attend_form *forms,
                         .kv_heads = s->kv_heads,
                         .dim = s->dim,
                         .dim_v = s->dim_v,
-                        .scale = c->score_factor};
+                        .scale = c->score_factor,
+                        .soft_cap = c->score_cap};
   if (role == ATTEND_DECODER_SELF) {
     desc->mask.causal = ATTEND_CAUSAL;
     desc->mask.window = c->window;

@@ -270,20 +270,15 @@ void session_embed(attend_session *r, const int32_t *ids,
                 r->x);
 }
 
-/* Layers alternate between two buffers. */
+/* The stream is added to in place; parallel branches need what it was before. */
 attend_status session_layers(attend_session *r, int layers) {
-  for (int i = 0; i < layers; i++) {
-    activations a = r->at;
-    bool crosses = layer_of(r->p.side, i)->cross_q.go != NULL;
-    a.x = r->x;
-    a.self = a.self_added = a.self_out = r->y;
-    a.cross = a.cross_out = r->x;
-    a.mlp = a.mlp_added = a.out = crosses ? r->y : r->x;
-    ATTEND_TRY(layer_forward(&r->p, i, &a));
-    if (a.out != r->y) continue;
-    r->y = r->x;
-    r->x = a.out;
-  }
+  activations a = r->at;
+  a.x = r->x;
+  a.self = a.self_out = r->model->config.parallel ? r->y : r->x;
+  a.cross = a.cross_out = a.mlp = a.out = r->x;
+  a.self_added = a.cross_added = a.mlp_added = r->y;
+  if (r->model->config.parallel) a.mlp_added = r->x;
+  for (int i = 0; i < layers; i++) ATTEND_TRY(layer_forward(&r->p, i, &a));
   return ATTEND_OK;
 }
 
@@ -347,11 +342,11 @@ static attend_status check_call(const attend_session *r, int count, int n,
 static attend_status check_positions(const attend_session *r,
                                      int64_t positions) {
   const attend_config *c = &r->model->config;
-  ATTEND_CHECK(
-      r->ctx,
-      c->position != ATTEND_POSITIONS_LEARNED || positions <= c->positions,
-      "%lld tokens are more than the %d positions that the model has",
-      (long long)positions, c->positions);
+  ATTEND_CHECK(r->ctx,
+               c->position != ATTEND_POSITIONS_LEARNED || !c->positions ||
+                   positions <= c->positions,
+               "%lld tokens are more than the %d positions that the model has",
+               (long long)positions, c->positions);
   return ATTEND_OK;
 }
 

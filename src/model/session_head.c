@@ -16,7 +16,7 @@ static int width_of(const attend_session *r) { return r->p.side->shape->width; }
  * sequences have read. */
 static void head_piece(attend_session *r, int rows, float *logits) {
   const attend_config *c = &r->model->config;
-  const int ld = padded(width_of(r)), ldv = padded(c->vocab);
+  const int ld = head_ld(r->model, r->p.side), ldv = padded(c->vocab);
   float *x = r->head_rows, *y = x + (size_t)r->head_room * (size_t)ld;
   head_rows h = {rows, ld, x, y, y, x, r->wide ? r->wide : logits, NULL};
   stream_enter(&r->ctx->stream);
@@ -59,7 +59,7 @@ static void read_rows(attend_session *r, const head_source *s, int start,
   }
   OP(r->ctx, gather, .rows = rows, .width = ld, .index = r->head_row,
      .factor = r->model->config.head_factor, .x = s->x, .ldx = ld,
-     .y = r->head_rows, .ldy = ld);
+     .y = r->head_rows, .ldy = head_ld(r->model, r->p.side));
 }
 
 static attend_status logits_of(attend_session *r, int n, head_source s,

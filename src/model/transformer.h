@@ -127,8 +127,8 @@ typedef struct {
   float *self_added; /* [rows][ldx] before the norm of what the branch adds */
   float *self;       /* sum with it */
   float *self_out;   /* past the sum's norm */
-  float *cross_q, *cross_kv, *cross_attended, *cross_heads, *cross_lse, *cross,
-      *cross_out;
+  float *cross_added, *cross_q, *cross_kv, *cross_attended, *cross_heads,
+      *cross_lse, *cross, *cross_out;
   float *up, *act; /* [rows][mlp] before and after the activation */
   float *mlp_added, *mlp;
   float *out; /* what the layer gives */
@@ -239,6 +239,8 @@ typedef struct {
   float *
       capped; /* [rows][padded V] a copy of logits that a cap's gradient needs */
 } head_rows;
+/* Room for a row of the side, and for what the transform makes of it. */
+int head_ld(const attend_model *m, const stack *s);
 /* What the last product, and copying, read. */
 const float *head_forward(const pass *p, const head_rows *h);
 /* From the gradient of logits in h->logits to d [rows][ld], that of what the last

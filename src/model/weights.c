@@ -121,7 +121,9 @@ static attend_status open_side(attend_model *m, attend_parts of,
 static attend_status open_rotation(attend_model *m, const attend_rope *rope,
                                    rotation *r) {
   const attend_config *c = &m->config;
-  int rotary = c->rotary ? c->rotary : c->decoder.dim;
+  bool decodes = c->parts & ATTEND_DECODER;
+  int dim = decodes ? c->decoder.dim : c->encoder.dim;
+  int rotary = c->rotary ? c->rotary : dim;
   size_t bytes = (size_t)(rotary / 2 + 1) * sizeof(double);
   double *host;
   ATTEND_TRY(take_zeroed(m->ctx, bytes, "frequencies", &host));
@@ -279,15 +281,24 @@ static attend_status say_progress(attend_model *m, loading *l, const parts *x) {
   return fail(m->ctx, ATTEND_INVALID, "loading was stopped");
 }
 
+/* Layers that multiply by the weights of a group. */
+static int layers_sharing(const attend_model *m, attend_parts of, int group) {
+  const stack *s = of == ATTEND_ENCODER ? &m->encoder : &m->decoder;
+  int count = 0;
+  for (int i = 0; group >= 0 && i < s->shape->layers; i++)
+    count += layer_of(s, i) == &s->layers[group];
+  return group < 0 ? 1 : count;
+}
+
 static attend_status pack_parts(attend_model *m, loading *l, parts *x,
-                                linear_weights *to) {
+                                int layers, linear_weights *to) {
   if (x->count == 0) return ATTEND_OK;
   ATTEND_TRY(m->ctx->device->pack(m->ctx, m->weights, false, x->inputs,
                                   x->count, x->part, &to->go));
   to->inputs = x->inputs;
   to->outputs = attend_linear_outputs(to->go);
   m->bytes += attend_linear_bytes(to->go);
-  m->flops += 2.0 * to->inputs * to->outputs;
+  m->flops += 2.0 * to->inputs * to->outputs * layers;
   return say_progress(m, l, x);
 }
 
@@ -302,7 +313,7 @@ static attend_status read_linear(attend_model *m, loading *l, const field *f,
     if (slot == HEAD && m->config.tied) slot = TOKENS;
     status = add_part(m, &x, slot, bias, of, number);
   }
-  if (!status) status = pack_parts(m, l, &x, to);
+  if (!status) status = pack_parts(m, l, &x, layers_sharing(m, of, number), to);
   for (int i = 0; i < x.count; i++) {
     give(m->ctx, x.bias[i]);
     give(m->ctx, x.aligned[i]);

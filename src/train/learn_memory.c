@@ -45,7 +45,7 @@ static void cut_layer(const attend_learner *l, const learn_side *x, arena *a,
   if (c->norms == ATTEND_NORM_SUM)
     t->mlp = t->mlp_added = cut(a, rows, w->width);
   if (!crosses) return;
-  t->cross = cut(a, rows, w->width);
+  t->cross = t->cross_added = cut(a, rows, w->width);
   t->cross_q = cut(a, rows, w->heads * w->dim);
   t->cross_kv = cut(a, read, kv_width(w));
   t->cross_heads = t->cross_attended = cut(a, rows, w->heads * w->dim_v);

@@ -13,10 +13,11 @@ static attend_status check_side(const attend_learner *l, const char *what,
                                 const int32_t *lengths) {
   const attend_config *c = &l->model.config;
   ATTEND_CHECK(l->ctx, length >= 1 && ids, "a lesson needs %s", what);
-  ATTEND_CHECK(
-      l->ctx, c->position != ATTEND_POSITIONS_LEARNED || length <= c->positions,
-      "%d tokens are more than the %d positions that the model has", length,
-      c->positions);
+  ATTEND_CHECK(l->ctx,
+               c->position != ATTEND_POSITIONS_LEARNED || !c->positions ||
+                   length <= c->positions,
+               "%d tokens are more than the %d positions that the model has",
+               length, c->positions);
   for (int i = 0; i < l->batch * length; i++)
     ATTEND_CHECK(l->ctx, ids[i] >= 0 && ids[i] < c->vocab,
                  "token %d of a lesson is %d: the model knows 0 to %d", i,
@@ -262,7 +263,7 @@ static attend_status head_piece(heading *w, attend_outcome *outcome) {
   l->ctx->device->write(l->ctx, l->head_row, w->row, bytes);
   l->ctx->device->write(l->ctx, l->head_target, w->target, bytes);
   OP(l->ctx, gather, .rows = h->rows, .width = width, .index = l->head_row,
-     .factor = c->head_factor, .x = w->x->hidden, .ldx = h->ld, .y = h->x,
+     .factor = c->head_factor, .x = w->x->hidden, .ldx = ld_of(w->x), .y = h->x,
      .ldy = h->ld);
   const float *read = head_forward(p, h);
   hook_place at = {.point = ATTEND_AT_LOGITS,
@@ -284,7 +285,7 @@ static attend_status head_piece(heading *w, attend_outcome *outcome) {
   head_transform_back(p, h, w->d);
   OP(l->ctx, scatter, .rows = h->rows, .width = width, .index = l->head_row,
      .factor = c->head_factor, .x = w->d, .ldx = h->ld, .y = w->x->d_hidden,
-     .ldy = h->ld);
+     .ldy = ld_of(w->x));
   return ATTEND_OK;
 }
 
@@ -298,7 +299,7 @@ static void clear_gradient(attend_learner *l, learn_side *x) {
 static attend_status study_head(attend_learner *l, learn_side *x,
                                 attend_outcome *outcome) {
   const attend_lesson *lesson = l->lesson;
-  const int ld = ld_of(x), rows = x->p.rows;
+  const int ld = head_ld(&l->model, x->p.side), rows = x->p.rows;
   const size_t piece = (size_t)HEAD_ROWS_AT_ONCE * (size_t)ld;
   float *r = l->head_rows;
   heading w = {.l = l,

@@ -1,0 +1,352 @@
+/* Every setting of the one transformer against what PyTorch computed with it
+ * (tests/golden/make_settings.py): logits and hidden states of sessions, loss and
+ * gradients of learners, within 1e-4 of the largest; and the same bits however a
+ * prompt comes, on any number of threads, and where layers are computed again. */
+#include "toy_cases.h"
+
+static const double BOUND = 1e-4;
+
+/* Rows of `width` floats, ld apart, beside a golden: the largest gap, as a share of
+ * the golden's largest number. */
+static double distance(const attend_tensor *golden, const float *got, int width,
+                       int ld) {
+  double most = 0, gap = 0;
+  for (int64_t i = 0; i < golden->count; i++) {
+    float want;
+    memcpy(&want, (const char *)golden->data + 4 * i, sizeof want);
+    most = fmax(most, fabs((double)want));
+    double off = fabs((double)want - (double)got[i / width * ld + i % width]);
+    if (!(off <= gap)) gap = off; /* NaN too */
+  }
+  return gap / most;
+}
+
+static double check_near(const attend_tensor_file *golden, const char *name,
+                         const char *what, const float *got, int width,
+                         int ld) {
+  const attend_tensor *t = attend_tensor_file_find(golden, what);
+  double far = t ? distance(t, got, width, ld) : NAN;
+  if (!(far <= BOUND)) CHECK_FAIL("%s: %s is off by %.1e", name, what, far);
+  return far;
+}
+
+/* ---- sessions ---------------------------------------------------------------------- */
+
+typedef struct {
+  const char *name;
+  const attend_tensor_file *golden;
+  int seen;
+  double worst;
+} hidden_check;
+
+static void see_hidden(const attend_hooked *x, void *user) {
+  hidden_check *h = user;
+  char key[32];
+  snprintf(key, sizeof key, "hidden.%d", x->layer);
+  h->worst = fmax(h->worst, check_near(h->golden, h->name, key, x->view.data,
+                                       x->shape[3], (int)x->view.stride[2]));
+  h->seen++;
+}
+
+TEST(logits_and_hidden_states_are_those_of_pytorch) {
+  double logits_off = 0, hidden_off = 0;
+  for (const toy_case *c = toy_cases; c->name; c++) {
+    toy_model m = open_case(c->name, c->family, NULL, 2);
+    hidden_check h = {c->name, m.golden, 0, 0};
+    attend_hook hook = {
+        .points = ATTEND_AT_RESIDUAL, .read = see_hidden, .user = &h};
+    CHECK(!attend_checkpoint_unused(m.files, 0));
+    float *logits = logits_of(&m, &hook, false, TOY_TOKENS);
+    double off =
+        check_near(m.golden, c->name, "logits", logits, m.vocab, m.vocab);
+    CHECK_EQ(h.seen, attend_checkpoint_config(m.files)->decoder.layers + 1);
+    logits_off = fmax(logits_off, off);
+    hidden_off = fmax(hidden_off, h.worst);
+    free(logits);
+    close_case(&m);
+  }
+  printf("logits are off by %.1e, hidden states by %.1e at most\n", logits_off,
+         hidden_off);
+}
+
+static void check_bits(const toy_case *c, const char *isa, int threads,
+                       float **first) {
+  static const int pieces[] = {1, 7, TOY_TOKENS};
+  toy_model m = open_case(c->name, c->family, isa, threads);
+  if (!*first) *first = logits_of(&m, NULL, false, TOY_TOKENS);
+  for (int i = 0; i < 6; i++) {
+    float *got = logits_of(&m, NULL, i % 2, pieces[i / 2]);
+    if (memcmp(*first, got, TOY_ROWS * (size_t)m.vocab * sizeof *got))
+      CHECK_FAIL("%s: %s, %d threads, pieces of %d, %s: other bits", c->name,
+                 isa, threads, pieces[i / 2], i % 2 ? "alone" : "together");
+    free(got);
+  }
+  close_case(&m);
+}
+
+TEST(pieces_batches_threads_and_instruction_sets_change_no_bit) {
+  for (const toy_case *c = toy_cases; c->name; c++) {
+    float *first[2] = {NULL, NULL}; /* scalar sums in an order of its own */
+    FOR_EACH_ISA(isa)
+    for (int threads = 1; threads <= 2; threads++)
+      check_bits(c, isa, threads, &first[!strcmp(isa, "scalar")]);
+    free(first[0]);
+    free(first[1]);
+  }
+}
+
+/* ---- learners ---------------------------------------------------------------------- */
+
+static double check_gradients(const toy_learner *t, const char *name) {
+  attend_learnt x;
+  double worst = 0;
+  size_t i = 0;
+  for (; attend_learner_get(t->learner, i, &x); i++) {
+    char key[300];
+    snprintf(key, sizeof key, "grad.%s", x.name);
+    worst = fmax(worst, check_near(t->golden, name, key, x.gradient,
+                                   (int)x.count, (int)x.count));
+  }
+  size_t others = 3; /* ids, logits, loss; and what comes into layers and out */
+  others += (size_t)attend_learner_config(t->learner)->decoder.layers + 1;
+  CHECK_EQ(i, attend_tensor_file_count(t->golden) - others);
+  return worst;
+}
+
+TEST(loss_and_gradients_are_those_of_pytorch) {
+  double loss_off = 0, worst = 0;
+  for (const toy_case *c = toy_cases; c->name; c++)
+    for (int recompute = 0; recompute < 2; recompute++) {
+      attend_learner_options o = {.recompute = recompute};
+      toy_learner t;
+      open_learner(&t, c, 2, &o);
+      float loss = (float)study(&t);
+      loss_off =
+          fmax(loss_off, check_near(t.golden, c->name, "loss", &loss, 1, 1));
+      worst = fmax(worst, check_gradients(&t, c->name));
+      close_learner(&t);
+    }
+  printf("the loss is off by %.1e, gradients by %.1e at most\n", loss_off,
+         worst);
+}
+
+TEST(threads_and_recomputing_change_no_bit_of_gradients) {
+  for (const toy_case *c = toy_cases; c->name; c++)
+    for (int dropped = 0; dropped < 2; dropped++) {
+      attend_learner_options o = {.dropout = dropped ? 0.2f : 0, .seed = 3};
+      size_t count;
+      float *first = gradients_by(c, 1, &o, &count);
+      for (int i = 1; i < 4; i++) {
+        o.recompute = i % 2;
+        float *got = gradients_by(c, 1 + i / 2, &o, &count);
+        if (memcmp(first, got, count * sizeof *got))
+          CHECK_FAIL("%s: %d threads, recompute %d, dropout %d: other bits",
+                     c->name, 1 + i / 2, i % 2, dropped);
+        free(got);
+      }
+      free(first);
+    }
+}
+
+/* Along the gradient the loss rises as it says, with what dropout leaves. */
+TEST(gradients_with_dropout_are_slopes) {
+  for (const toy_case *c = toy_cases; c->name; c++) {
+    attend_learner_options o = {.dropout = 0.2f, .seed = 3};
+    toy_learner t;
+    size_t n;
+    double squares = 0, loss[2];
+    open_learner(&t, c, 1, &o);
+    study(&t);
+    float *values = attend_learner_values(t.learner, &n);
+    float *start = copy_of(values, n * sizeof *start);
+    float *g = copy_of(attend_learner_gradients(t.learner), n * sizeof *g);
+    for (size_t i = 0; i < n; i++) squares += (double)g[i] * (double)g[i];
+    double by = 2e-3 / squares;
+    for (int side = 0; side < 2; side++) {
+      values = attend_learner_values(t.learner, NULL);
+      for (size_t i = 0; i < n; i++)
+        values[i] =
+            (float)((double)start[i] + (side ? -by : by) * (double)g[i]);
+      OK(t.ctx, attend_learner_refresh(t.learner));
+      loss[side] = study(&t);
+    }
+    double slope = (loss[0] - loss[1]) / (2 * by);
+    if (fabs(slope / squares - 1) > 0.02)
+      CHECK_FAIL("%s: a slope of %g is %g", c->name, squares, slope);
+    free(start);
+    free(g);
+    close_learner(&t);
+  }
+}
+
+/* ---- what settings mean ---------------------------------------------------------------- */
+
+TEST(norms_of_queries_and_keys_are_two_lines_and_a_setting_of_a_family) {
+  toy_model without = open_case("qk-norm-head", &toy, NULL, 1);
+  float *logits = logits_of(&without, NULL, false, TOY_TOKENS);
+  const attend_tensor *t = attend_tensor_file_find(without.golden, "logits");
+  CHECK(attend_checkpoint_unused(without.files, 0) != NULL);
+  CHECK(distance(t, logits, without.vocab, without.vocab) > 1e-2);
+  free(logits);
+  close_case(&without);
+  toy_model with = open_case("qk-norm-head", &toy_qk_head, NULL, 1);
+  logits = logits_of(&with, NULL, false, TOY_TOKENS);
+  CHECK(attend_checkpoint_unused(with.files, 0) == NULL);
+  check_near(with.golden, "qk-norm-head", "logits", logits, with.vocab,
+             with.vocab);
+  free(logits);
+  close_case(&with);
+}
+
+static attend_status configure_encoder(attend_context *ctx,
+                                       const attend_json *json,
+                                       const char *path, attend_config *c) {
+  attend_status status = toy_configure(ctx, json, path, c);
+  c->parts = ATTEND_ENCODER;
+  c->encoder = c->decoder;
+  c->decoder = (attend_stack){0};
+  c->rotary = 0; /* all of a head */
+  return status;
+}
+
+/* The last token of a decoder sees all that an encoder's does; of one layer, in the
+ * same way. */
+TEST(encoders_rotate_as_decoders_do) {
+  static const family encoder = {{"toy"}, "", configure_encoder, toy_lines};
+  toy_model m = open_case("norm-none", &encoder, NULL, 1);
+  attend_session *s;
+  attend_session_options o = {.batch = TOY_TEXTS};
+  float *logits = room_for(TOY_ROWS * (size_t)m.vocab, sizeof *logits);
+  const float *golden = attend_tensor_file_find(m.golden, "logits")->data;
+  OK(m.ctx, attend_session_create(m.model, &o, &s));
+  OK(m.ctx, attend_session_encode(s, TOY_TEXTS, TOY_TOKENS, toy_ids(m.golden),
+                                  NULL, NULL));
+  OK(m.ctx, attend_session_logits(s, TOY_ROWS, NULL, logits));
+  for (int b = 0; b < TOY_TEXTS; b++)
+    for (int i = 0; i < m.vocab; i++) {
+      int at = (b * TOY_TOKENS + TOY_TOKENS - 1) * m.vocab + i;
+      CHECK_NEAR((double)logits[at], (double)golden[at], 1e-4);
+    }
+  free(logits);
+  attend_session_free(s);
+  close_case(&m);
+}
+
+TEST(layers_that_share_weights_are_counted_each) {
+  toy_model m = open_case("layer-groups", &toy, NULL, 1);
+  const attend_config *c = attend_checkpoint_config(m.files);
+  const attend_stack *s = &c->decoder;
+  double layer = 4.0 * s->width * s->heads * s->dim + 3.0 * s->width * s->mlp;
+  CHECK_EQ(attend_model_flops(m.model),
+           2 * (s->layers * layer + c->vocab * s->width));
+  close_case(&m);
+}
+
+/* A family that says what the base case needs, and leaves the rest at 0. */
+static attend_status configure_least(attend_context *ctx,
+                                     const attend_json *json, const char *path,
+                                     attend_config *c) {
+  config_reader r = {ctx, json, path, ATTEND_OK};
+  toy_sizes(&r, c);
+  c->position = ATTEND_POSITIONS_ROTARY;
+  c->rope.theta = toy_number(&r, "rope_theta");
+  c->rms = c->final_norm = c->gated = c->tied = 1;
+  c->norm_eps = read_epsilon(&r, "norm_eps", 1);
+  c->activation = ATTEND_SILU;
+  return r.status;
+}
+
+/* The toy, with settings that a test changes. */
+static void (*change)(attend_config *c);
+
+static attend_status configure_changed(attend_context *ctx,
+                                       const attend_json *json,
+                                       const char *path, attend_config *c) {
+  attend_status status = toy_configure(ctx, json, path, c);
+  if (!status) change(c);
+  return status;
+}
+
+static void nothing(attend_config *c) { (void)c; }
+static void whole_heads(attend_config *c) { c->rotary = 0; }
+static void root_of_dim(attend_config *c) { c->score_factor = 0.5f; }
+static void own_groups(attend_config *c) {
+  c->layer_groups = c->decoder.layers;
+}
+static void tables_as_wide(attend_config *c) {
+  c->embed_width = c->decoder.width;
+}
+static void wide_window(attend_config *c) {
+  c->window = TOY_TOKENS;
+  c->some_slide = 0;
+}
+static void none_slides(attend_config *c) { c->window = 5; }
+static void all_slide(attend_config *c) { c->some_slide = 0; }
+static void each_slides(attend_config *c) { c->slides[0] = 3; }
+static void same_rope(attend_config *c) { c->rope_sliding = c->rope; }
+static void no_limit(attend_config *c) { c->positions = 0; }
+
+static const family least = {{"toy"}, "", configure_least, toy_lines};
+static const family changed = {{"toy"}, "", configure_changed, toy_lines};
+
+static const struct {
+  const char *name;
+  const family *one;
+  void (*change_one)(attend_config *c);
+  void (*change_other)(attend_config *c);
+} equal[] = {{"base", &least, nothing, nothing},
+             {"base", &changed, nothing, whole_heads},
+             {"base", &changed, nothing, root_of_dim},
+             {"base", &changed, nothing, own_groups},
+             {"base", &changed, nothing, tables_as_wide},
+             {"base", &changed, nothing, wide_window},
+             {"base", &changed, nothing, none_slides},
+             {"sliding", &changed, all_slide, each_slides},
+             {"sliding", &changed, nothing, same_rope},
+             {"rotary-none", &changed, nothing, no_limit}};
+
+static float *bits_of(const char *name, const family *f, size_t *count) {
+  toy_case c = {name, f};
+  size_t n;
+  toy_model m = open_case(name, f, NULL, 1);
+  float *logits = logits_of(&m, NULL, false, 5);
+  float *gradients = gradients_by(&c, 1, &(attend_learner_options){0}, &n);
+  size_t rows = TOY_ROWS * (size_t)m.vocab;
+  float *all = room_for(*count = rows + n, sizeof *all);
+  memcpy(all, logits, rows * sizeof *all);
+  memcpy(all + rows, gradients, n * sizeof *all);
+  free(logits);
+  free(gradients);
+  close_case(&m);
+  return all;
+}
+
+TEST(settings_of_0_mean_none) {
+  for (size_t i = 0; i < sizeof equal / sizeof *equal; i++) {
+    size_t n, m;
+    change = equal[i].change_one;
+    float *one = bits_of(equal[i].name, equal[i].one, &n);
+    change = equal[i].change_other;
+    float *other = bits_of(equal[i].name, &changed, &m);
+    if (n != m || memcmp(one, other, n * sizeof *one))
+      CHECK_FAIL("pair %zu, %s: other bits", i, equal[i].name);
+    free(one);
+    free(other);
+  }
+}
+
+/* The trapping device's memory is out of reach outside of ops, and each block ends
+ * before a page that stays so. */
+TEST(settings_touch_the_memory_of_a_device_through_ops_alone) {
+  for (const toy_case *c = toy_cases; c->name; c++) {
+    size_t n, m;
+    float *here = bits_of(c->name, c->family, &n);
+    setenv("ATTEND_DEVICE", "trap", 1);
+    float *there = bits_of(c->name, c->family, &m);
+    unsetenv("ATTEND_DEVICE");
+    if (n != m || memcmp(here, there, n * sizeof *here))
+      CHECK_FAIL("%s: other bits on another device", c->name);
+    free(here);
+    free(there);
+  }
+}
