@@ -111,7 +111,7 @@ static attend_status read_flops(const race *r, const reader *f, int n,
   const attend_stack *e = &config->encoder, *d = &config->decoder;
   attend_desc desc;
   attend_cost attention;
-  if (!attend_model_attention(f->model, ATTEND_ENCODER_SELF, &desc))
+  if (!attend_model_attention(f->model, ATTEND_ENCODER_SELF, 0, &desc))
     return ATTEND_INVALID;
   desc.batch = 1;
   desc.q_len = desc.kv_len = n;

@@ -89,11 +89,11 @@ static void see_weights(form_run *r, const attend_hooked *s) {
 
 /* A form's weights of the first form's q, k and v. */
 static attend_status direct_weights(form_run *r, const attend_form *form,
-                                    float *weights) {
+                                    int layer, float *weights) {
   comparison *c = r->c;
   const attend_stack *s = watched_stack(c);
   attend_desc d;
-  attend_model_attention(c->opened.model, watched_role(c), &d);
+  attend_model_attention(c->opened.model, watched_role(c), layer, &d);
   d.form = *form;
   d.q_len = d.kv_len = c->n;
   attend_plan *plan;
@@ -122,7 +122,7 @@ static void see_direct(form_run *r, int layer) {
       need((size_t)heads * (size_t)c->n * (size_t)c->n, sizeof *weights);
   for (int i = 1; i < c->count; i++) {
     double *to = c->forms[i].direct_heads + layer * heads;
-    if (!direct_weights(r, &c->forms[i].form, weights))
+    if (!direct_weights(r, &c->forms[i].form, layer, weights))
       add_gaps(c, weights, r->base->weights[layer], to);
     else
       for (int h = 0; h < heads; h++) to[h] = NAN;

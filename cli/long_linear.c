@@ -85,7 +85,7 @@ static attend_status read_ids(const summarizer *s, const summary_document *d,
 static bool is_linear(const attend_model *m) {
   attend_desc d;
   for (int i = 0; i < 2; i++)
-    if (!attend_model_attention(m, i ? ATTEND_CROSS : ATTEND_ENCODER_SELF,
+    if (!attend_model_attention(m, i ? ATTEND_CROSS : ATTEND_ENCODER_SELF, 0,
                                 &d) ||
         attend_form_features(&d.form, d.dim) == 0)
       return false;

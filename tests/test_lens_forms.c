@@ -31,7 +31,7 @@ static direct run_direct(const recording *r, const attend_form *form,
   CHECK(attend_trace_get(r->trace, ATTEND_AT_QUERY, role, layer, &q));
   CHECK(attend_trace_get(r->trace, ATTEND_AT_KEY, role, layer, &k));
   CHECK(attend_trace_get(r->trace, ATTEND_AT_VALUE, role, layer, &v));
-  CHECK(attend_model_attention(r->s.model, role, &d));
+  CHECK(attend_model_attention(r->s.model, role, layer, &d));
   d.form = *form;
   d.batch = 1;
   d.q_len = q.shape[2];

@@ -64,7 +64,7 @@ static world *open_world(int n) {
   for (int i = 0; i < n; i++) w->ids[i] = i % 97;
   attend_random_normal((attend_random){1, 1}, 0, floats, w->q);
   attend_random_normal((attend_random){1, 2}, 0, floats, w->k);
-  attend_model_attention(w->s.model, at.role, &d);
+  attend_model_attention(w->s.model, at.role, at.layer, &d);
   d.q_len = d.kv_len = n;
   plan = make_plan(w->ctx, &d);
   float *out = room_for(floats, sizeof *out);

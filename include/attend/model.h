@@ -277,10 +277,11 @@ ATTEND_API double attend_model_flops(const attend_model *model);
 ATTEND_API size_t attend_model_trace_bytes(const attend_model *model,
                                            unsigned what, int64_t encoder,
                                            int64_t decoder);
-/* The problem that the attention of a role solves, lengths left 0; a table of
- * biases is the model's. 0 if the model has no such attention. */
+/* The problem that a layer's attention of a role solves, lengths left 0; a table
+ * of biases is the model's, in host memory. 0 if the model has no such attention. */
 ATTEND_API int attend_model_attention(const attend_model *model,
-                                      attend_role role, attend_desc *desc);
+                                      attend_role role, int layer,
+                                      attend_desc *desc);
 
 /* ---- running ---------------------------------------------------------------------- */
 

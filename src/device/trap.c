@@ -22,12 +22,20 @@ typedef struct {
   state_kind states;
 } trap_engine;
 
-enum { MOST_ENGINES = 8 };
+typedef struct {
+  unsigned char *at;
+  size_t size;
+  bool taken;
+} trap_block;
+
+enum { MOST_ENGINES = 8, MOST_BLOCKS = 1 << 14 };
 
 struct trap_memory {
   unsigned char *base;
   size_t used;
   int open; /* calls that have access, one within the other */
+  trap_block block[MOST_BLOCKS];
+  int blocks;
   trap_engine engine[MOST_ENGINES];
   const attend_engine *list[MOST_ENGINES + 1];
 };
@@ -67,22 +75,30 @@ void trap_close(attend_context *ctx) {
 
 /* ---- memory ---------------------------------------------------------------------- */
 
-/* Addresses are not used twice: what was given back is out of reach for good. */
+/* Blocks lie one behind the other, a page between them; those that were given back
+ * serve again where they fit. */
 static attend_status trap_take(attend_context *ctx, size_t bytes,
                                const char *what, void *block) {
   struct trap_memory *m = ctx->device_memory;
-  size_t size = size_add(round_up(bytes ? bytes : 1, PAGE), PAGE);
-  if (size > ADDRESSES - m->used)
+  const size_t size = size_add(round_up(bytes ? bytes : 1, PAGE), PAGE);
+  int i = 0;
+  while (i < m->blocks && (m->block[i].taken || m->block[i].size != size)) i++;
+  if (i == MOST_BLOCKS || (i == m->blocks && size > ADDRESSES - m->used))
     return fail(ctx, ATTEND_NO_MEMORY, "no memory for %s (%zu bytes)", what,
                 bytes);
-  void *p = m->base + m->used;
-  m->used += size;
-  memcpy(block, &p, sizeof p);
+  if (i == m->blocks) {
+    m->block[m->blocks++] = (trap_block){m->base + m->used, size, true};
+    m->used += size;
+  }
+  m->block[i].taken = true;
+  memcpy(block, &m->block[i].at, sizeof m->block[i].at);
   return ATTEND_OK;
 }
 
 static void trap_give(const attend_context *ctx, void *block) {
-  (void)ctx, (void)block;
+  struct trap_memory *m = ctx->device_memory;
+  for (int i = 0; block && i < m->blocks; i++)
+    if (m->block[i].at == block) m->block[i].taken = false;
 }
 
 static void trap_zero(attend_context *ctx, void *to, size_t bytes) {

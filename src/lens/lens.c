@@ -16,7 +16,7 @@ static attend_status read_shape(attend_lens *l, attend_role role,
   attend_desc d;
   attend_hooked q, k;
   role_lens *r = &l->role[role];
-  if (!attend_model_attention(l->model, role, &d)) return ATTEND_OK;
+  if (!attend_model_attention(l->model, role, 0, &d)) return ATTEND_OK;
   if (!attend_trace_get(l->trace, ATTEND_AT_QUERY, role, 0, &q) ||
       !attend_trace_get(l->trace, ATTEND_AT_KEY, role, 0, &k))
     return ATTEND_OK;
@@ -162,11 +162,15 @@ static attend_status ask_engine(const attend_lens *l, attend_role role,
   return ATTEND_OK;
 }
 
-static attend_status make_plan(attend_lens *l, attend_role role) {
+/* Layers differ in their windows. */
+static attend_status make_plan(attend_lens *l, attend_role role, int layer) {
   role_lens *r = &l->role[role];
   attend_desc d;
-  if (r->plan) return ATTEND_OK;
-  attend_model_attention(l->model, role, &d);
+  attend_model_attention(l->model, role, layer, &d);
+  if (r->plan && attend_plan_desc(r->plan)->mask.window == d.mask.window)
+    return ATTEND_OK;
+  attend_plan_free(r->plan);
+  r->plan = NULL;
   if (d.bias.kind == ATTEND_BUCKETS && !r->column)
     ATTEND_TRY(take_zeroed(l->ctx, (size_t)d.bias.buckets * sizeof(float),
                            "a lens", &r->column));
@@ -184,7 +188,7 @@ static void read_column(const attend_lens *l, attend_place at) {
   attend_desc d;
   float *column = l->role[at.role].column;
   if (!column) return;
-  attend_model_attention(l->model, at.role, &d);
+  attend_model_attention(l->model, at.role, at.layer, &d);
   for (int i = 0; i < d.bias.buckets; i++)
     column[i] = d.bias.table[i * d.heads + at.head];
 }
@@ -231,7 +235,7 @@ attend_status lens_enter(attend_lens *l, attend_place at) {
   ATTEND_TRY(check_place(l, at));
   role_lens *r = &l->role[at.role];
   attend_view lse = {0};
-  ATTEND_TRY(make_plan(l, at.role));
+  ATTEND_TRY(make_plan(l, at.role, at.layer));
   ATTEND_TRY(lse_room(l, r->shape.rows));
   read_column(l, at);
   if (l->other) {

@@ -61,7 +61,7 @@ static attend_status check_model(const attend_model *m) {
                "any length",
                c->family);
   for (int i = 0; i < 2; i++) {
-    attend_model_attention(m, i ? ATTEND_CROSS : ATTEND_ENCODER_SELF, &d);
+    model_attention(m, i ? ATTEND_CROSS : ATTEND_ENCODER_SELF, 0, &d);
     ATTEND_CHECK(m->ctx, d.bias.kind == ATTEND_NO_BIAS,
                  "%s biases every pair of tokens by its distance, which sums "
                  "over a text cannot do: cut the text into parts",
@@ -76,7 +76,7 @@ static attend_status check_model(const attend_model *m) {
 static attend_status make_sums(attend_reading *x, int rows) {
   attend_session *r = x->session;
   attend_desc d;
-  attend_model_attention(r->model, ATTEND_ENCODER_SELF, &d);
+  model_attention(r->model, ATTEND_ENCODER_SELF, 0, &d);
   d.batch = 1;
   d.q_len = rows;
   d.purpose = ATTEND_FOR_EXTEND;
@@ -145,7 +145,7 @@ static attend_digest digest_model(const attend_model *m) {
   attend_digest_add(&sum, weights, sizeof weights);
   attend_digest_add(&sum, isa, strlen(isa));
   for (int i = 0; i < 2; i++) {
-    attend_model_attention(m, i ? ATTEND_CROSS : ATTEND_ENCODER_SELF, &d);
+    model_attention(m, i ? ATTEND_CROSS : ATTEND_ENCODER_SELF, 0, &d);
     const attend_form *f = &d.form;
     const uint64_t all[] = {(uint64_t)f->kind,
                             (uint64_t)f->degree,

@@ -33,7 +33,7 @@ static attend_status plan_states(attend_session *r, attend_desc *d,
 static attend_status make_cross(attend_session *r) {
   const size_t layers = (size_t)decoder_of(r)->layers;
   attend_desc d;
-  if (!attend_model_attention(r->model, ATTEND_CROSS, &d)) return ATTEND_OK;
+  if (!model_attention(r->model, ATTEND_CROSS, 0, &d)) return ATTEND_OK;
   ATTEND_TRY(plan_states(r, &d, &r->cross_plan));
   ATTEND_TRY(
       take_zeroed(r->ctx, layers * sizeof *r->cross, "the caches", &r->cross));
@@ -51,9 +51,8 @@ static attend_status make_decoder(attend_session *r) {
                          &r->self));
   for (int i = 0; i < layers; i++) {
     int kind = layer_kind(c, &r->model->decoder, i);
-    attend_model_attention(r->model, ATTEND_DECODER_SELF, &d);
+    model_attention(r->model, ATTEND_DECODER_SELF, i, &d);
     d.mask.causal = ATTEND_CAUSAL_BOTTOM;
-    if (kind == FULL) d.mask.window = 0;
     if (!r->decoder_plan[kind])
       ATTEND_TRY(plan_states(r, &d, &r->decoder_plan[kind]));
     ATTEND_TRY(attend_state_create(r->decoder_plan[kind], &r->self[i]));
@@ -67,7 +66,7 @@ static attend_status plan_encoder(attend_session *r, int count, int n) {
   attend_plan_free(r->encoder_plan);
   r->encoder_plan = NULL;
   attend_desc d;
-  attend_model_attention(r->model, ATTEND_ENCODER_SELF, &d);
+  model_attention(r->model, ATTEND_ENCODER_SELF, 0, &d);
   d.batch = count;
   d.q_len = d.kv_len = n;
   ATTEND_TRY(attend_plan_create(r->ctx, &d, &r->encoder_plan));

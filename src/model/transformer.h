@@ -49,8 +49,9 @@ typedef struct {
   const attend_stack *shape;
   bool encoder;
   table_weights positions, types;
-  table_weights relative;    /* [buckets, H] */
-  linear_weights projection; /* of embeddings to the side's width */
+  table_weights relative;     /* [buckets, H] */
+  const float *relative_host; /* the same, for those who look at the model */
+  linear_weights projection;  /* of embeddings to the side's width */
   norm_weights embed_norm, final_norm;
   layer_weights *layers; /* [groups], NULL: there is no such side */
   int groups; /* layers with weights of their own; others share them */
@@ -110,6 +111,9 @@ attend_status model_each(attend_model *m, field_visit visit, void *user);
 /* Sides, their layers and rotations, before fields are visited; and their end. */
 attend_status model_open(attend_model *m);
 void model_close(attend_model *m);
+/* As attend_model_attention, with tables of the device. */
+int model_attention(const attend_model *m, attend_role role, int layer,
+                    attend_desc *desc);
 /* A block of the device that lives as long as the model. */
 attend_status model_keep(attend_model *m, size_t bytes, void *block /* T ** */);
 

@@ -162,6 +162,8 @@ static attend_status free_field(attend_model *m, const field *f,
 
 void model_close(attend_model *m) {
   model_each(m, free_field, NULL);
+  give(m->ctx, (void *)m->encoder.relative_host);
+  give(m->ctx, (void *)m->decoder.relative_host);
   give(m->ctx, m->encoder.layers);
   give(m->ctx, m->decoder.layers);
   for (size_t i = 0; i < m->n_kept; i++) device_give(m->ctx, m->kept[i]);
@@ -216,6 +218,18 @@ static attend_status read_table(attend_model *m, enum slot slot,
   ATTEND_TRY(model_keep(m, p->tensor->bytes, &t->t.data));
   m->ctx->device->write(m->ctx, (void *)t->t.data, p->tensor->data,
                         p->tensor->bytes);
+  return ATTEND_OK;
+}
+
+/* Biases of scores are few; those who look at a model read them. */
+static attend_status host_table(attend_model *m, stack *s) {
+  const table_weights *t = &s->relative;
+  float *copy;
+  if (!t->t.data) return ATTEND_OK;
+  size_t n = (size_t)t->t.entries * (size_t)s->shape->heads;
+  ATTEND_TRY(take(m->ctx, n * sizeof *copy, "weights", &copy));
+  m->ctx->device->read(m->ctx, copy, t->t.data, n * sizeof *copy);
+  s->relative_host = copy;
   return ATTEND_OK;
 }
 
@@ -343,7 +357,9 @@ static attend_status read_all(attend_model *m,
     if (p->tensor && p->rank == 2) l.total += p->tensor->bytes;
   }
   ATTEND_TRY(model_open(m));
-  return model_each(m, read_field, &l);
+  ATTEND_TRY(model_each(m, read_field, &l));
+  ATTEND_TRY(host_table(m, &m->encoder));
+  return host_table(m, &m->decoder);
 }
 
 attend_status attend_model_create(attend_checkpoint *checkpoint,
@@ -406,10 +422,24 @@ const attend_form *attend_model_role_form(const attend_model *m,
   return &m->forms[role];
 }
 
-int attend_model_attention(const attend_model *m, attend_role role,
+static int attention_of(const attend_model *m, attend_role role, int layer,
+                        const float *relative, attend_desc *desc) {
+  const stack *s = role == ATTEND_ENCODER_SELF ? &m->encoder : &m->decoder;
+  if (!config_attention(&m->config, m->forms, relative, role, desc)) return 0;
+  if (layer_kind(&m->config, s, layer) == FULL) desc->mask.window = 0;
+  return 1;
+}
+
+int model_attention(const attend_model *m, attend_role role, int layer,
+                    attend_desc *desc) {
+  const stack *s = role == ATTEND_ENCODER_SELF ? &m->encoder : &m->decoder;
+  return attention_of(m, role, layer, s->relative.t.data, desc);
+}
+
+int attend_model_attention(const attend_model *m, attend_role role, int layer,
                            attend_desc *desc) {
   const stack *s = role == ATTEND_ENCODER_SELF ? &m->encoder : &m->decoder;
-  return config_attention(&m->config, m->forms, s->relative.t.data, role, desc);
+  return attention_of(m, role, layer, s->relative_host, desc);
 }
 
 size_t attend_model_bytes(const attend_model *m) { return m->bytes; }

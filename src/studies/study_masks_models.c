@@ -157,7 +157,7 @@ static attend_status show_module(study_run *r, table_store *t, const module *m,
                                  const attend_model *model, const witness *told,
                                  const witness *untold) {
   attend_desc desc;
-  if (!attend_model_attention(model, m->role, &desc))
+  if (!attend_model_attention(model, m->role, 0, &desc))
     return study_fail(r, ATTEND_INVALID, "%s has no %s", m->family,
                       role_titles[m->role]);
   const bool causal = desc.mask.causal != ATTEND_NOT_CAUSAL;

@@ -189,33 +189,32 @@ static size_t need_scratch(const attend_learner *l) {
 
 /* ---- plans ------------------------------------------------------------------------------ */
 
-static attend_status plan_role(attend_learner *l, attend_role role, int kind,
+static attend_status plan_role(attend_learner *l, attend_role role, int layer,
                                int rows, int keys, const int32_t *real,
                                attend_plan **plan) {
   attend_desc d;
-  if (!attend_model_attention(&l->model, role, &d)) return ATTEND_OK;
+  if (!model_attention(&l->model, role, layer, &d)) return ATTEND_OK;
   d.batch = l->batch;
   d.q_len = rows;
   d.kv_len = keys;
   d.purpose = ATTEND_FOR_BACKWARD;
   d.mask.lengths = role == ATTEND_DECODER_SELF ? NULL : real;
-  if (kind == FULL) d.mask.window = 0;
   return attend_plan_create(l->ctx, &d, plan);
 }
 
 static attend_status make_plans(attend_learner *l) {
   pass *e = &l->encoder.p, *d = &l->decoder.p;
   if (l->encoder.layers)
-    ATTEND_TRY(plan_role(l, ATTEND_ENCODER_SELF, FULL, e->n, e->n,
-                         l->encoder.real, &e->plan[FULL]));
+    ATTEND_TRY(plan_role(l, ATTEND_ENCODER_SELF, 0, e->n, e->n, l->encoder.real,
+                         &e->plan[FULL]));
   if (!l->decoder.layers) return ATTEND_OK;
   for (int i = 0; i < d->side->shape->layers; i++) {
     int kind = layer_kind(&l->model.config, d->side, i);
     if (!d->plan[kind])
-      ATTEND_TRY(plan_role(l, ATTEND_DECODER_SELF, kind, d->n, d->n, NULL,
+      ATTEND_TRY(plan_role(l, ATTEND_DECODER_SELF, i, d->n, d->n, NULL,
                            &d->plan[kind]));
   }
-  return plan_role(l, ATTEND_CROSS, FULL, d->n, e->n, l->encoder.real,
+  return plan_role(l, ATTEND_CROSS, 0, d->n, e->n, l->encoder.real,
                    &d->cross_plan);
 }
 

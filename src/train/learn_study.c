@@ -351,6 +351,7 @@ attend_status attend_learner_study(attend_learner *l,
   ATTEND_TRY(open_lesson(l, lesson));
   learn_side *e = &l->encoder, *d = &l->decoder;
   mirror_back(l->ctx, &l->gradients);
+  mirror_changed(&l->gradients);
   ATTEND_TRY(place_side(l, e));
   ATTEND_TRY(place_side(l, d));
   ATTEND_TRY(side_forward(l, e));

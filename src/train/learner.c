@@ -29,16 +29,15 @@ void mirror_free(const attend_context *ctx, mirror *m) {
 
 float *mirror_out(attend_context *ctx, mirror *m) {
   if (!m->host) return m->device;
-  if (!m->out)
+  if (!m->fresh)
     ctx->device->read(ctx, m->host, m->device, m->count * sizeof(float));
-  m->out = true;
+  m->fresh = true;
   return m->host;
 }
 
 void mirror_back(attend_context *ctx, mirror *m) {
-  if (m->host && m->out)
+  if (m->host && m->fresh)
     ctx->device->write(ctx, m->device, m->host, m->count * sizeof(float));
-  m->out = false;
 }
 
 /* ---- where everything lies ------------------------------------------------------ */
@@ -335,7 +334,7 @@ float *attend_learner_gradients(const attend_learner *l) {
   return mirror_out(l->ctx, (mirror *)&l->gradients);
 }
 void attend_learner_forget(attend_learner *l) {
-  l->gradients.out = false;
+  mirror_changed(&l->gradients);
   l->ctx->device->zero(l->ctx, l->gradients.device, l->count * sizeof(float));
 }
 

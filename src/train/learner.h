@@ -15,14 +15,16 @@
 typedef struct {
   float *device, *host; /* host NULL: the device's memory is the host's */
   size_t count;
-  bool out; /* a caller may have written to the copy */
+  bool fresh; /* the copy is as the device has it, or as a caller wants it */
 } mirror;
 
 attend_status mirror_make(attend_context *ctx, size_t count, const char *what,
                           mirror *m);
 void mirror_free(const attend_context *ctx, mirror *m);
+/* For callers; what they wrote, back to the device; after the device has changed it. */
 float *mirror_out(attend_context *ctx, mirror *m);
 void mirror_back(attend_context *ctx, mirror *m);
+static inline void mirror_changed(mirror *m) { m->fresh = false; }
 
 /* One side in a lesson. */
 typedef struct {

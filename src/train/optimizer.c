@@ -138,6 +138,9 @@ attend_status attend_optimizer_step(attend_optimizer *o, float rate,
                       .fix2 = (float)(1 / (1 - pow((double)p->beta2, t)))};
   for (size_t i = 0; i < l->n_entries; i++)
     if (!l->entries[i].fixed) step_entry(o, s, &l->entries[i]);
+  mirror_changed(&o->learner->values);
+  mirror_changed(&o->moment[0]);
+  mirror_changed(&o->moment[1]);
   o->step++;
   return learner_repack(o->learner);
 }
