@@ -39,7 +39,7 @@ typedef struct {
 typedef struct {
   norm_weights self_norm, self_after, q_norm, k_norm, cross_norm, mlp_norm,
       mlp_after;
-  linear_weights qkv, out;                     /* self-attention */
+  linear_weights qkv, out; /* self-attention; its shape is the plan's */
   linear_weights cross_q, cross_kv, cross_out; /* none without an encoder */
   linear_weights up, down;                     /* up: [gate, up] if gated */
 } layer_weights;
