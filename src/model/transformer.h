@@ -109,6 +109,10 @@ attend_status model_each(attend_model *m, field_visit visit, void *user);
 /* Sides, their layers and rotations, before fields are visited; and their end. */
 attend_status model_open(attend_model *m);
 void model_close(attend_model *m);
+/* Packs w and b, of the host or the device; back: its transpose too. */
+attend_status linear_pack(attend_model *m, linear_weights *x, bool back);
+/* Packs every linear layer whose w is kept again, after steps changed it. */
+attend_status model_repack(attend_model *m);
 /* A block of the device that lives as long as the model. */
 attend_status model_keep(attend_model *m, size_t bytes, void *block /* T ** */);
 
