@@ -47,7 +47,7 @@ TEST(wrong_specs_are_refused_with_a_sentence) {
       {"content", "\"identity\"", "\"previous\"",
        "needs one answer that is no letter"},
       {"content", "\"ABCA\"", "\"ABDA\"", "not of the alphabet"},
-      {"content", "\"ABCA\"", "\"ABCAAAA\"", "inputs have 1 to 4"},
+      {"content", "\"ABCA\"", "\"ABCAAAA\"", "takes 1 to 4"},
       {"content", "\"copy\": \"same\"", "\"copy\": \"other\"",
        "readout: there is no variable"},
       {"content", "\"length\": 4", "\"length\": 400", "from 1 to 64"},

@@ -49,13 +49,18 @@ typedef struct {
   uint8_t answer[MOST_PLACES];
 } design_example;
 
+typedef struct { /* n letters */
+  const attend_design *d;
+  const uint8_t *letter;
+  int n;
+} question;
+
 typedef struct design_task {
   const char *name;
   bool every; /* an answer for each letter; or one alone */
   enum { SAYS_LETTERS, SAYS_LETTERS_OR_NONE, SAYS_YES_OR_NO } says;
   /* wanted[n], or [1]: letters, NONE, or 0 for yes and 1 for no. */
-  void (*answer)(const attend_design *d, const uint8_t *letter, int n,
-                 int *wanted);
+  void (*answer)(const question *q, int *wanted);
   const char *line;
 } design_task;
 
@@ -116,8 +121,16 @@ attend_status spec_members(const reading *r, const attend_json *object,
 /* Copies a string of 1 to NAME - 1 bytes. */
 attend_status spec_name(const reading *r, const attend_json *value,
                         const char *of, char to[NAME]);
-attend_status spec_integer(const reading *r, const attend_json *value,
+/* Members of an object; what is not there leaves *to as it is. A word is one of
+ * `words`, by its number. */
+attend_status spec_integer(const reading *r, const attend_json *object,
                            const char *of, int low, int high, int *to);
+attend_status spec_word(const reading *r, const attend_json *object,
+                        const char *of, const char *const *words, int *to);
+int spec_find(const char (*names)[NAME], int count, const char *name);
+/* The letters of an input, if it is one. */
+attend_status spec_input(const reading *r, const char *text,
+                         uint8_t letter[MOST_PLACES], int *n);
 attend_status spec_variable(const reading *r, const attend_json *name,
                             int reads, const variable **v);
 /* The number of a value: a token's name, a position; -1: none of that name. */
