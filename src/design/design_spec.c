@@ -253,16 +253,15 @@ static attend_status assemble(const reading *r) {
   spec_layout(d);
   ATTEND_TRY(take_zeroed(d->ctx, d->count * sizeof(float), "a design's weights",
                          &d->weights[ATTEND_DESIGNED]));
-  for (int i = 0; i < d->n_parts; i++) {
+  float *to = d->weights[ATTEND_DESIGNED];
+  for (int i = 0; i <= 3 * d->n_heads; i++) {
     const attend_design_part *p = &d->parts[i];
-    float *to = d->weights[ATTEND_DESIGNED] + p->at;
-    if (i <= 3 * d->n_heads)
-      memcpy(to, r->parts[i],
-             (size_t)p->rows * (size_t)p->columns * sizeof *to);
-    else /* tables: what is embedded is one-hot */
-      for (int j = 0; j < p->rows; j++)
-        to[j * p->columns + j + (i > 3 * d->n_heads + 1 ? d->tokens : 0)] = 1;
+    memcpy(to + p->at, r->parts[i],
+           (size_t)p->rows * (size_t)p->columns * sizeof *to);
   }
+  /* tables: what is embedded is one-hot */
+  for (size_t i = tables_at(d); i < d->count; i += (size_t)d->embedded + 1)
+    to[i] = 1;
   return ATTEND_OK;
 }
 
@@ -289,7 +288,7 @@ attend_status attend_design_read(attend_context *ctx, const char *what,
   ATTEND_TRY(take_zeroed(ctx, sizeof *r.d, "a design", &r.d));
   r.d->ctx = ctx;
   attend_status status = read_all(&r, text, length);
-  for (int i = 0; i < MOST_PARTS; i++) give(ctx, r.parts[i]);
+  for (int i = 0; i < DESIGN_PARTS; i++) give(ctx, r.parts[i]);
   if (status)
     attend_design_free(r.d);
   else
