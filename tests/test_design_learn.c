@@ -18,15 +18,15 @@ static double weighed(design_pass *p, const float *weights, const float *c) {
 }
 
 static void put_some(design_pass *p, uint64_t total) {
-  for (int b = 0; b < p->batch; b++)
+  for (int b = 0; b < p->p.count; b++)
     pass_put_number(p, b, (uint64_t)b * 37 % total);
 }
 
 /* Random where there is an input, 0 elsewhere. */
 static void draw_factors(const design_pass *p, float *c) {
   const int ld = padded(p->d->answers), n = p->d->places * ld;
-  attend_random_normal((attend_random){7, 2}, 0, (size_t)(p->batch * n), c);
-  for (int i = 0; i < p->batch * n; i++)
+  attend_random_normal((attend_random){7, 2}, 0, (size_t)(p->p.count * n), c);
+  for (int i = 0; i < p->p.count * n; i++)
     if (i % n / ld >= p->lengths[i / n] || i % ld >= p->d->answers) c[i] = 0;
 }
 

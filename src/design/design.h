@@ -178,7 +178,6 @@ typedef struct {
   attend_context own; /* as many threads as the batch is worth */
   attend_model model; /* one layer for each head */
   pass p;
-  int batch;
   attend_plan *plans[MOST_HEADS];
   activations at[MOST_HEADS];
   head_rows readout;

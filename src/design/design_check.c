@@ -79,10 +79,10 @@ static void judge(checking *c, const design_pass *p, int b) {
 }
 
 static attend_status check_all(checking *c, design_pass *p) {
-  for (uint64_t from = 0; from < c->total; from += (uint64_t)p->batch) {
+  for (uint64_t from = 0; from < c->total; from += (uint64_t)p->p.count) {
     uint64_t left = c->total - from;
-    int n = left < (uint64_t)p->batch ? (int)left : p->batch;
-    for (int b = 0; b < p->batch; b++)
+    int n = left < (uint64_t)p->p.count ? (int)left : p->p.count;
+    for (int b = 0; b < p->p.count; b++)
       pass_put_number(p, b, from + (uint64_t)(b < n ? b : 0));
     ATTEND_TRY(pass_forward(p));
     for (int b = 0; b < n; b++) judge(c, p, b);

@@ -170,7 +170,7 @@ static void write_numbers(design_pass *p, int32_t *to, const int32_t *from) {
 
 static attend_status take_inputs(design_pass *p) {
   size_t rows = (size_t)p->p.rows, ld = (size_t)padded(p->d->answers);
-  size_t each = rows * (ld + 2) + (size_t)p->batch;
+  size_t each = rows * (ld + 2) + (size_t)p->p.count;
   ATTEND_TRY(take_zeroed(p->d->ctx, each * sizeof *p->logits,
                          "a batch of inputs", &p->logits));
   p->ids = (int32_t *)(p->logits + rows * ld);
@@ -187,20 +187,18 @@ static attend_status take_inputs(design_pass *p) {
 static attend_status plan_head(design_pass *p, int i, double sharpness) {
   const attend_design *d = p->d;
   const design_head *h = &d->heads[i];
+  bool soft = sharpness > 0;
   attend_desc desc = {
-      .batch = p->batch,
+      .batch = p->p.count,
       .q_len = d->places,
       .kv_len = d->places,
       .dim = h->dim,
       .dim_v = h->dim_v,
-      .scale = sharpness > 0 ? (float)sharpness : 1,
+      .scale = soft ? (float)sharpness : 1,
+      .form = {.kind = soft ? ATTEND_SOFTMAX : ATTEND_ARGMAX, .ties = h->ties},
       .purpose = p->gradients ? ATTEND_FOR_BACKWARD : 0,
       .mask = {.causal = d->causal ? ATTEND_CAUSAL : ATTEND_NOT_CAUSAL,
                .lengths = p->lengths}};
-  if (!(sharpness > 0)) {
-    desc.form.kind = ATTEND_ARGMAX;
-    desc.form.ties = h->ties;
-  }
   return attend_plan_create(&p->own, &desc, &p->plans[i]);
 }
 
@@ -225,7 +223,6 @@ attend_status pass_create(const attend_design *d, const float *weights,
   *to = NULL;
   ATTEND_TRY(take_zeroed(d->ctx, sizeof *p, "a pass", &p));
   p->d = d;
-  p->batch = batch;
   p->model.ctx = &p->own;
   p->p = (pass){.ctx = &p->own,
                 .model = &p->model,
