@@ -6,6 +6,7 @@
 #include "attend/file.h"
 #include "base/base.h"
 #include "designs.h"
+#include "device/device.h"
 
 /* ---- specs -------------------------------------------------------------------------- */
 
@@ -47,7 +48,7 @@ TEST(wrong_specs_are_refused_with_a_sentence) {
       {"content", "\"identity\"", "\"previous\"",
        "needs one answer that is no letter"},
       {"content", "\"ABCA\"", "\"ABDA\"", "not of the alphabet"},
-      {"content", "\"ABCA\"", "\"ABCAAAA\"", "inputs have 1 to 4"},
+      {"content", "\"ABCA\"", "\"ABCAAAA\"", "takes 1 to 4"},
       {"content", "\"copy\": \"same\"", "\"copy\": \"other\"",
        "readout: there is no variable"},
       {"content", "\"length\": 4", "\"length\": 400", "from 1 to 64"},
@@ -305,5 +306,35 @@ TEST(every_allocation_may_fail) {
   memory.fail_at = 0;
   CHECK(!status && n > 20);
   free(spec);
+  attend_context_free(ctx);
+}
+
+/* ---- the pass ------------------------------------------------------------------------- */
+
+static int products; /* that the device below was asked for */
+
+static void count_product(attend_context *ctx, const struct op_linear *op) {
+  products++;
+  device_cpu.linear(ctx, op);
+}
+
+/* model/'s layers compute a design: of each head Q, K and V together and its
+ * place in the stream, then the readout. */
+TEST(each_head_is_a_layer_of_the_model) {
+  attend_context *ctx = open_context(NULL, 1, NULL);
+  struct attend_device counting = device_cpu;
+  counting.linear = count_product;
+  ctx->device = &counting;
+  for (int i = 0; i < SHIPPED; i++) {
+    attend_design *d = open_design(ctx, shipped[i]);
+    attend_design_facts f = attend_design_about(d);
+    attend_design_run *run;
+    attend_way way = {ATTEND_DESIGNED, 0};
+    products = 0;
+    OK(ctx, attend_design_run_create(d, way, f.example, &run));
+    CHECK_EQ(products, 2 * f.heads + 1);
+    attend_design_run_free(run);
+    attend_design_free(d);
+  }
   attend_context_free(ctx);
 }

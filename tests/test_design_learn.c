@@ -9,38 +9,41 @@
 /* sum(logits * c) for fixed c, in double over the float pass. */
 static double weighed(design_pass *p, const float *weights, const float *c) {
   const attend_design *d = p->d;
+  const int ld = padded(d->answers);
   double sum = 0;
-  if (pass_forward(p, weights)) return NAN;
-  for (int b = 0; b < p->batch; b++)
-    for (int i = 0; i < p->lengths[b] * d->answers; i++) {
-      int at = b * d->places * d->answers + i;
-      sum += (double)p->logits[at] * (double)c[at];
-    }
+  if (pass_weights(p, weights) || pass_forward(p)) return NAN;
+  for (int i = 0; i < p->p.rows * ld; i++)
+    sum += (double)p->logits[i] * (double)c[i];
   return sum;
 }
 
 static void put_some(design_pass *p, uint64_t total) {
-  for (int b = 0; b < p->batch; b++)
+  for (int b = 0; b < p->p.count; b++)
     pass_put_number(p, b, (uint64_t)b * 37 % total);
+}
+
+/* Random where there is an input, 0 elsewhere. */
+static void draw_factors(const design_pass *p, float *c) {
+  const int ld = padded(p->d->answers), n = p->d->places * ld;
+  attend_random_normal((attend_random){7, 2}, 0, (size_t)(p->p.count * n), c);
+  for (int i = 0; i < p->p.count * n; i++)
+    if (i % n / ld >= p->lengths[i / n] || i % ld >= p->d->answers) c[i] = 0;
 }
 
 static void check_gradients(attend_context *ctx, const char *name) {
   attend_design *d = open_design(ctx, name);
   design_pass *p;
-  OK(ctx, pass_create(d, 1, 4, true, &p));
-  put_some(p, attend_design_about(d).inputs);
-  size_t n = d->count, rows = (size_t)(4 * d->places * d->answers);
+  size_t n = d->count, rows = (size_t)(4 * d->places * padded(d->answers));
   float *w = room_for(n, sizeof *w), *g = room_for(n, sizeof *g),
         *c = room_for(rows, sizeof *c);
   attend_random_normal((attend_random){7, 1}, 0, n, w);
-  attend_random_normal((attend_random){7, 2}, 0, rows, c);
-  OK(ctx, pass_forward(p, w));
-  memset(p->dlogits, 0, rows * sizeof *c);
-  for (int b = 0; b < 4; b++)
-    memcpy(p->dlogits + b * d->places * d->answers,
-           c + b * d->places * d->answers,
-           (size_t)(p->lengths[b] * d->answers) * sizeof *c);
-  OK(ctx, pass_backward(p, w, g));
+  OK(ctx, pass_create(d, w, 1, 4, true, &p));
+  put_some(p, attend_design_about(d).inputs);
+  draw_factors(p, c);
+  OK(ctx, pass_forward(p));
+  ctx->device->write(ctx, p->readout.logits, c, rows * sizeof *c);
+  OK(ctx, pass_backward(p));
+  OK(ctx, pass_parts(p, p->gradients, g));
   double worst = 0, size = 0;
   for (size_t i = 0; i < n; i += light() ? 7 : 1) {
     float here = w[i], step = 0x1p-7f;
@@ -68,8 +71,11 @@ TEST(gradients_are_the_slopes) {
 /* ---- learning --------------------------------------------------------------------------- */
 
 /* Full batches on purpose: they are large enough for several threads. */
-static float *learnt_by(int threads, const char *name, size_t *n) {
-  attend_context *ctx = open_context(NULL, threads, NULL);
+static float *learnt_by(const char *device, int threads, const char *name,
+                        size_t *n) {
+  attend_context_options options = {.device = device, .threads = threads};
+  attend_context *ctx;
+  if (attend_context_create(&options, &ctx)) exit(1);
   attend_design *d = open_design(ctx, name);
   attend_twin_options o = {.steps = 4, .batch = 4096};
   OK(ctx, attend_design_learn(d, &o, NULL));
@@ -80,11 +86,22 @@ static float *learnt_by(int threads, const char *name, size_t *n) {
   return copy;
 }
 
-TEST(no_bit_depends_on_the_number_of_threads) {
+static void learn_alike(const char *device, int threads, const char *name) {
   size_t n, m;
-  float *a = learnt_by(1, "induction", &n), *b = learnt_by(3, "induction", &m);
+  float *a = learnt_by("cpu", 1, name, &n),
+        *b = learnt_by(device, threads, name, &m);
   CHECK(n == m && !memcmp(a, b, n * sizeof *a));
   free(a), free(b);
+}
+
+TEST(no_bit_depends_on_the_number_of_threads) {
+  learn_alike("cpu", 3, "induction");
+}
+
+/* Nothing but the device's ops touches its memory: tables that are learnt, too. */
+TEST(designs_learn_on_a_device) {
+  learn_alike("trap", 1, "content");
+  learn_alike("trap", 1, "previous");
 }
 
 static void learns(attend_context *ctx, const char *name, double loss) {

@@ -1,18 +1,17 @@
 /* What the files of this room share: the design, its layout, a pass.
  *
- * Place: design/ - between a spec and its verdict; on attention/ and base/.
+ * Place: design/ - between a spec and its verdict; on model/.
  *
  * design_spec.c reads a spec, design_heads.c and design_linear.c compile what it
- * says of heads and readout, design_pass.c runs batches, design_back.c walks them
- * backwards. All weights of a twin are one stretch, cut by the list of parts.
+ * says of heads and readout, design_pass.c runs batches through model/'s layers and
+ * back. All weights of a twin are one stretch, cut by the list of parts.
  */
 #ifndef DESIGN_DESIGN_H
 #define DESIGN_DESIGN_H
 
 #include "attend/design.h"
 #include "attend/json.h"
-#include "base/base.h"
-#include "base/parallel.h"
+#include "model/transformer.h"
 
 enum {
   MOST_TOKENS = 64,
@@ -22,7 +21,7 @@ enum {
   MOST_HEADS = 16, /* of all layers */
   MOST_FEATURES = 256,
   MOST_COLUMNS = 128, /* of a head's Qm */
-  MOST_PARTS = 3 * MOST_HEADS + 3,
+  DESIGN_PARTS = 3 * MOST_HEADS + 3,
   MOST_STEPS = 1000000,
   NAME = 32
 };
@@ -49,13 +48,18 @@ typedef struct {
   uint8_t answer[MOST_PLACES];
 } design_example;
 
+typedef struct { /* n letters */
+  const attend_design *d;
+  const uint8_t *letter;
+  int n;
+} question;
+
 typedef struct design_task {
   const char *name;
   bool every; /* an answer for each letter; or one alone */
   enum { SAYS_LETTERS, SAYS_LETTERS_OR_NONE, SAYS_YES_OR_NO } says;
   /* wanted[n], or [1]: letters, NONE, or 0 for yes and 1 for no. */
-  void (*answer)(const attend_design *d, const uint8_t *letter, int n,
-                 int *wanted);
+  void (*answer)(const question *q, int *wanted);
   const char *line;
 } design_task;
 
@@ -86,8 +90,8 @@ struct attend_design {
   int steps, batch;
   double rate, decay;
   uint64_t seed;
-  attend_design_part parts[MOST_PARTS];
-  char part_name[MOST_PARTS][48];
+  attend_design_part parts[DESIGN_PARTS];
+  char part_name[DESIGN_PARTS][48];
   int n_parts;
   size_t count; /* of numbers of a twin */
   float *weights[ATTEND_TWINS];
@@ -98,9 +102,8 @@ struct attend_design {
 typedef struct {
   attend_design *d;
   const char *what;
-  char place[96]; /* "head \"previous\"", in sentences */
-  float
-      *parts[MOST_PARTS]; /* as they are compiled, before all sizes are known */
+  char place[96];             /* "head \"previous\"", in sentences */
+  float *parts[DESIGN_PARTS]; /* compiled, before all sizes are known */
 } reading;
 
 attend_status spec_wrong(const reading *r, const char *sentence, ...)
@@ -116,8 +119,16 @@ attend_status spec_members(const reading *r, const attend_json *object,
 /* Copies a string of 1 to NAME - 1 bytes. */
 attend_status spec_name(const reading *r, const attend_json *value,
                         const char *of, char to[NAME]);
-attend_status spec_integer(const reading *r, const attend_json *value,
+/* Members of an object; what is not there leaves *to as it is. A word is one of
+ * `words`, by its number. */
+attend_status spec_integer(const reading *r, const attend_json *object,
                            const char *of, int low, int high, int *to);
+attend_status spec_word(const reading *r, const attend_json *object,
+                        const char *of, const char *const *words, int *to);
+int spec_find(const char (*names)[NAME], int count, const char *name);
+/* The letters of an input, if it is one. */
+attend_status spec_input(const reading *r, const char *text,
+                         uint8_t letter[MOST_PLACES], int *n);
 attend_status spec_variable(const reading *r, const attend_json *name,
                             int reads, const variable **v);
 /* The number of a value: a token's name, a position; -1: none of that name. */
@@ -155,44 +166,66 @@ bool design_wanted(const attend_design *d, const uint8_t *letter, int n,
 void design_example_wanted(const attend_design *d, const design_example *e,
                            int32_t *wanted);
 
+/* Fails if there is no such twin. */
+attend_status design_has(const attend_design *d, attend_twin twin);
+
 enum { TASK_NONE = -1 };
 
 /* ---- a pass over a batch -------------------------------------------------------------- */
 
 typedef struct {
-  attend_plan *plan;
-  float *q, *k, *v, *o, *lse;
-} pass_head;
-
-typedef struct {
   const attend_design *d;
-  int batch, threads;
+  attend_context own; /* as many threads as the batch is worth */
+  attend_model model; /* one layer for each head */
+  pass p;
+  attend_plan *plans[MOST_HEADS];
+  activations at[MOST_HEADS];
+  head_rows readout;
+  /* of the host */
+  float *logits;    /* [B][places][padded answers]; the others lie behind */
   int32_t *ids;     /* [B][places], -1: nothing is there */
-  int32_t *lengths; /* [B] */
   int32_t *wanted;  /* [B][places] */
-  float *x;         /* [B][places][features] */
-  float *logits;    /* [B][places][answers] */
-  pass_head heads[MOST_HEADS];
-  /* backward */
-  float *dx, *dlogits, *dq, *dk, *dv, *dout;
-  void *block; /* all of the above */
+  int32_t *lengths; /* [B] */
+  /* of the device */
+  int32_t *device_ids, *device_wanted;
+  float *values, *gradients; /* [count]; gradients NULL: no way back */
+  size_t count, learned;     /* learned: the first, without one-hot tables */
+  float *dx, *losses;        /* [B][places][padded features], [B][places] */
 } design_pass;
 
-attend_status pass_create(const attend_design *d, double sharpness, int batch,
-                          bool backward, design_pass **pass);
+/* weights: a twin's, all of its parts. sharpness 0: argmax. */
+attend_status pass_create(const attend_design *d, const float *weights,
+                          double sharpness, int batch, bool backward,
+                          design_pass **to);
 void pass_free(design_pass *p);
 /* Puts an input into place b of the batch; or number `index` of what the task has,
  * an input or an example, with what is wanted. */
 void pass_put(design_pass *p, int b, const uint8_t *letter, int n);
 void pass_put_number(design_pass *p, int b, uint64_t index);
-attend_status pass_forward(design_pass *p, const float *weights);
-/* dlogits -> gradients [count], added to what is there. */
-attend_status pass_backward(design_pass *p, const float *weights,
-                            float *gradients);
+attend_status pass_forward(design_pass *p);
+/* The mean cross-entropy of what is wanted. The device's logits become its gradient,
+ * the host's are lost. */
+double pass_loss(design_pass *p);
+/* From the gradient in the device's logits to gradients. */
+attend_status pass_backward(design_pass *p);
+/* A head's attention of the first rows of each input: [B][rows][places]. */
+attend_status pass_attention(const design_pass *p, int head, int rows,
+                             float *weights);
 /* The answer of a row of logits, and the lead of `wanted` (if it is one). */
 int pass_answer(const attend_design *d, const float *logits, int wanted,
                 double *lead);
 
+/* Other weights; and from values or gradients back to parts. */
+attend_status pass_weights(design_pass *p, const float *weights);
+attend_status pass_parts(design_pass *p, const float *from, float *parts);
+
+static inline int qkv_width(const design_head *h) {
+  return 2 * h->dim + h->dim_v;
+}
+static inline const float *logits_at(const design_pass *p, int b, int place) {
+  return p->logits + ((size_t)b * (size_t)p->d->places + (size_t)place) *
+                         (size_t)padded(p->d->answers);
+}
 static inline const attend_design_part *head_part(const attend_design *d,
                                                   int head, int which) {
   return &d->parts[3 * head + which];
@@ -200,9 +233,10 @@ static inline const attend_design_part *head_part(const attend_design *d,
 static inline const attend_design_part *readout_part(const attend_design *d) {
   return &d->parts[3 * d->n_heads];
 }
-static inline const attend_design_part *table_part(const attend_design *d,
-                                                   int which) {
-  return &d->parts[3 * d->n_heads + 1 + which];
+/* The tables are behind the matrices; together they are [embedded][embedded]. */
+static inline size_t tables_at(const attend_design *d) {
+  const attend_design_part *last = readout_part(d);
+  return last->at + (size_t)last->rows * (size_t)last->columns;
 }
 
 /* Singular values of a [rows][columns], largest first, into s[min(..)]. */

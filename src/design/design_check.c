@@ -26,8 +26,7 @@ typedef struct {
 static attend_status prepare(checking *c) {
   const attend_design *d = c->d;
   attend_check_options *o = &c->options;
-  ATTEND_CHECK(d->ctx, c->way.twin < ATTEND_TWINS && d->weights[c->way.twin],
-               "\"%s\" has no learned twin: let it learn first", d->name);
+  ATTEND_TRY(design_has(d, c->way.twin));
   ATTEND_CHECK(d->ctx, c->way.sharpness >= 0 && c->way.sharpness <= 1e6,
                "sharpness %g is not from 0 (argmax) to a million",
                c->way.sharpness);
@@ -64,12 +63,10 @@ static void judge(checking *c, const design_pass *p, int b) {
   attend_verdict *v = c->to;
   bool wrong = false;
   for (int i = 0; i < p->lengths[b]; i++) {
-    size_t row = (size_t)b * (size_t)d->places + (size_t)i;
-    int wanted = p->wanted[row];
+    int wanted = p->wanted[b * d->places + i];
     double lead;
     if (wanted < 0) continue;
-    int given =
-        pass_answer(d, p->logits + row * (size_t)d->answers, wanted, &lead);
+    int given = pass_answer(d, logits_at(p, b, i), wanted, &lead);
     v->places++;
     c->right += given == wanted;
     if (lead < v->margin) v->margin = lead;
@@ -82,13 +79,12 @@ static void judge(checking *c, const design_pass *p, int b) {
 }
 
 static attend_status check_all(checking *c, design_pass *p) {
-  const float *weights = c->d->weights[c->way.twin];
-  for (uint64_t from = 0; from < c->total; from += (uint64_t)p->batch) {
+  for (uint64_t from = 0; from < c->total; from += (uint64_t)p->p.count) {
     uint64_t left = c->total - from;
-    int n = left < (uint64_t)p->batch ? (int)left : p->batch;
-    for (int b = 0; b < p->batch; b++)
+    int n = left < (uint64_t)p->p.count ? (int)left : p->p.count;
+    for (int b = 0; b < p->p.count; b++)
       pass_put_number(p, b, from + (uint64_t)(b < n ? b : 0));
-    ATTEND_TRY(pass_forward(p, weights));
+    ATTEND_TRY(pass_forward(p));
     for (int b = 0; b < n; b++) judge(c, p, b);
     if (c->first_alone && c->to->wrong) return ATTEND_OK;
     if (c->options.progress &&
@@ -106,7 +102,8 @@ static attend_status run_check(checking *c) {
   int batch = c->total > MANY    ? LARGE
               : c->total < BATCH ? (int)c->total
                                  : BATCH;
-  ATTEND_TRY(pass_create(c->d, c->way.sharpness, batch, false, &p));
+  ATTEND_TRY(pass_create(c->d, c->d->weights[c->way.twin], c->way.sharpness,
+                         batch, false, &p));
   attend_status status = check_all(c, p);
   pass_free(p);
   v->ok = !status && v->wrong == 0;

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attend/observe.h"
 #include "design/design.h"
 
 enum { MOST_LOOKED = 2048, AT_ONCE = 128 };
@@ -79,9 +78,7 @@ static void seen_times(const weighing *g, int i, const float *m, int columns,
   const float *e = NULL;
   memset(to, 0, (size_t)columns * sizeof *to);
   if (d->positions == ATTEND_DESIGN_POSITIONS_ADDED && i < d->embedded)
-    e = g->w + (i < d->tokens ? table_part(d, 0)->at + (size_t)(i * d->embedded)
-                              : table_part(d, 1)->at +
-                                    (size_t)((i - d->tokens) * d->embedded));
+    e = g->w + tables_at(d) + (size_t)(i * d->embedded);
   for (int f = e ? 0 : i; f < (e ? d->embedded : i + 1) && f < reads; f++)
     for (int j = 0; j < columns; j++)
       to[j] += (e ? (double)e[f] : 1) * (double)m[f * columns + j];
@@ -232,15 +229,9 @@ typedef struct {
 
 static attend_status look_both(looking *l) {
   const attend_design *d = l->d;
-  int32_t rows[MOST_PLACES];
-  for (int i = 0; i < d->places; i++) rows[i] = i;
   for (int t = 0; t < 2; t++) {
-    const pass_head *h = &l->pass[t]->heads[l->head];
-    attend_look what = {
-        .rows = rows, .n_rows = d->places, .weights = l->weights[t]};
-    ATTEND_TRY(pass_forward(l->pass[t], d->weights[t]));
-    ATTEND_TRY(attend_observe(h->plan, attend_bhtd(h->q), attend_bhtd(h->k),
-                              h->lse, &what));
+    ATTEND_TRY(pass_forward(l->pass[t]));
+    ATTEND_TRY(pass_attention(l->pass[t], l->head, d->places, l->weights[t]));
   }
   return ATTEND_OK;
 }
@@ -309,16 +300,17 @@ attend_status attend_design_compare(const attend_design *d, double sharpness,
                                     int head, attend_likeness *likeness) {
   looking l = {.d = d, .head = head};
   *likeness = (attend_likeness){0};
-  ATTEND_CHECK(d->ctx, d->weights[ATTEND_LEARNED],
-               "\"%s\" has no learned twin: let it learn first", d->name);
+  ATTEND_TRY(design_has(d, ATTEND_LEARNED));
   ATTEND_CHECK(d->ctx, head >= 0 && head < d->n_heads,
                "head %d: \"%s\" has %d of them", head, d->name, d->n_heads);
   size_t each = (size_t)(AT_ONCE * d->places * d->places);
   ATTEND_TRY(take_zeroed(d->ctx, 2 * each * sizeof(float),
                          "attention to compare", &l.weights[0]));
   l.weights[1] = l.weights[0] + each;
-  attend_status status = pass_create(d, sharpness, AT_ONCE, false, &l.pass[0]);
-  if (!status) status = pass_create(d, 1, AT_ONCE, false, &l.pass[1]);
+  attend_status status = ATTEND_OK;
+  for (int t = 0; t < 2 && !status; t++)
+    status = pass_create(d, d->weights[t], t ? 1 : sharpness, AT_ONCE, false,
+                         &l.pass[t]);
   if (!status) status = compare_attention(&l, likeness);
   if (!status) status = compare_weights(d, head, likeness);
   pass_free(l.pass[0]);

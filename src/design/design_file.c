@@ -21,8 +21,8 @@ enum { TENSOR_NAME = 64 };
 /* ---- writing ---------------------------------------------------------------------- */
 
 attend_status attend_design_save(const attend_design *d, const char *path) {
-  attend_tensor tensors[ATTEND_TWINS * MOST_PARTS];
-  char names[ATTEND_TWINS * MOST_PARTS][TENSOR_NAME];
+  attend_tensor tensors[ATTEND_TWINS * DESIGN_PARTS];
+  char names[ATTEND_TWINS * DESIGN_PARTS][TENSOR_NAME];
   size_t n = 0;
   memset(tensors, 0, sizeof tensors);
   for (int twin = 0; twin < ATTEND_TWINS; twin++)

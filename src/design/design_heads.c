@@ -158,13 +158,13 @@ static attend_status key_alone(building *b) {
   return ATTEND_OK;
 }
 
-static attend_status read_position(building *b, const attend_json *value,
+static attend_status read_position(building *b, const attend_json *term,
                                    double weight) {
   const attend_design *d = b->r->d;
   int place = 0;
   SPEC_CHECK(b->r, d->positions != ATTEND_DESIGN_POSITIONS_NONE,
              "a position cannot be selected: \"positions\" are \"none\"");
-  ATTEND_TRY(spec_integer(b->r, value, "position", 0, d->places - 1, &place));
+  ATTEND_TRY(spec_integer(b->r, term, "position", 0, d->places - 1, &place));
   ATTEND_TRY(key_alone(b));
   b->c->k[b->c->alone][d->variables[1].at + place] += (float)weight;
   return ATTEND_OK;
@@ -184,7 +184,7 @@ static attend_status read_term(building *b, const attend_json *term) {
              "a term is one of \"match\", \"position\", \"offset\", \"table\" "
              "and \"prefer\"");
   if (match) return read_match(b, match, weight);
-  if (position) return read_position(b, position, weight);
+  if (position) return read_position(b, term, weight);
   if (offset) return read_offset(b, offset, weight);
   if (table) return read_table(b, term, weight);
   ATTEND_TRY(key_alone(b));
@@ -193,7 +193,7 @@ static attend_status read_term(building *b, const attend_json *term) {
 
 /* ---- values ------------------------------------------------------------------------------ */
 
-static attend_status read_copy(building *b, const attend_json *name) {
+static attend_status copy_value(building *b, const attend_json *name) {
   const variable *v;
   ATTEND_TRY(spec_variable(b->r, name, b->h->reads, &v));
   for (int i = 0; i < v->width; i++) b->c->v[i][v->at + i] = 1;
@@ -207,7 +207,7 @@ static attend_status read_value(building *b, const attend_json *value) {
   const attend_json *copy = attend_json_get(value, "copy"),
                     *count = attend_json_get(value, "count");
   SPEC_CHECK(b->r, !copy != !count, "a value is one of \"copy\" and \"count\"");
-  if (copy) return read_copy(b, copy);
+  if (copy) return copy_value(b, copy);
   b->writes.kind = KIND_NUMBER;
   b->writes.width = 1;
   return spec_linear(b->r, count, b->h->reads, 1, b->c->v[0]);
@@ -229,23 +229,15 @@ static attend_status keep(building *b, int part, int columns,
 }
 
 static attend_status read_shape(building *b, const attend_json *head) {
-  static const char sentence[] =
-      "\"ties\" are \"first\" or \"average\" (of all that are best)";
+  static const char *const words[] = {"average", "first", NULL};
   design_head *h = b->h;
-  const attend_json *ties = attend_json_get(head, "ties");
-  const char *word = attend_json_string(ties, NULL);
-  SPEC_CHECK(
-      b->r,
-      !ties || (word && (!strcmp(word, "first") || !strcmp(word, "average"))),
-      sentence);
-  h->ties =
-      word && !strcmp(word, "first") ? ATTEND_TIES_FIRST : ATTEND_TIES_AVERAGE;
+  int ties = 0;
+  ATTEND_TRY(spec_word(b->r, head, "ties", words, &ties));
+  h->ties = ties ? ATTEND_TIES_FIRST : ATTEND_TIES_AVERAGE;
   h->dim = b->c->columns > 0 ? b->c->columns : 1;
   h->dim_v = b->writes.width;
-  ATTEND_TRY(spec_integer(b->r, attend_json_get(head, "width"), "width", h->dim,
-                          MOST_COLUMNS, &h->dim));
-  return spec_integer(b->r, attend_json_get(head, "room"), "room", h->dim_v,
-                      MOST_TOKENS, &h->dim_v);
+  ATTEND_TRY(spec_integer(b->r, head, "width", h->dim, MOST_COLUMNS, &h->dim));
+  return spec_integer(b->r, head, "room", h->dim_v, MOST_TOKENS, &h->dim_v);
 }
 
 static attend_status new_variable(building *b) {

@@ -172,6 +172,12 @@ int attend_design_part_get(const attend_design *d, int i,
   return 1;
 }
 
+attend_status design_has(const attend_design *d, attend_twin twin) {
+  ATTEND_CHECK(d->ctx, attend_design_weights(d, twin, NULL),
+               "\"%s\" has no learned twin: let it learn first", d->name);
+  return ATTEND_OK;
+}
+
 const float *attend_design_weights(const attend_design *d, attend_twin twin,
                                    size_t *count) {
   if (count) *count = d->count;

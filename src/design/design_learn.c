@@ -2,9 +2,8 @@
  *
  * Place: design/ - from random numbers to weights, by AdamW on cross-entropy.
  *
- * With few inputs every step sees them all; with more it draws some. attend's
- * learners (train/) are for whole models; a few hundred numbers need no more than
- * what stands here.
+ * With few inputs every step sees them all; with more it draws some. Learners
+ * (train/) learn checkpoints; a design's pass has its weights in memory.
  */
 #include <math.h>
 #include <string.h>
@@ -17,7 +16,9 @@ typedef struct {
   attend_twin_options o;
   design_pass *pass;
   uint64_t total;
-  float *w, *g, *m, *v; /* [count] weights, gradients, moments */
+  float *w;       /* [count] all parts */
+  float *moments; /* [2][learned] of the device */
+  double *sums;   /* of squares, of the device */
   double loss;
 } studying;
 
@@ -52,22 +53,14 @@ static void draw(studying *s) {
   }
 }
 
-/* What the readout does not see stays 0. */
-static void forget_unread(const attend_design *d, float *all) {
-  float *readout = all + readout_part(d)->at;
-  for (int f = 0; f < d->features; f++)
-    for (int a = 0; a < d->answers && !d->is_read[f]; a++)
-      readout[f * d->answers + a] = 0;
-}
-
 /* ---- a step -------------------------------------------------------------------------- */
 
 /* All of them, or as many as fit, drawn evenly; the stream is the step's. */
 static void put_batch(studying *s, int step) {
-  for (int b = 0; b < s->pass->batch; b++) {
+  for (int b = 0; b < s->pass->p.count; b++) {
     uint32_t block[4];
     uint64_t index = (uint64_t)b;
-    if (s->total > (uint64_t)s->pass->batch) {
+    if (s->total > (uint64_t)s->pass->p.count) {
       attend_random r = {s->o.seed, UINT64_C(1) << 32 | (uint64_t)step};
       attend_random_block(r, (uint64_t)b, block);
       index = ((uint64_t)block[0] << 32 | block[1]) % s->total;
@@ -78,62 +71,55 @@ static void put_batch(studying *s, int step) {
   }
 }
 
-/* Cross-entropy of a row, and its gradient times `scale`. */
-static double row_loss(const float *logits, int n, int wanted, double scale,
-                       float *dlogits) {
-  double most = (double)logits[0], sum = 0;
-  for (int a = 1; a < n; a++)
-    if ((double)logits[a] > most) most = (double)logits[a];
-  for (int a = 0; a < n; a++) sum += exp((double)logits[a] - most);
-  for (int a = 0; a < n; a++) {
-    double share = exp((double)logits[a] - most) / sum;
-    dlogits[a] = (float)(scale * (share - (a == wanted)));
-  }
-  return log(sum) + most - (double)logits[wanted];
-}
-
-static void find_loss(studying *s) {
-  const attend_design *d = s->d;
-  design_pass *p = s->pass;
-  int rows = p->batch * d->places, asked = 0;
-  for (int r = 0; r < rows; r++) asked += p->wanted[r] >= 0;
-  s->loss = 0;
-  memset(p->dlogits, 0, (size_t)rows * (size_t)d->answers * sizeof *p->dlogits);
-  for (int r = 0; r < rows; r++)
-    if (p->wanted[r] >= 0)
-      s->loss += row_loss(p->logits + r * d->answers, d->answers, p->wanted[r],
-                          1.0 / asked, p->dlogits + r * d->answers) /
-                 asked;
+/* What is 0 and stays 0, in values and gradients: in the readout the features that
+ * it does not see, in tables those that heads write. */
+static void clear_fixed(const design_pass *p, float *all) {
+  const attend_design *d = p->d;
+  for (int f = 0; f < d->features; f++)
+    if (!d->is_read[f])
+      OP(p->p.ctx, scale, .rows = d->answers, .width = 1, .factor = 0,
+         .x = all + readout_part(d)->at + f, .ldx = d->features);
+  if (p->learned == p->count)
+    OP(p->p.ctx, scale, .rows = d->embedded, .width = d->features - d->embedded,
+       .factor = 0, .x = all + tables_at(d) + d->embedded, .ldx = d->features);
 }
 
 static attend_status gradient(studying *s, int step) {
   put_batch(s, step);
-  ATTEND_TRY(pass_forward(s->pass, s->w));
-  find_loss(s);
-  memset(s->g, 0, s->d->count * sizeof *s->g);
-  ATTEND_TRY(pass_backward(s->pass, s->w, s->g));
-  forget_unread(s->d, s->g);
+  ATTEND_TRY(pass_forward(s->pass));
+  s->loss = pass_loss(s->pass);
+  ATTEND_TRY(pass_backward(s->pass));
+  clear_fixed(s->pass, s->pass->gradients);
   return ATTEND_OK;
 }
 
-static void adam(studying *s, int step) {
-  const double beta1 = 0.9, beta2 = 0.99, eps = 1e-8;
-  double norm = 0, t = step + 1;
+static double squares(const studying *s) {
+  const design_pass *p = s->pass;
+  attend_context *ctx = p->p.ctx;
+  double sum = 0, part;
+  OP(ctx, sum_squares, .n = p->learned, .x = p->gradients, .sums = s->sums);
+  for (size_t i = 0; i < stretches_of(p->learned); i++) {
+    ctx->device->read(ctx, &part, s->sums + i, sizeof part);
+    sum += part;
+  }
+  return sum;
+}
+
+static attend_status adam(studying *s, int step) {
+  const double beta1 = 0.9, beta2 = 0.99, t = step + 1, square = squares(s);
+  design_pass *p = s->pass;
   attend_schedule schedule = {ATTEND_COSINE_RATE, s->o.rate, s->o.rate / 20, 20,
                               (uint64_t)s->o.steps};
-  float rate = (float)attend_schedule_at(&schedule, (uint64_t)step);
-  for (size_t i = 0; i < s->d->count; i++)
-    norm += (double)s->g[i] * (double)s->g[i];
-  float shrink = norm > 1 ? (float)(1 / sqrt(norm)) : 1;
-  float fix1 = (float)(1 / (1 - pow(beta1, t)));
-  float fix2 = (float)(1 / (1 - pow(beta2, t)));
-  for (size_t i = 0; i < s->d->count; i++) {
-    float x = s->g[i] * shrink;
-    s->m[i] = (float)beta1 * s->m[i] + (float)(1 - beta1) * x;
-    s->v[i] = (float)beta2 * s->v[i] + (float)(1 - beta2) * x * x;
-    s->w[i] -= rate * (float)s->o.decay * s->w[i];
-    s->w[i] -= rate * s->m[i] * fix1 / (sqrtf(s->v[i] * fix2) + (float)eps);
-  }
+  OP(p->p.ctx, step, .n = p->learned, .values = p->values,
+     .gradients = p->gradients, .first = s->moments,
+     .second = s->moments + p->learned,
+     .rate = (float)attend_schedule_at(&schedule, (uint64_t)step),
+     .decay = (float)s->o.decay,
+     .shrink = square > 1 ? (float)(1 / sqrt(square)) : 1,
+     .beta1 = (float)beta1, .beta2 = (float)beta2, .eps = 1e-8f,
+     .fix1 = (float)(1 / (1 - pow(beta1, t))),
+     .fix2 = (float)(1 / (1 - pow(beta2, t))));
+  return model_repack(&p->model);
 }
 
 /* ---- all of them --------------------------------------------------------------------- */
@@ -150,7 +136,7 @@ static attend_status study(studying *s, attend_curve *curve) {
   for (int step = 0; step < s->o.steps; step++) {
     ATTEND_TRY(gradient(s, step));
     note_loss(s, step, curve);
-    adam(s, step);
+    ATTEND_TRY(adam(s, step));
     if (!isfinite(s->loss))
       return fail(ctx, ATTEND_INVALID,
                   "the loss is not finite after %d steps: take a smaller rate",
@@ -164,38 +150,33 @@ static attend_status study(studying *s, attend_curve *curve) {
   return ATTEND_OK;
 }
 
-static attend_status begin(studying *s, float **block) {
-  size_t n = s->d->count;
+static attend_status begin(studying *s) {
   ATTEND_TRY(complete(s));
-  ATTEND_TRY(pass_create(s->d, 1, s->o.batch, true, &s->pass));
-  ATTEND_TRY(take_zeroed(s->d->ctx, 3 * n * sizeof(float), "moments", block));
-  s->g = *block;
-  s->m = *block + n;
-  s->v = *block + 2 * n;
-  return take_zeroed(s->d->ctx, n * sizeof(float), "a learned twin", &s->w);
+  ATTEND_TRY(take_zeroed(s->d->ctx, s->d->count * sizeof *s->w,
+                         "a learned twin", &s->w));
+  draw(s);
+  ATTEND_TRY(pass_create(s->d, s->w, 1, s->o.batch, true, &s->pass));
+  attend_model *m = &s->pass->model;
+  size_t n = s->pass->learned;
+  ATTEND_TRY(model_keep(m, 2 * n * sizeof *s->moments, &s->moments));
+  ATTEND_TRY(model_keep(m, stretches_of(n) * sizeof *s->sums, &s->sums));
+  clear_fixed(s->pass, s->pass->values);
+  return model_repack(m);
 }
 
 attend_status attend_design_learn(attend_design *d,
                                   const attend_twin_options *options,
                                   attend_curve *curve) {
   studying s = {.d = d};
-  float *block = NULL;
   if (options) s.o = *options;
   if (curve) *curve = (attend_curve){0};
-  attend_status status = begin(&s, &block);
-  if (!status) {
-    draw(&s);
-    forget_unread(d, s.w);
-  }
+  attend_status status = begin(&s);
   if (!status) status = study(&s, curve);
+  if (!status) status = pass_parts(s.pass, s.pass->values, s.w);
   if (curve) curve->steps = s.o.steps;
   pass_free(s.pass);
-  give(d->ctx, block);
-  if (status) {
-    give(d->ctx, s.w);
-    return status;
-  }
-  give(d->ctx, d->weights[ATTEND_LEARNED]);
-  d->weights[ATTEND_LEARNED] = s.w;
-  return ATTEND_OK;
+  float *old = d->weights[ATTEND_LEARNED];
+  if (!status) d->weights[ATTEND_LEARNED] = s.w;
+  give(d->ctx, status ? s.w : old);
+  return status;
 }

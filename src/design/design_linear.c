@@ -38,9 +38,7 @@ attend_status spec_variable(const reading *r, const attend_json *name,
 
 int spec_value(const attend_design *d, const variable *v, const char *name) {
   char *end;
-  if (v->kind == KIND_TOKEN)
-    for (int i = 0; i < d->tokens; i++)
-      if (!strcmp(d->token[i], name)) return i;
+  if (v->kind == KIND_TOKEN) return spec_find(d->token, d->tokens, name);
   if (v->kind != KIND_POSITION || !*name) return -1;
   long place = strtol(name, &end, 10);
   return *end || place < 0 || place >= v->width ? -1 : (int)place;

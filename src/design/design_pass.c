@@ -1,151 +1,256 @@
-/* A batch of inputs through a transformer that is nothing but attention.
+/* A batch of inputs through a design, and back: the transformer of model/.
  *
- * Place: design/ - under checks, runs and learning; the attention is the core's.
+ * Place: design/ - under checks, runs and learning; model/ computes.
+ *
+ * Each head is a layer of model/ with one head, no norms and no mlp, and the stream
+ * is the features. A head reads those that were there before its design layer: the
+ * first qkv.inputs of them. Its `out` is a fixed matrix of 0 and 1 that puts what it
+ * gives into features of its own, which were 0, so heads of one design layer run one
+ * after the other, and adding is exact. Two buffers take turns as the stream: what
+ * a head reads is in both of them when its gradients need it. One-hot embeddings
+ * are identity tables. Heads differ in width and ties, so each has a plan.
+ *
+ * A twin's matrices are [inputs][outputs], products take [outputs][inputs]: in
+ * `values` each lies turned in the same place, so that Qm, Km and Vm of a head are
+ * one matrix. Behind them lie the tables, as wide as the stream.
  *
  * Inputs of different lengths ride together: keys past an input's end are masked,
- * and a row's result does not depend on them. A head reads the features that were
- * there before its layer and writes features of its own, so one array x serves all
- * layers and is still whole when the way back needs it.
+ * and a row's result does not depend on them.
  */
-#include <string.h>
-
 #include "design/design.h"
 
-/* ---- products of rows ------------------------------------------------------------- */
+/* ---- weights -------------------------------------------------------------------------- */
 
-typedef struct {
-  const float *x, *w;
-  int ldx, k, n;
-  float *y;
-} row_product;
+static attend_status pack(design_pass *p, size_t at, int outputs, int inputs,
+                          linear_weights *w) {
+  *w = (linear_weights){.w = p->values + at,
+                        .dw = p->gradients ? p->gradients + at : NULL,
+                        .outputs = outputs,
+                        .inputs = inputs};
+  return linear_pack(&p->model, w, p->gradients);
+}
 
-static void row_times(const void *args, int64_t r, int worker) {
-  const row_product *p = args;
-  const float *from = p->x + r * p->ldx;
-  float *to = p->y + r * p->n;
-  (void)worker;
-  memset(to, 0, (size_t)p->n * sizeof *to);
-  for (int i = 0; i < p->k; i++) { /* most features of a row are 0 */
-    if (from[i] == 0) continue;
-    for (int j = 0; j < p->n; j++) to[j] += from[i] * p->w[i * p->n + j];
+static attend_status pack_out(design_pass *p, int head, linear_weights *w) {
+  const attend_design *d = p->d;
+  const variable *v = &d->variables[d->heads[head].variable];
+  *w = (linear_weights){.outputs = d->features, .inputs = v->room};
+  ATTEND_TRY(take_zeroed(d->ctx, (size_t)(d->features * v->room) * sizeof *w->w,
+                         "a head's place", &w->w));
+  for (int i = 0; i < v->room; i++) w->w[(v->at + i) * v->room + i] = 1;
+  attend_status status = linear_pack(&p->model, w, p->gradients);
+  give(d->ctx, w->w);
+  w->w = NULL; /* no step changes it */
+  return status;
+}
+
+static table_weights table(const design_pass *p, int from, int entries) {
+  size_t at = tables_at(p->d) + (size_t)(from * p->d->features);
+  bool learned = p->gradients && p->learned == p->count;
+  return (table_weights){{p->values + at, ATTEND_F32, entries},
+                         learned ? p->gradients + at : NULL};
+}
+
+static attend_status open_model(design_pass *p) {
+  const attend_design *d = p->d;
+  attend_model *m = &p->model;
+  m->config =
+      (attend_config){.parts = ATTEND_DECODER,
+                      .decoder = {.layers = d->n_heads, .width = d->features},
+                      .norms = ATTEND_NORM_NONE,
+                      .embed_factor = 1,
+                      .vocab = d->answers};
+  ATTEND_TRY(model_open(m));
+  ATTEND_TRY(model_keep(m, p->count * sizeof *p->values, &p->values));
+  m->tokens = table(p, 0, d->tokens);
+  if (d->positions != ATTEND_DESIGN_POSITIONS_NONE)
+    m->decoder.positions = table(p, d->tokens, d->places);
+  for (int i = 0; i < d->n_heads; i++) {
+    const design_head *h = &d->heads[i];
+    layer_weights *w = &m->decoder.layers[i];
+    ATTEND_TRY(pack(p, head_part(d, i, ATTEND_QUERY_PART)->at, qkv_width(h),
+                    h->reads, &w->qkv));
+    ATTEND_TRY(pack_out(p, i, &w->out));
+  }
+  return pack(p, readout_part(d)->at, d->answers, d->features, &m->head);
+}
+
+/* Where an element of a part lies in values. */
+static size_t place_of(const attend_design *d, const attend_design_part *part,
+                       int row, int column) {
+  size_t tables = tables_at(d);
+  if (part->at < tables) return part->at + (size_t)(column * part->rows + row);
+  size_t before = (part->at - tables) / (size_t)d->embedded;
+  return tables + (before + (size_t)row) * (size_t)d->features + (size_t)column;
+}
+
+/* From a twin's parts to values, or the other way. */
+static void exchange(const attend_design *d, float *parts, float *values,
+                     bool out) {
+  for (int i = 0; i < d->n_parts; i++) {
+    const attend_design_part *part = &d->parts[i];
+    float *at = parts + part->at;
+    for (int r = 0; r < part->rows; r++)
+      for (int c = 0; c < part->columns; c++, at++) {
+        float *value = values + place_of(d, part, r, c);
+        *(out ? at : value) = *(out ? value : at);
+      }
   }
 }
 
-/* y [rows][n] = x [rows][ldx] w [k][n]. */
-static void rows_times(attend_context *ctx, int threads, const float *x,
-                       int rows, int ldx, const float *w, int k, int n,
-                       float *y) {
-  row_product p = {x, w, ldx, k, n, y};
-  PARALLEL_FOR(ctx, rows > 256 ? threads : 1, rows, row_times, p);
+attend_status pass_weights(design_pass *p, const float *weights) {
+  const attend_design *d = p->d;
+  float *values;
+  size_t bytes = p->count * sizeof *values, tables = tables_at(d);
+  ATTEND_TRY(take_zeroed(d->ctx, bytes, "a twin's weights", &values));
+  for (size_t i = tables; i < p->count; i += (size_t)d->features + 1)
+    values[i] = 1;
+  exchange(d, (float *)weights, values, false);
+  p->own.device->write(&p->own, p->values, values, bytes);
+  give(d->ctx, values);
+  return model_repack(&p->model);
+}
+
+attend_status pass_parts(design_pass *p, const float *from, float *parts) {
+  float *values;
+  size_t bytes = p->count * sizeof *values;
+  ATTEND_TRY(take(p->d->ctx, bytes, "a twin's weights", &values));
+  p->own.device->read(&p->own, values, from, bytes);
+  exchange(p->d, parts, values, true);
+  give(p->d->ctx, values);
+  return ATTEND_OK;
 }
 
 /* ---- life ---------------------------------------------------------------------------- */
 
-/* Threads that wait for each other cost more than a small batch takes. */
-static int threads_for(const design_pass *p) {
-  const attend_design *d = p->d;
-  return (int64_t)p->batch * d->places * d->features > 1 << 17 ? d->ctx->threads
-                                                               : 1;
+/* So many floats or numbers for each row, of the device. */
+static attend_status take_rows(design_pass *p, int width, void *to) {
+  return model_keep(&p->model,
+                    (size_t)p->p.rows * (size_t)width * sizeof(float), to);
 }
 
-static attend_status plan_head(design_pass *p, int i, double sharpness,
-                               bool backward) {
+static attend_status take_stream(design_pass *p) {
+  const attend_design *d = p->d;
+  const int ld = padded(d->features);
+  float *x[2];
+  for (int i = 0; i < 2; i++) ATTEND_TRY(take_rows(p, ld, &x[i]));
+  for (int i = 0; i < d->n_heads; i++) {
+    const design_head *h = &d->heads[i];
+    activations *to = &p->at[i];
+    to->x = x[i % 2];
+    to->self_added = to->self = to->self_out = x[(i + 1) % 2];
+    ATTEND_TRY(take_rows(p, padded(qkv_width(h)), &to->qkv));
+    ATTEND_TRY(take_rows(p, padded(h->dim_v), &to->heads));
+    ATTEND_TRY(take_rows(p, 1, &to->lse));
+  }
+  p->readout = (head_rows){.rows = p->p.rows, .ld = ld, .x = x[d->n_heads % 2]};
+  return take_rows(p, padded(d->answers), &p->readout.logits);
+}
+
+static attend_status take_backward(design_pass *p) {
+  const attend_design *d = p->d;
+  const int ld = padded(d->features);
+  back_work *back = &p->p.back;
+  int wide = d->answers;
+  for (int i = 0; i < d->n_heads; i++)
+    if (qkv_width(&d->heads[i]) > wide) wide = qkv_width(&d->heads[i]);
+  size_t scratch =
+      attend_linear_weight_grad_bytes(&p->own, p->p.rows, wide, d->features);
+  ATTEND_TRY(take_rows(p, ld, &back->dh));
+  ATTEND_TRY(take_rows(p, ld, &back->d_act)); /* outputs are features */
+  ATTEND_TRY(take_rows(p, padded(wide), &back->d_wide));
+  ATTEND_TRY(model_keep(&p->model, scratch, &back->scratch));
+  ATTEND_TRY(take_rows(p, ld, &p->dx));
+  ATTEND_TRY(take_rows(p, 1, &p->losses));
+  return model_keep(&p->model, p->count * sizeof(float), &p->gradients);
+}
+
+static void write_numbers(design_pass *p, int32_t *to, const int32_t *from) {
+  p->own.device->write(&p->own, to, from, (size_t)p->p.rows * sizeof *to);
+}
+
+static attend_status take_inputs(design_pass *p) {
+  size_t rows = (size_t)p->p.rows, ld = (size_t)padded(p->d->answers);
+  size_t each = rows * (ld + 2) + (size_t)p->p.count;
+  ATTEND_TRY(take_zeroed(p->d->ctx, each * sizeof *p->logits,
+                         "a batch of inputs", &p->logits));
+  p->ids = (int32_t *)(p->logits + rows * ld);
+  p->wanted = p->ids + rows;
+  p->lengths = p->wanted + rows;
+  ATTEND_TRY(take_rows(p, 1, &p->device_ids));
+  ATTEND_TRY(take_rows(p, 1, &p->device_wanted));
+  ATTEND_TRY(take_rows(p, 1, &p->p.position));
+  for (size_t i = 0; i < rows; i++) p->ids[i] = (int32_t)i % p->d->places;
+  write_numbers(p, p->p.position, p->ids);
+  return ATTEND_OK;
+}
+
+static attend_status plan_head(design_pass *p, int i, double sharpness) {
   const attend_design *d = p->d;
   const design_head *h = &d->heads[i];
+  bool soft = sharpness > 0;
   attend_desc desc = {
-      .batch = p->batch,
+      .batch = p->p.count,
       .q_len = d->places,
       .kv_len = d->places,
       .dim = h->dim,
       .dim_v = h->dim_v,
-      .scale = sharpness > 0 ? (float)sharpness : 1,
-      .purpose = backward ? ATTEND_FOR_BACKWARD : 0,
+      .scale = soft ? (float)sharpness : 1,
+      .form = {.kind = soft ? ATTEND_SOFTMAX : ATTEND_ARGMAX, .ties = h->ties},
+      .purpose = p->gradients ? ATTEND_FOR_BACKWARD : 0,
       .mask = {.causal = d->causal ? ATTEND_CAUSAL : ATTEND_NOT_CAUSAL,
                .lengths = p->lengths}};
-  if (!(sharpness > 0)) {
-    desc.form.kind = ATTEND_ARGMAX;
-    desc.form.ties = h->ties;
-  }
-  return attend_plan_create(d->ctx, &desc, &p->heads[i].plan);
+  return attend_plan_create(&p->own, &desc, &p->plans[i]);
 }
 
-/* A plan keeps the number of threads that its context has meanwhile. */
-static attend_status plan_heads(design_pass *p, double sharpness,
-                                bool backward) {
-  attend_context *ctx = p->d->ctx;
-  int threads = ctx->threads;
-  attend_status status = ATTEND_OK;
-  ctx->threads = p->threads;
-  for (int i = 0; i < p->d->n_heads && !status; i++)
-    status = plan_head(p, i, sharpness, backward);
-  ctx->threads = threads;
-  return status;
+static attend_status open_pass(design_pass *p, const float *weights,
+                               double sharpness, bool backward) {
+  /* Threads that wait for each other cost more than a small batch takes. */
+  bool small = (int64_t)p->p.rows * p->d->features <= 1 << 17;
+  ATTEND_TRY(context_child(p->d->ctx, small ? 1 : 0, &p->own));
+  ATTEND_TRY(take_inputs(p));
+  ATTEND_TRY(take_stream(p));
+  if (backward) ATTEND_TRY(take_backward(p));
+  ATTEND_TRY(open_model(p));
+  for (int i = 0; i < p->d->n_heads; i++)
+    ATTEND_TRY(plan_head(p, i, sharpness));
+  return pass_weights(p, weights);
 }
 
-static void cut_backward(design_pass *p, arena *a, size_t rows) {
-  const attend_design *d = p->d;
-  size_t dim = 0, dim_v = 0;
-  for (int i = 0; i < d->n_heads; i++) {
-    if ((size_t)d->heads[i].dim > dim) dim = (size_t)d->heads[i].dim;
-    if ((size_t)d->heads[i].dim_v > dim_v) dim_v = (size_t)d->heads[i].dim_v;
-  }
-  p->dx = arena_cut(a, rows * (size_t)d->features * sizeof(float));
-  p->dlogits = arena_cut(a, rows * (size_t)d->answers * sizeof(float));
-  p->dq = arena_cut(a, rows * dim * sizeof(float));
-  p->dk = arena_cut(a, rows * dim * sizeof(float));
-  p->dv = arena_cut(a, rows * dim_v * sizeof(float));
-  p->dout = arena_cut(a, rows * dim_v * sizeof(float));
-}
-
-static size_t cut(design_pass *p, void *block, bool backward) {
-  const attend_design *d = p->d;
-  arena a = {block, 0};
-  size_t rows = (size_t)p->batch * (size_t)d->places;
-  p->ids = arena_cut(&a, rows * sizeof *p->ids);
-  p->wanted = arena_cut(&a, rows * sizeof *p->wanted);
-  p->lengths = arena_cut(&a, (size_t)p->batch * sizeof *p->lengths);
-  p->x = arena_cut(&a, rows * (size_t)d->features * sizeof(float));
-  p->logits = arena_cut(&a, rows * (size_t)d->answers * sizeof(float));
-  for (int i = 0; i < d->n_heads; i++) {
-    const design_head *h = &d->heads[i];
-    pass_head *to = &p->heads[i];
-    to->q = arena_cut(&a, rows * (size_t)h->dim * sizeof(float));
-    to->k = arena_cut(&a, rows * (size_t)h->dim * sizeof(float));
-    to->v = arena_cut(&a, rows * (size_t)h->dim_v * sizeof(float));
-    to->o = arena_cut(&a, rows * (size_t)h->dim_v * sizeof(float));
-    to->lse = arena_cut(&a, rows * sizeof(float));
-  }
-  if (backward) cut_backward(p, &a, rows);
-  return a.used;
-}
-
-attend_status pass_create(const attend_design *d, double sharpness, int batch,
-                          bool backward, design_pass **pass) {
+attend_status pass_create(const attend_design *d, const float *weights,
+                          double sharpness, int batch, bool backward,
+                          design_pass **to) {
   design_pass *p;
-  *pass = NULL;
+  *to = NULL;
   ATTEND_TRY(take_zeroed(d->ctx, sizeof *p, "a pass", &p));
   p->d = d;
-  p->batch = batch;
-  p->threads = threads_for(p);
-  attend_status status = take_zeroed(d->ctx, cut(p, NULL, backward),
-                                     "a batch of inputs", &p->block);
-  if (!status) cut(p, p->block, backward);
-  if (!status) status = plan_heads(p, sharpness, backward);
+  p->model.ctx = &p->own;
+  p->p = (pass){.ctx = &p->own,
+                .model = &p->model,
+                .side = &p->model.decoder,
+                .count = batch,
+                .n = d->places,
+                .rows = batch * d->places};
+  p->count = tables_at(d) + (size_t)(d->embedded * d->features);
+  p->learned =
+      d->positions == ATTEND_DESIGN_POSITIONS_ADDED ? p->count : tables_at(d);
+  attend_status status = open_pass(p, weights, sharpness, backward);
   if (status)
     pass_free(p);
   else
-    *pass = p;
+    *to = p;
   return status;
 }
 
 void pass_free(design_pass *p) {
   if (!p) return;
-  for (int i = 0; i < p->d->n_heads; i++) attend_plan_free(p->heads[i].plan);
-  give(p->d->ctx, p->block);
-  give(p->d->ctx, p);
+  attend_context *ctx = p->d->ctx;
+  for (int i = 0; i < p->d->n_heads; i++) attend_plan_free(p->plans[i]);
+  model_close(&p->model);
+  give(ctx, p->logits);
+  give(ctx, p);
 }
 
-/* ---- forward --------------------------------------------------------------------------- */
+/* ---- inputs ---------------------------------------------------------------------------- */
 
 void pass_put(design_pass *p, int b, const uint8_t *letter, int n) {
   int32_t *ids = p->ids + (size_t)b * (size_t)p->d->places;
@@ -167,60 +272,64 @@ void pass_put_number(design_pass *p, int b, uint64_t index) {
   }
 }
 
-/* One-hots, or rows of the two tables. */
-static void embed(design_pass *p, const float *weights, int b, int place) {
-  const attend_design *d = p->d;
-  size_t row = (size_t)b * (size_t)d->places + (size_t)place;
-  float *x = p->x + row * (size_t)d->features;
-  int32_t id = p->ids[row];
-  memset(x, 0, (size_t)d->features * sizeof *x);
-  if (id < 0) return;
-  if (d->positions != ATTEND_DESIGN_POSITIONS_ADDED) {
-    x[id] = 1;
-    if (d->positions == ATTEND_DESIGN_POSITIONS_CONCATENATED)
-      x[d->tokens + place] = 1;
-    return;
+/* ---- forward and backward ------------------------------------------------------------ */
+
+attend_status pass_forward(design_pass *p) {
+  float *x = p->at[0].x;
+  write_numbers(p, p->device_ids, p->ids);
+  embed_forward(&p->p, p->device_ids, NULL, x, x);
+  for (int i = 0; i < p->d->n_heads; i++) {
+    p->p.plan[FULL] = p->plans[i];
+    ATTEND_TRY(layer_forward(&p->p, i, &p->at[i]));
   }
-  const float *e = weights + table_part(d, 0)->at + id * d->embedded,
-              *w = weights + table_part(d, 1)->at + place * d->embedded;
-  for (int i = 0; i < d->embedded; i++) x[i] = e[i] + w[i];
-}
-
-static void into_slot(design_pass *p, int head) {
-  const attend_design *d = p->d;
-  const design_head *h = &d->heads[head];
-  int at = d->variables[h->variable].at, rows = p->batch * d->places;
-  for (int r = 0; r < rows; r++)
-    memcpy(p->x + (size_t)r * (size_t)d->features + at,
-           p->heads[head].o + (size_t)r * (size_t)h->dim_v,
-           (size_t)h->dim_v * sizeof(float));
-}
-
-static attend_status run_head(design_pass *p, int i, const float *weights) {
-  const attend_design *d = p->d;
-  const design_head *h = &d->heads[i];
-  pass_head *to = &p->heads[i];
-  float *const out[3] = {to->q, to->k, to->v};
-  int rows = p->batch * d->places;
-  for (int j = 0; j < 3; j++)
-    rows_times(p->d->ctx, p->threads, p->x, rows, d->features,
-               weights + head_part(d, i, j)->at, h->reads,
-               head_part(d, i, j)->columns, out[j]);
-  ATTEND_TRY(attend_forward(to->plan, attend_bhtd(to->q), attend_bhtd(to->k),
-                            attend_bhtd(to->v), attend_bhtd(to->o), to->lse));
-  into_slot(p, i);
+  head_forward(&p->p, &p->readout);
+  size_t row = (size_t)padded(p->d->answers) * sizeof *p->logits;
+  p->own.device->read(&p->own, p->logits, p->readout.logits,
+                      (size_t)p->p.rows * row);
   return ATTEND_OK;
 }
 
-attend_status pass_forward(design_pass *p, const float *weights) {
-  const attend_design *d = p->d;
-  int rows = p->batch * d->places;
-  for (int b = 0; b < p->batch; b++)
-    for (int i = 0; i < d->places; i++) embed(p, weights, b, i);
-  for (int i = 0; i < d->n_heads; i++) ATTEND_TRY(run_head(p, i, weights));
-  rows_times(p->d->ctx, p->threads, p->x, rows, d->features,
-             weights + readout_part(d)->at, d->features, d->answers, p->logits);
+double pass_loss(design_pass *p) {
+  const int rows = p->p.rows;
+  int asked = 0;
+  double sum = 0;
+  for (int r = 0; r < rows; r++) asked += p->wanted[r] >= 0;
+  if (!asked) asked = 1;
+  write_numbers(p, p->device_wanted, p->wanted);
+  OP(&p->own, loss, .rows = rows, .width = p->d->answers,
+     .x = p->readout.logits, .ldx = padded(p->d->answers),
+     .targets = p->device_wanted, .scale = 1 / (float)asked, .loss = p->losses);
+  p->own.device->read(&p->own, p->logits, p->losses,
+                      (size_t)rows * sizeof *p->losses);
+  for (int r = 0; r < rows; r++) sum += (double)p->logits[r];
+  return sum / asked;
+}
+
+attend_status pass_backward(design_pass *p) {
+  p->own.device->zero(&p->own, p->gradients, p->count * sizeof *p->gradients);
+  head_back(&p->p, &p->readout, p->readout.x, p->dx);
+  for (int i = p->d->n_heads - 1; i >= 0; i--) {
+    p->p.plan[FULL] = p->plans[i];
+    ATTEND_TRY(layer_backward(&p->p, i, &p->at[i], p->dx));
+  }
+  if (p->model.tokens.dw)
+    embed_backward(&p->p, p->device_ids, NULL, NULL, p->dx);
   return ATTEND_OK;
+}
+
+/* ---- what it gave --------------------------------------------------------------------- */
+
+attend_status pass_attention(const design_pass *p, int head, int rows,
+                             float *weights) {
+  const design_head *h = &p->d->heads[head];
+  const activations *a = &p->at[head];
+  int32_t all[MOST_PLACES];
+  int n = p->d->places, ld = padded(qkv_width(h));
+  for (int i = 0; i < rows; i++) all[i] = i;
+  attend_look what = {.rows = all, .n_rows = rows, .weights = weights};
+  return attend_observe(p->plans[head], heads_at(a->qkv, n, ld, h->dim),
+                        heads_at(a->qkv + h->dim, n, ld, h->dim), a->lse,
+                        &what);
 }
 
 int pass_answer(const attend_design *d, const float *logits, int wanted,

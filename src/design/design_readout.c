@@ -8,19 +8,13 @@
 
 #include "design/design.h"
 
-static int answer_named(const attend_design *d, const char *name) {
-  for (int i = 0; i < d->answers; i++)
-    if (!strcmp(d->answer[i], name)) return i;
-  return -1;
-}
-
 /* The answer that a value of the copied variable stands for. */
 static attend_status answer_for(const reading *r, const attend_json *names,
                                 const char *value, int *answer) {
   const attend_json *said = attend_json_get(names, value);
   const char *name = said ? attend_json_string(said, NULL) : value;
   SPEC_CHECK(r, name, "\"names\" says which answer a value stands for");
-  *answer = answer_named(r->d, name);
+  *answer = spec_find(r->d->answer, r->d->answers, name);
   SPEC_CHECK(r, !said || *answer >= 0, "\"%.40s\" is not one of the answers",
              name);
   return ATTEND_OK;
@@ -57,7 +51,7 @@ static attend_status logit_readout(const reading *r, const attend_json *logits,
   for (size_t i = 0; i < attend_json_count(logits); i++) {
     const attend_json *one = attend_json_at(logits, i);
     const char *name = attend_json_name(one, NULL);
-    int answer = answer_named(d, name);
+    int answer = spec_find(d->answer, d->answers, name);
     float by[MOST_FEATURES] = {0};
     SPEC_CHECK(r, answer >= 0, "\"%.40s\" is not one of the answers", name);
     ATTEND_TRY(spec_linear(r, one, d->features, 1, by));

@@ -51,8 +51,9 @@ attend_status spec_name(const reading *r, const attend_json *value,
   return ATTEND_OK;
 }
 
-attend_status spec_integer(const reading *r, const attend_json *value,
+attend_status spec_integer(const reading *r, const attend_json *object,
                            const char *of, int low, int high, int *to) {
+  const attend_json *value = attend_json_get(object, of);
   int64_t n;
   if (!value) return ATTEND_OK;
   SPEC_CHECK(r, attend_json_integer(value, &n) && n >= low && n <= high,
@@ -61,8 +62,9 @@ attend_status spec_integer(const reading *r, const attend_json *value,
   return ATTEND_OK;
 }
 
-static attend_status spec_positive(const reading *r, const attend_json *value,
+static attend_status spec_positive(const reading *r, const attend_json *object,
                                    const char *of, double high, double *to) {
+  const attend_json *value = attend_json_get(object, of);
   if (!value) return ATTEND_OK;
   double x = attend_json_number(value, -1);
   SPEC_CHECK(r, x >= 0 && x <= high, "\"%s\" is a number from 0 to %g", of,
@@ -71,8 +73,9 @@ static attend_status spec_positive(const reading *r, const attend_json *value,
   return ATTEND_OK;
 }
 
-static attend_status long_text(const reading *r, const attend_json *value,
+static attend_status long_text(const reading *r, const attend_json *object,
                                const char *of, char *to, size_t room) {
+  const attend_json *value = attend_json_get(object, of);
   size_t length;
   const char *text = attend_json_string(value, &length);
   if (!value) return ATTEND_OK;
@@ -82,9 +85,9 @@ static attend_status long_text(const reading *r, const attend_json *value,
   return ATTEND_OK;
 }
 
-/* One of the words; *to is its number. */
-static attend_status one_of(const reading *r, const attend_json *value,
-                            const char *of, const char *const *words, int *to) {
+attend_status spec_word(const reading *r, const attend_json *object,
+                        const char *of, const char *const *words, int *to) {
+  const attend_json *value = attend_json_get(object, of);
   const char *text = attend_json_string(value, NULL);
   if (!value) return ATTEND_OK;
   for (int i = 0; text && words[i]; i++)
@@ -101,7 +104,7 @@ static attend_status one_of(const reading *r, const attend_json *value,
 
 /* ---- names ------------------------------------------------------------------------ */
 
-static int find_name(const char (*names)[NAME], int count, const char *name) {
+int spec_find(const char (*names)[NAME], int count, const char *name) {
   for (int i = 0; i < count; i++)
     if (!strcmp(names[i], name)) return i;
   return -1;
@@ -117,7 +120,7 @@ static attend_status name_list(const reading *r, const attend_json *value,
              "\"%s\" is a list of 1 to %d names", of, most);
   for (size_t i = 0; i < n; i++) {
     ATTEND_TRY(spec_name(r, attend_json_at(value, i), of, to[i]));
-    SPEC_CHECK(r, find_name(to, (int)i, to[i]) < 0, "\"%s\" is in \"%s\" twice",
+    SPEC_CHECK(r, spec_find(to, (int)i, to[i]) < 0, "\"%s\" is in \"%s\" twice",
                to[i], of);
   }
   *count = (int)n;
@@ -131,7 +134,7 @@ static attend_status around(const reading *r, const attend_json *value,
   *id = -1;
   if (!value) return ATTEND_OK;
   ATTEND_TRY(spec_name(r, value, of, d->token[d->tokens]));
-  SPEC_CHECK(r, find_name(d->token, d->tokens, d->token[d->tokens]) < 0,
+  SPEC_CHECK(r, spec_find(d->token, d->tokens, d->token[d->tokens]) < 0,
              "\"%s\" is a token already: \"%s\" is one of its own",
              d->token[d->tokens], of);
   *id = d->tokens++;
@@ -163,15 +166,14 @@ static attend_status read_sizes(const reading *r, const attend_json *root) {
   int around = (d->start >= 0) + (d->end >= 0), way = 1, mask = 0, at = 0;
   d->shortest = 1;
   d->longest = 4;
-  ATTEND_TRY(spec_integer(r, attend_json_get(root, "length"), "length", 1,
-                          MOST_PLACES - around, &d->longest));
+  ATTEND_TRY(
+      spec_integer(r, root, "length", 1, MOST_PLACES - around, &d->longest));
   if (d->shortest > d->longest) d->shortest = d->longest;
-  ATTEND_TRY(spec_integer(r, attend_json_get(root, "shortest"), "shortest",
-                          around ? 0 : 1, d->longest, &d->shortest));
-  ATTEND_TRY(one_of(r, attend_json_get(root, "positions"), "positions",
-                    positions, &way));
-  ATTEND_TRY(one_of(r, attend_json_get(root, "mask"), "mask", masks, &mask));
-  ATTEND_TRY(one_of(r, attend_json_get(root, "at"), "at", places, &at));
+  ATTEND_TRY(spec_integer(r, root, "shortest", around ? 0 : 1, d->longest,
+                          &d->shortest));
+  ATTEND_TRY(spec_word(r, root, "positions", positions, &way));
+  ATTEND_TRY(spec_word(r, root, "mask", masks, &mask));
+  ATTEND_TRY(spec_word(r, root, "at", places, &at));
   d->positions = (attend_design_positions)way;
   d->causal = mask == 1;
   d->at = (attend_design_asked)at;
@@ -189,16 +191,11 @@ static attend_status read_learning(reading *r, const attend_json *learn) {
     snprintf(r->place, sizeof r->place, "learn");
     ATTEND_TRY(spec_members(r, learn, " seed steps batch rate decay "));
   }
-  ATTEND_TRY(spec_integer(r, attend_json_get(learn, "seed"), "seed", 0,
-                          INT32_MAX, &seed));
-  ATTEND_TRY(spec_integer(r, attend_json_get(learn, "steps"), "steps", 1,
-                          MOST_STEPS, &d->steps));
-  ATTEND_TRY(spec_integer(r, attend_json_get(learn, "batch"), "batch", 1, 4096,
-                          &d->batch));
-  ATTEND_TRY(
-      spec_positive(r, attend_json_get(learn, "rate"), "rate", 10, &d->rate));
-  ATTEND_TRY(spec_positive(r, attend_json_get(learn, "decay"), "decay", 10,
-                           &d->decay));
+  ATTEND_TRY(spec_integer(r, learn, "seed", 0, INT32_MAX, &seed));
+  ATTEND_TRY(spec_integer(r, learn, "steps", 1, MOST_STEPS, &d->steps));
+  ATTEND_TRY(spec_integer(r, learn, "batch", 1, 4096, &d->batch));
+  ATTEND_TRY(spec_positive(r, learn, "rate", 10, &d->rate));
+  ATTEND_TRY(spec_positive(r, learn, "decay", 10, &d->decay));
   d->seed = (uint64_t)seed;
   *r->place = 0;
   return ATTEND_OK;
@@ -228,10 +225,8 @@ static attend_status read_root(reading *r, const attend_json *root) {
   attend_design *d = r->d;
   ATTEND_TRY(spec_members(r, root, members));
   ATTEND_TRY(spec_name(r, attend_json_get(root, "name"), "name", d->name));
-  ATTEND_TRY(long_text(r, attend_json_get(root, "about"), "about", d->about,
-                       sizeof d->about));
-  ATTEND_TRY(long_text(r, attend_json_get(root, "example"), "example",
-                       d->example, sizeof d->example));
+  ATTEND_TRY(long_text(r, root, "about", d->about, sizeof d->about));
+  ATTEND_TRY(long_text(r, root, "example", d->example, sizeof d->example));
   ATTEND_TRY(read_tokens(r, root));
   ATTEND_TRY(read_sizes(r, root));
   first_variables(d);
@@ -246,19 +241,11 @@ static attend_status read_example(const reading *r) {
   attend_design *d = r->d;
   uint8_t letter[MOST_PLACES];
   int n = 0;
-  const char *bad = "";
   if (!*d->example) {
     for (; n < d->longest; n++) letter[n] = (uint8_t)(n % d->letters);
     design_text(d, letter, n, d->example);
   }
-  SPEC_CHECK(r,
-             design_letters(d->token, d->letters, d->example, letter, &n, &bad),
-             "the example \"%.40s\" has \"%.*s\", which is not of the alphabet",
-             d->example, design_bad(bad), bad);
-  SPEC_CHECK(r, n >= d->shortest && n <= d->longest,
-             "the example has %d letters: inputs have %d to %d", n, d->shortest,
-             d->longest);
-  return ATTEND_OK;
+  return spec_input(r, d->example, letter, &n);
 }
 
 static attend_status assemble(const reading *r) {
@@ -266,16 +253,15 @@ static attend_status assemble(const reading *r) {
   spec_layout(d);
   ATTEND_TRY(take_zeroed(d->ctx, d->count * sizeof(float), "a design's weights",
                          &d->weights[ATTEND_DESIGNED]));
-  for (int i = 0; i < d->n_parts; i++) {
+  float *to = d->weights[ATTEND_DESIGNED];
+  for (int i = 0; i <= 3 * d->n_heads; i++) {
     const attend_design_part *p = &d->parts[i];
-    float *to = d->weights[ATTEND_DESIGNED] + p->at;
-    if (i <= 3 * d->n_heads)
-      memcpy(to, r->parts[i],
-             (size_t)p->rows * (size_t)p->columns * sizeof *to);
-    else /* tables: what is embedded is one-hot */
-      for (int j = 0; j < p->rows; j++)
-        to[j * p->columns + j + (i > 3 * d->n_heads + 1 ? d->tokens : 0)] = 1;
+    memcpy(to + p->at, r->parts[i],
+           (size_t)p->rows * (size_t)p->columns * sizeof *to);
   }
+  /* tables: what is embedded is one-hot */
+  for (size_t i = tables_at(d); i < d->count; i += (size_t)d->embedded + 1)
+    to[i] = 1;
   return ATTEND_OK;
 }
 
@@ -302,7 +288,7 @@ attend_status attend_design_read(attend_context *ctx, const char *what,
   ATTEND_TRY(take_zeroed(ctx, sizeof *r.d, "a design", &r.d));
   r.d->ctx = ctx;
   attend_status status = read_all(&r, text, length);
-  for (int i = 0; i < MOST_PARTS; i++) give(ctx, r.parts[i]);
+  for (int i = 0; i < DESIGN_PARTS; i++) give(ctx, r.parts[i]);
   if (status)
     attend_design_free(r.d);
   else

@@ -11,71 +11,56 @@
 
 #include "design/design.h"
 
-static void identity(const attend_design *d, const uint8_t *letter, int n,
-                     int *wanted) {
-  (void)d;
-  for (int i = 0; i < n; i++) wanted[i] = letter[i];
+static void identity(const question *q, int *wanted) {
+  for (int i = 0; i < q->n; i++) wanted[i] = q->letter[i];
 }
 
-static void first(const attend_design *d, const uint8_t *letter, int n,
-                  int *wanted) {
-  (void)d;
-  for (int i = 0; i < n; i++) wanted[i] = letter[0];
+static void first(const question *q, int *wanted) {
+  for (int i = 0; i < q->n; i++) wanted[i] = q->letter[0];
 }
 
-static void last(const attend_design *d, const uint8_t *letter, int n,
-                 int *wanted) {
-  (void)d;
-  for (int i = 0; i < n; i++) wanted[i] = letter[n - 1];
+static void last(const question *q, int *wanted) {
+  for (int i = 0; i < q->n; i++) wanted[i] = q->letter[q->n - 1];
 }
 
-static void reverse(const attend_design *d, const uint8_t *letter, int n,
-                    int *wanted) {
-  (void)d;
-  for (int i = 0; i < n; i++) wanted[i] = letter[n - 1 - i];
+static void reverse(const question *q, int *wanted) {
+  for (int i = 0; i < q->n; i++) wanted[i] = q->letter[q->n - 1 - i];
 }
 
-static void previous(const attend_design *d, const uint8_t *letter, int n,
-                     int *wanted) {
-  (void)d;
-  for (int i = 0; i < n; i++) wanted[i] = i > 0 ? letter[i - 1] : TASK_NONE;
+static void previous(const question *q, int *wanted) {
+  for (int i = 0; i < q->n; i++)
+    wanted[i] = i > 0 ? q->letter[i - 1] : TASK_NONE;
 }
 
-static void induction(const attend_design *d, const uint8_t *letter, int n,
-                      int *wanted) {
-  (void)d;
-  for (int i = 0; i < n; i++) {
+static void induction(const question *q, int *wanted) {
+  for (int i = 0; i < q->n; i++) {
     wanted[i] = TASK_NONE;
     for (int j = 0; j < i; j++)
-      if (letter[j] == letter[i]) wanted[i] = letter[j + 1];
+      if (q->letter[j] == q->letter[i]) wanted[i] = q->letter[j + 1];
   }
 }
 
-static void sort(const attend_design *d, const uint8_t *letter, int n,
-                 int *wanted) {
+static void sort(const question *q, int *wanted) {
   int place = 0;
-  for (int l = 0; l < d->letters; l++)
-    for (int i = 0; i < n; i++)
-      if (letter[i] == l) wanted[place++] = l;
+  for (int l = 0; l < q->d->letters; l++)
+    for (int i = 0; i < q->n; i++)
+      if (q->letter[i] == l) wanted[place++] = l;
 }
 
-static void unique(const attend_design *d, const uint8_t *letter, int n,
-                   int *wanted) {
-  (void)d;
+static void unique(const question *q, int *wanted) {
   wanted[0] = 0;
-  for (int i = 0; i < n; i++)
+  for (int i = 0; i < q->n; i++)
     for (int j = 0; j < i; j++)
-      if (letter[i] == letter[j]) wanted[0] = 1;
+      if (q->letter[i] == q->letter[j]) wanted[0] = 1;
 }
 
 /* The alphabet's first letter opens, its second closes, others are nothing. */
-static void brackets(const attend_design *d, const uint8_t *letter, int n,
-                     int *wanted) {
+static void brackets(const question *q, int *wanted) {
   int depth = 0;
   bool balanced = true;
-  for (int i = 0; i < n; i++) {
-    depth += letter[i] == 0 ? 1 : letter[i] == 1 ? -1 : 0;
-    balanced &= depth >= 0 && depth <= d->depth;
+  for (int i = 0; i < q->n; i++) {
+    depth += q->letter[i] == 0 ? 1 : q->letter[i] == 1 ? -1 : 0;
+    balanced &= depth >= 0 && depth <= q->d->depth;
   }
   wanted[0] = balanced && depth == 0 ? 0 : 1;
 }
@@ -119,9 +104,8 @@ static attend_status find_answers(const reading *r) {
   d->none = -1;
   for (int i = 0; i < d->letters; i++) d->answer_of[i] = -1;
   for (int a = 0; a < d->answers; a++) {
-    int l = 0;
-    while (l < d->letters && strcmp(d->token[l], d->answer[a])) l++;
-    if (l < d->letters)
+    int l = spec_find(d->token, d->letters, d->answer[a]);
+    if (l >= 0)
       d->answer_of[l] = a, letters++;
     else
       d->none = a;
@@ -153,8 +137,7 @@ static attend_status named_task(const reading *r, const attend_json *root) {
              d->task->every ? "an answer for each letter" : "one answer",
              d->task->every ? "\"every\"" : "\"first\" or \"last\"");
   d->depth = d->longest;
-  ATTEND_TRY(spec_integer(r, attend_json_get(root, "depth"), "depth", 0,
-                          MOST_PLACES, &d->depth));
+  ATTEND_TRY(spec_integer(r, root, "depth", 0, MOST_PLACES, &d->depth));
   SPEC_CHECK(r, d->task->answer != brackets || d->letters >= 2,
              "brackets need two letters: one opens, one closes");
   snprintf(d->says, sizeof d->says, "%s", d->task->line);
@@ -162,6 +145,19 @@ static attend_status named_task(const reading *r, const attend_json *root) {
 }
 
 /* ---- examples -------------------------------------------------------------------------- */
+
+attend_status spec_input(const reading *r, const char *text,
+                         uint8_t letter[MOST_PLACES], int *n) {
+  const attend_design *d = r->d;
+  const char *bad = "";
+  SPEC_CHECK(r, design_letters(d->token, d->letters, text, letter, n, &bad),
+             "\"%.40s\" has \"%.*s\", which is not of the alphabet", text,
+             design_bad(bad), bad);
+  SPEC_CHECK(r, *n >= d->shortest && *n <= d->longest,
+             "\"%.60s\" has %d letters: \"%s\" takes %d to %d", text, *n,
+             d->name, d->shortest, d->longest);
+  return ATTEND_OK;
+}
 
 static attend_status one_example(const reading *r, const attend_json *one,
                                  design_example *e) {
@@ -172,13 +168,7 @@ static attend_status one_example(const reading *r, const attend_json *one,
   input = attend_json_string(attend_json_get(one, "input"), NULL);
   output = attend_json_string(attend_json_get(one, "output"), NULL);
   SPEC_CHECK(r, input && output, "an example has an input and an output");
-  SPEC_CHECK(
-      r, design_letters(d->token, d->letters, input, e->letter, &e->n, &bad),
-      "\"%.40s\" has \"%.*s\", which is not of the alphabet", input,
-      design_bad(bad), bad);
-  SPEC_CHECK(r, e->n >= d->shortest && e->n <= d->longest,
-             "\"%.40s\" has %d letters: inputs have %d to %d", input, e->n,
-             d->shortest, d->longest);
+  ATTEND_TRY(spec_input(r, input, e->letter, &e->n));
   SPEC_CHECK(r,
              design_letters(d->answer, d->answers, output, e->answer, &n, &bad),
              "\"%.40s\" has \"%.*s\", which is no answer", output,
@@ -246,7 +236,7 @@ bool design_wanted(const attend_design *d, const uint8_t *letter, int n,
   int answer[MOST_PLACES];
   for (int i = 0; i < d->places; i++) wanted[i] = ATTEND_NOT_ASKED;
   if (!d->task) return find_example(d, letter, n, wanted);
-  d->task->answer(d, letter, n, answer);
+  d->task->answer(&(question){d, letter, n}, answer);
   for (int i = 0; i < (d->task->every ? n : 1); i++) {
     int32_t *to = &wanted[asked_place(d, n, i)];
     if (d->task->says == SAYS_YES_OR_NO)

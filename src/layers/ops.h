@@ -342,6 +342,9 @@ struct op_divide {
 
 /* sums[i] = the squares of x's stretch i of SQUARES_STRETCH, added in double. */
 enum { SQUARES_STRETCH = 4096 };
+static inline size_t stretches_of(size_t n) {
+  return (n + SQUARES_STRETCH - 1) / SQUARES_STRETCH;
+}
 struct op_sum_squares {
   size_t n;
   const float *x;

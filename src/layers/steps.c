@@ -11,9 +11,6 @@ static size_t stretch_end(int64_t i, size_t n) {
   size_t end = ((size_t)i + 1) * SQUARES_STRETCH;
   return end < n ? end : n;
 }
-static int64_t stretches(size_t n) {
-  return (int64_t)((n + SQUARES_STRETCH - 1) / SQUARES_STRETCH);
-}
 
 static void squares_part(const void *args, int64_t i, int worker) {
   const struct op_sum_squares *o = args;
@@ -25,7 +22,8 @@ static void squares_part(const void *args, int64_t i, int worker) {
 }
 
 void cpu_sum_squares(attend_context *ctx, const struct op_sum_squares *o) {
-  PARALLEL_FOR(ctx, ctx->threads, stretches(o->n), squares_part, *o);
+  PARALLEL_FOR(ctx, ctx->threads, (int64_t)stretches_of(o->n), squares_part,
+               *o);
 }
 
 static void adam(const struct op_step *o, size_t from, size_t to) {
@@ -60,6 +58,6 @@ static void step_part(const void *args, int64_t i, int worker) {
 }
 
 void cpu_step(attend_context *ctx, const struct op_step *o) {
-  int64_t n = stretches(o->n);
+  int64_t n = (int64_t)stretches_of(o->n);
   PARALLEL_FOR(ctx, n > 4 ? ctx->threads : 1, n, step_part, *o);
 }

@@ -29,8 +29,9 @@ static bool norms_sum(const pass *p) {
 
 /* ---- rows of the stream ------------------------------------------------------------- */
 
-static void add_rows(const pass *p, const float *a, const float *b, float *y) {
-  const int width = p->side->shape->width, ld = padded(width);
+static void add_rows(const pass *p, int width, const float *a, const float *b,
+                     float *y) {
+  const int ld = padded(p->side->shape->width);
   OP(p->ctx, add, .rows = p->rows, .width = width, .a = a, .lda = ld, .b = b,
      .ldb = ld, .y = y, .ldy = ld);
 }
@@ -95,7 +96,7 @@ static attend_status branch_output(const pass *p, const branch *b,
   if (norms_after(p)) norm_rows(p, b->after, p->rows, width, b->added, adds);
   if (point) ATTEND_TRY(hook_stream(p, point, i, adds));
   drop_rows(p, b->place, adds);
-  if (!in_place || between) add_rows(p, b->onto, adds, b->sum);
+  if (!in_place || between) add_rows(p, width, b->onto, adds, b->sum);
   if (norms_sum(p) && b->out)
     norm_rows(p, b->norm, p->rows, width, b->sum, b->out);
   return ATTEND_OK;
@@ -199,7 +200,6 @@ static attend_plan *plan_of(const pass *p, int i) {
 
 static attend_status self_attention(const pass *p, int i,
                                     const activations *a) {
-  const attend_stack *s = p->side->shape;
   const layer_weights *w = layer_of(p->side, i);
   mixing m = {self_role(p), plan_of(p, i), p->self ? p->self[i] : NULL, i};
   layer_project(p, i, a);
@@ -208,8 +208,7 @@ static attend_status self_attention(const pass *p, int i,
                  a->attended, a->heads);
   ATTEND_TRY(attention(p, &m, &t, a->lse));
   branch b = self_branch(w, i, a);
-  return branch_output(p, &b, &w->out, a->heads, padded(s->heads * s->dim_v), 0,
-                       i);
+  return branch_output(p, &b, &w->out, a->heads, padded(w->out.inputs), 0, i);
 }
 
 static attention_tensors cross_tensors(const pass *p, const layer_weights *w,
@@ -315,14 +314,15 @@ static attend_status branch_output_back(const pass *p, const branch *b,
   return ATTEND_OK;
 }
 
-/* dx += the gradient of what the branch read, from that of its norm. */
-static void branch_input_back(const pass *p, const branch *b, const float *dh,
-                              float *dx) {
+/* dx += the gradient of what the branch read, from that of its norm. Without norms
+ * a branch may read the first features of the stream alone. */
+static void branch_input_back(const pass *p, const branch *b, int reads,
+                              const float *dh, float *dx) {
   const int width = p->side->shape->width;
   if (norms_before(p))
     norm_rows_back(p, b->norm, p->rows, width, b->x, dh, true, dx);
   else
-    add_rows(p, dx, dh, dx);
+    add_rows(p, reads, dx, dh, dx);
 }
 
 /* What came past the sum's norm, and hooks there, is not kept. */
@@ -359,7 +359,7 @@ static attend_status mlp_back(const pass *p, int i, const activations *a,
      .db = c->gated ? k->d_wide + inside : NULL, .lddb = ldu);
   const float *from = branch_input(p, &b);
   multiply_back(p, &w->up, rows, from, ldx, k->d_wide, ldu, false, k->dh, ldx);
-  branch_input_back(p, &b, k->dh, dx);
+  branch_input_back(p, &b, w->up.inputs, k->dh, dx);
   return ATTEND_OK;
 }
 
@@ -387,7 +387,7 @@ static attend_status cross_back(const pass *p, int i, const activations *a,
                 p->d_encoded, lde);
   const float *from = branch_input(p, &b);
   multiply_back(p, &w->cross_q, p->rows, from, ldx, dq, ldq, false, k->dh, ldx);
-  branch_input_back(p, &b, k->dh, dx);
+  branch_input_back(p, &b, w->cross_q.inputs, k->dh, dx);
   return ATTEND_OK;
 }
 
@@ -415,7 +415,7 @@ static attend_status self_back(const pass *p, int i, const activations *a,
   const attend_stack *s = p->side->shape;
   const layer_weights *w = layer_of(p->side, i);
   const back_work *k = &p->back;
-  const int ldx = padded(s->width), ldo = padded(s->heads * s->dim_v);
+  const int ldx = padded(s->width), ldo = padded(w->out.inputs);
   const int ld = padded(w->qkv.outputs);
   const table_weights *bias = &p->side->relative;
   branch b = self_branch(w, i, a);
@@ -437,7 +437,7 @@ static attend_status self_back(const pass *p, int i, const activations *a,
   const float *from = branch_input(p, &b);
   multiply_back(p, &w->qkv, p->rows, from, ldx, k->d_wide, ld, false, k->dh,
                 ldx);
-  branch_input_back(p, &b, k->dh, dx);
+  branch_input_back(p, &b, w->qkv.inputs, k->dh, dx);
   return ATTEND_OK;
 }
 

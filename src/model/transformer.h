@@ -40,7 +40,7 @@ typedef struct {
 typedef struct {
   norm_weights self_norm, self_after, q_norm, k_norm, cross_norm, mlp_norm,
       mlp_after;
-  linear_weights qkv, out;                     /* self-attention */
+  linear_weights qkv, out; /* self-attention; its shape is the plan's */
   linear_weights cross_q, cross_kv, cross_out; /* none without an encoder */
   linear_weights up, down;                     /* up: [gate, up] if gated */
 } layer_weights;
@@ -114,6 +114,10 @@ void model_close(attend_model *m);
 /* As attend_model_attention, with tables of the device. */
 int model_attention(const attend_model *m, attend_role role, int layer,
                     attend_desc *desc);
+/* Packs w and b, of the host or the device; back: its transpose too. */
+attend_status linear_pack(attend_model *m, linear_weights *x, bool back);
+/* Packs every linear layer whose w is kept again, after steps changed it. */
+attend_status model_repack(attend_model *m);
 /* A block of the device that lives as long as the model. */
 attend_status model_keep(attend_model *m, size_t bytes, void *block /* T ** */);
 

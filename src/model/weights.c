@@ -335,6 +335,37 @@ static attend_status read_linear(attend_model *m, loading *l, const field *f,
   return status;
 }
 
+/* ---- linear layers in memory ------------------------------------------------------------ */
+
+static attend_linear_part part_of(const linear_weights *x) {
+  return (attend_linear_part){
+      .weight = x->w, .dtype = ATTEND_F32, .outputs = x->outputs, .bias = x->b};
+}
+
+attend_status linear_pack(attend_model *m, linear_weights *x, bool back) {
+  const struct attend_device *d = m->ctx->device;
+  attend_linear_part part = part_of(x);
+  ATTEND_TRY(d->pack(m->ctx, m->weights, false, x->inputs, 1, &part, &x->go));
+  if (!back) return ATTEND_OK;
+  return d->pack(m->ctx, m->weights, true, x->inputs, 1, &part, &x->back);
+}
+
+static attend_status repack_field(attend_model *m, const field *f,
+                                  attend_parts of, int layer, void *place,
+                                  void *user) {
+  linear_weights *x = place;
+  (void)of, (void)layer, (void)user;
+  if (f->kind != A_LINEAR || !x->w) return ATTEND_OK;
+  attend_linear_part part = part_of(x);
+  ATTEND_TRY(m->ctx->device->repack(m->ctx, x->go, 1, &part));
+  return x->back ? m->ctx->device->repack(m->ctx, x->back, 1, &part)
+                 : ATTEND_OK;
+}
+
+attend_status model_repack(attend_model *m) {
+  return model_each(m, repack_field, NULL);
+}
+
 /* ---- the whole ------------------------------------------------------------------------ */
 
 static attend_status read_field(attend_model *m, const field *f,

@@ -148,20 +148,6 @@ static pair pair_of(const attend_learner *l, enum slot slot, attend_parts of,
   return (pair){NULL, NULL};
 }
 
-static attend_linear_part part_of(const linear_weights *x) {
-  return (attend_linear_part){
-      .weight = x->w, .dtype = ATTEND_F32, .outputs = x->outputs, .bias = x->b};
-}
-
-static attend_status pack_linear(attend_learner *l, linear_weights *x) {
-  const struct attend_device *d = l->ctx->device;
-  attend_weights kind = l->options.weights;
-  if (!x->w) return ATTEND_OK;
-  attend_linear_part part = part_of(x);
-  ATTEND_TRY(d->pack(l->ctx, kind, false, x->inputs, 1, &part, &x->go));
-  return d->pack(l->ctx, kind, true, x->inputs, 1, &part, &x->back);
-}
-
 /* The matrices of a field lie one after the other: they are one. Their biases lie
  * behind them, the first perhaps a gap. */
 static attend_status find_linear(attend_learner *l, const field *f,
@@ -186,7 +172,7 @@ static attend_status find_linear(attend_learner *l, const field *f,
   }
   if (b.value) x->b = b.value - before;
   if (b.gradient) x->db = b.gradient - before;
-  return pack_linear(l, x);
+  return x->w ? linear_pack(&l->model, x, true) : ATTEND_OK;
 }
 
 static attend_status find_field(attend_model *m, const field *f,
@@ -271,23 +257,9 @@ attend_status attend_learner_create(attend_checkpoint *files,
   return status;
 }
 
-static attend_status repack(attend_model *m, const field *f, attend_parts of,
-                            int layer, void *place, void *user) {
-  linear_weights *x = place;
-  (void)of, (void)layer, (void)user;
-  if (f->kind != A_LINEAR || !x->w) return ATTEND_OK;
-  attend_linear_part part = part_of(x);
-  ATTEND_TRY(m->ctx->device->repack(m->ctx, x->go, 1, &part));
-  return m->ctx->device->repack(m->ctx, x->back, 1, &part);
-}
-
-attend_status learner_repack(attend_learner *l) {
-  return model_each(&l->model, repack, NULL);
-}
-
 attend_status attend_learner_refresh(attend_learner *l) {
   mirror_back(l->ctx, &l->values);
-  return learner_repack(l);
+  return model_repack(&l->model);
 }
 
 void attend_learner_free(attend_learner *l) {

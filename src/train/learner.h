@@ -87,9 +87,6 @@ struct attend_learner {
   learn_copy copy;
 };
 
-/* Repacks the matrices after their values were changed on the device. */
-attend_status learner_repack(attend_learner *l);
-
 /* ---- learn_memory.c ------------------------------------------------------------- */
 attend_status lesson_room(attend_learner *l);
 void lesson_free(attend_learner *l);

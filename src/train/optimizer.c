@@ -17,10 +17,6 @@ struct attend_optimizer {
   uint64_t step;
 };
 
-static size_t stretches(const attend_optimizer *o) {
-  return (o->learner->count + SQUARES_STRETCH - 1) / SQUARES_STRETCH;
-}
-
 static attend_status check(attend_context *ctx,
                            const attend_optimizer_options *o) {
   ATTEND_CHECK(ctx,
@@ -38,7 +34,7 @@ static attend_status check(attend_context *ctx,
 static attend_status take_moments(attend_optimizer *o) {
   static const char what[] = "an optimizer";
   const size_t count = o->learner->count;
-  const size_t bytes = stretches(o) * sizeof *o->sums;
+  const size_t bytes = stretches_of(count) * sizeof *o->sums;
   ATTEND_TRY(mirror_make(o->ctx, count, what, &o->moment[0]));
   if (o->options.kind == ATTEND_ADAMW)
     ATTEND_TRY(mirror_make(o->ctx, count, what, &o->moment[1]));
@@ -86,7 +82,7 @@ void attend_optimizer_free(attend_optimizer *o) {
 /* ---- how long the gradient is ----------------------------------------------------- */
 
 static double norm_of(const attend_optimizer *o) {
-  const size_t n = stretches(o);
+  const size_t n = stretches_of(o->learner->count);
   double sum = 0;
   OP(o->ctx, sum_squares, .n = o->learner->count,
      .x = o->learner->gradients.device, .sums = o->sums);
@@ -142,7 +138,7 @@ attend_status attend_optimizer_step(attend_optimizer *o, float rate,
   mirror_changed(&o->moment[0]);
   mirror_changed(&o->moment[1]);
   o->step++;
-  return learner_repack(o->learner);
+  return model_repack(&o->learner->model);
 }
 
 uint64_t attend_optimizer_steps(const attend_optimizer *o) { return o->step; }
