@@ -24,7 +24,7 @@ set(not_in_neon test_parallel
   test_linear_observe test_direct_bits test_data* test_training* test_design*
   test_plot test_text_train test_text_trained test_text_corpus test_text_bombs
   test_state test_optimizer test_model_forms test_pairs test_reading
-  test_summaries test_model_sides test_model_roles test_model_memory
+  test_summaries test_sessions test_model_sides test_model_roles test_model_memory
   test_model_start test_copy_head test_study* test_svd test_linear test_direct
   test_properties test_learn_golden
   cli_explain cli_memory cli_train_kill cli_train_resume cli_design cli_shipped
