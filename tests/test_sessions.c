@@ -226,12 +226,29 @@ TEST(sessions_with_a_linear_form) {
               &(attend_form){.kind = ATTEND_FAVOR, .features = 32});
 }
 
+/* The context itself, by one of the threads. */
+static void attend_once(job *j, const char *engine) {
+  attend_context *ctx = j->s->ctx;
+  attend_tensors t = make_tensors(ctx, "softmax:b1h2n40d16:causal", 3);
+  attend_plan *plan;
+  t.desc.engine = engine;
+  EXPECT(j, !attend_plan_create(ctx, &t.desc, &plan));
+  EXPECT(j, !attend_forward(plan, t.q, t.k, t.v, t.o, t.lse));
+  EXPECT(j, attend_forward(plan, (attend_view){0}, t.k, t.v, t.o, t.lse) ==
+                ATTEND_INVALID);
+  attend_plan_free(plan);
+  attend_tensors_free(ctx, &t);
+}
+
 /* Made and freed while others are. */
 static void *come_and_go(void *user) {
   job *j = user;
   for (int i = 0; i < 20; i++) {
+    if (!j->number) attend_once(j, i % 2 ? "definition" : NULL);
     create(j);
     prefill(j);
+    decode(j);
+    fail_on_purpose(j);
     attend_session_free(j->session);
   }
   return NULL;
