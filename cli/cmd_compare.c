@@ -199,7 +199,10 @@ static int find_answer(comparison *c) {
   if (c->config->parts != ATTEND_BOTH) return EXIT_OK;
   o.max_new = ANSWER;
   attend_status status = attend_generate(c->opened.model, 1, &prompt, &o, &g);
-  if (status) return complain_status(c->opened.ctx, status);
+  if (status) {
+    attend_generation_free(g);
+    return complain_status(c->opened.ctx, status);
+  }
   const attend_continuation *said = attend_generation_get(g, 0);
   int most = c->config->positions; /* the last word is told, not read again */
   c->n_answer = most && said->count >= most ? most : said->count + 1;

@@ -236,8 +236,10 @@ int fill_by_writing(filling *f, table *rows) {
   o.beams = o.samples = f->top;
   o.max_new = f->sentinels ? 16 * f->text.masks + 8 : 2 * prompt.count + 16;
   attend_status status = attend_generate(f->m->model, 1, &prompt, &o, &g);
-  if (status) return complain_status(f->m->ctx, status);
-  add_all_written(f, rows, g);
+  if (status)
+    code = complain_status(f->m->ctx, status);
+  else
+    add_all_written(f, rows, g);
   attend_generation_free(g);
-  return EXIT_OK;
+  return code;
 }

@@ -20,11 +20,11 @@ set(not_in_thread
 # slow to emulate. test_parallel: the emulator cannot start threads after a fork.
 set(not_in_neon test_parallel
   test_predict test_definition_sweep test_lens* test_trace* test_observe_each
-  test_run_after_failure test_linear_bits test_linear_state test_linear_plan
+  test_session_after_failure test_linear_bits test_linear_state test_linear_plan
   test_linear_observe test_direct_bits test_data* test_training* test_design*
   test_plot test_text_train test_text_trained test_text_corpus test_text_bombs
   test_state test_optimizer test_model_forms test_pairs test_reading
-  test_summaries test_model_sides test_model_roles test_model_memory
+  test_summaries test_sessions test_model_sides test_model_roles test_model_memory
   test_model_start test_copy_head test_study* test_svd test_linear test_direct
   test_properties test_learn_golden
   cli_explain cli_memory cli_train_kill cli_train_resume cli_design cli_shipped

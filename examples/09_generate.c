@@ -1,4 +1,5 @@
-/* A model from its folder, and what it writes: 09_generate [FOLDER [PROMPT]]
+/* A model from its folder, and what it writes:
+ * 09_generate [FOLDER [PROMPT [TOKENS]]]
  *
  * The folder has a checkpoint and a tokenizer as they are published; without
  * one it is the smallest of the stories models, among the tests' files. First
@@ -8,6 +9,7 @@
  */
 #include <attend/attend.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static attend_context *ctx;
@@ -38,10 +40,17 @@ static int print_piece(const attend_token *token, void *user) {
   return 0; /* go on */
 }
 
+/* A generation that failed says why, to the thread that made it. */
+static int failed(attend_generation *g) {
+  fprintf(stderr, "%s\n", attend_generation_message(g));
+  attend_generation_free(g);
+  return 1;
+}
+
 static int tell(attend_prompt prompt, attend_generate_options o) {
   attend_generation *g;
   o.on_token = print_piece;
-  TRY(attend_generate(model, 1, &prompt, &o, &g));
+  if (attend_generate(model, 1, &prompt, &o, &g)) return failed(g);
   attend_generation_cost cost = attend_generation_costs(g);
   printf("\n(%d tokens, %.0f a second)\n\n", cost.new_tokens,
          cost.new_tokens / cost.new_seconds);
@@ -56,9 +65,9 @@ static int draw(attend_prompt prompt, attend_generate_options o) {
   o.top_p = 0.9f;
   o.seed = 9;
   o.samples = 2;
-  TRY(attend_generate(model, 1, &prompt, &o, &both));
+  if (attend_generate(model, 1, &prompt, &o, &both)) return failed(both);
   o.batch = 1;
-  TRY(attend_generate(model, 1, &prompt, &o, &again));
+  if (attend_generate(model, 1, &prompt, &o, &again)) return failed(again);
   int same = 1;
   for (int i = 0; i < 2; i++) {
     const char *text = attend_generation_get(both, i)->text;
@@ -71,12 +80,12 @@ static int draw(attend_prompt prompt, attend_generate_options o) {
   return !same;
 }
 
-static int write_on(const char *text) {
+static int write_on(const char *text, int tokens) {
   TRY(attend_encode(encoding, text, strlen(text), NULL));
   attend_prompt prompt = {encoding->id, (int)encoding->count};
   attend_generate_options o = attend_generate_defaults();
   o.tokenizer = tokenizer;
-  o.max_new = 60;
+  o.max_new = tokens;
   printf("%s", text);
   return tell(prompt, o) || draw(prompt, o);
 }
@@ -84,8 +93,9 @@ static int write_on(const char *text) {
 int main(int argc, char **argv) {
   const char *folder = argc > 1 ? argv[1] : "tests/golden/models/stories260K";
   const char *text = argc > 2 ? argv[2] : "Once upon a time";
+  int tokens = argc > 3 ? atoi(argv[3]) : 60;
   int bad = load(folder);
-  if (!bad && tokenizer) bad = write_on(text);
+  if (!bad && tokenizer) bad = write_on(text, tokens);
   attend_encoding_free(encoding);
   attend_tokenizer_free(tokenizer);
   attend_model_free(model);

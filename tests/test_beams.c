@@ -268,7 +268,9 @@ TEST(a_model_that_gives_no_numbers) {
     o.beams = beams;
     CHECK_EQ(attend_generate(s.model, 1, &prompt, &o, &g), ATTEND_IO);
     CHECK_SAYS(attend_message(s.ctx), "not finite");
-    CHECK(!g);
+    CHECK_SAYS(attend_generation_message(g), "not finite");
+    CHECK(!attend_generation_get(g, 0));
+    attend_generation_free(g);
   }
   close_model(&s);
 }

@@ -37,10 +37,12 @@ static subject open_changed(const char *family, const char *name,
 
 static void check_refused(const subject *s, int n, const attend_prompt *prompts,
                           const attend_generate_options *o, const char *part) {
-  attend_generation *g = (attend_generation *)1;
+  attend_generation *g = NULL;
   CHECK_EQ(attend_generate(s->model, n, prompts, o, &g), ATTEND_INVALID);
-  CHECK(g == NULL);
+  CHECK(!attend_generation_get(g, 0));
+  CHECK_SAYS(attend_generation_message(g), part);
   CHECK_SAYS(attend_message(s->ctx), part);
+  attend_generation_free(g);
 }
 
 TEST(calls_that_make_no_sense_are_refused) {
@@ -59,14 +61,14 @@ TEST(calls_that_make_no_sense_are_refused) {
                       .max_new = 1, .samples = 2, .beams = 1, .repetition = 1},
                   "too many for one call");
     CHECK_EQ(attend_generate(NULL, 1, &good, &usual, NULL), ATTEND_INVALID);
-    attend_generate_options o[8];
+    attend_generate_options o[9];
     static const char *const names[] = {"min_new",   "n_ends", "top_k",
                                         "no_repeat", "groups", "n_stops",
-                                        "context",   "batch"};
-    for (int i = 0; i < 8; i++) o[i] = usual;
+                                        "context",   "batch",  "threads"};
+    for (int i = 0; i < 9; i++) o[i] = usual;
     o[0].min_new = o[1].n_ends = o[2].top_k = o[3].no_repeat = -1;
-    o[4].groups = o[5].n_stops = o[6].context = o[7].batch = -1;
-    for (int i = 0; i < 8; i++) check_refused(&s, 1, &good, &o[i], names[i]);
+    o[4].groups = o[5].n_stops = o[6].context = o[7].batch = o[8].threads = -1;
+    for (int i = 0; i < 9; i++) check_refused(&s, 1, &good, &o[i], names[i]);
     o[1].n_ends = 3;
     check_refused(&s, 1, &good, &o[1], "ends is NULL");
     o[5].n_stops = 3;
@@ -249,8 +251,7 @@ TEST(a_full_window_stops) {
   CHECK_EQ(attend_generation_get(g, 0)->count, 1);
   attend_generation_free(g);
   prompt.count = 13;
-  CHECK_EQ(attend_generate(s.model, 1, &prompt, &o, &g), ATTEND_INVALID);
-  CHECK_SAYS(attend_message(s.ctx), "context holds 12");
+  check_refused(&s, 1, &prompt, &o, "context holds 12");
   o.context = 1000; /* more than the model has positions for */
   prompt.count = 64;
   g = generate(&s, 1, &prompt, &o);
@@ -434,8 +435,7 @@ TEST(forced_and_first_ids) {
   attend_generation_free(g);
   close_model(&s);
   s = open_changed("bart", "decoder_start_token_id", "null");
-  CHECK_EQ(attend_generate(s.model, 1, &prompt, &o, &g), ATTEND_INVALID);
-  CHECK_SAYS(attend_message(s.ctx), "decoder_start_token_id");
+  check_refused(&s, 1, &prompt, &o, "decoder_start_token_id");
   close_model(&s);
   free(ids);
 }
@@ -447,15 +447,11 @@ TEST(options_that_are_refused) {
   int32_t ids[] = {5, 6, 7, 211};
   attend_prompt good = {ids, 3}, empty = {ids, 0}, bad = {ids, 4};
   const attend_generate_options usual = attend_generate_defaults();
-  attend_generation *g;
-#define REFUSE(prompt, field, value, why)                                     \
-  do {                                                                        \
-    attend_generate_options o = usual;                                        \
-    o.field = value;                                                          \
-    g = (attend_generation *)&o;                                              \
-    CHECK_EQ(attend_generate(s.model, 1, &(prompt), &o, &g), ATTEND_INVALID); \
-    CHECK(!g);                                                                \
-    CHECK_SAYS(attend_message(s.ctx), why);                                   \
+#define REFUSE(prompt, field, value, why)     \
+  do {                                        \
+    attend_generate_options o = usual;        \
+    o.field = value;                          \
+    check_refused(&s, 1, &(prompt), &o, why); \
   } while (0)
   REFUSE(good, max_new, 0, "at least one token");
   REFUSE(good, samples, 0, "at least one");
@@ -471,13 +467,12 @@ TEST(options_that_are_refused) {
   attend_generate_options o = usual;
   o.beams = 2;
   o.temperature = 1;
-  CHECK_EQ(attend_generate(s.model, 1, &good, &o, &g), ATTEND_INVALID);
+  check_refused(&s, 1, &good, &o, "do not draw");
   o.temperature = 0;
   o.samples = 3;
-  CHECK_EQ(attend_generate(s.model, 1, &good, &o, &g), ATTEND_INVALID);
+  check_refused(&s, 1, &good, &o, "3 answers cannot come from 2 beams");
   close_model(&s);
   s = open_model("bert", NULL, 1, NULL);
-  CHECK_EQ(attend_generate(s.model, 1, &good, &usual, &g), ATTEND_INVALID);
-  CHECK_SAYS(attend_message(s.ctx), "encoder");
+  check_refused(&s, 1, &good, &usual, "encoder");
   close_model(&s);
 }

@@ -60,9 +60,10 @@ static attend_status speak(const scene *s, attend_model *model) {
   attend_prompt prompts[] = {{ids, 4}, {ids + 1, 2}};
   attend_generation *g;
   if (!(attend_model_config(model)->parts & ATTEND_DECODER)) return ATTEND_OK;
-  ATTEND_TRY(attend_generate(model, 2, prompts, &s->generate, &g));
+  attend_status status = attend_generate(model, 2, prompts, &s->generate, &g);
+  if (status && g) CHECK_SAYS(attend_generation_message(g), "no memory");
   attend_generation_free(g);
-  return ATTEND_OK;
+  return status;
 }
 
 static attend_status play(const scene *s) {

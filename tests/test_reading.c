@@ -40,7 +40,7 @@ static subject open_bart(attend_context *ctx, const attend_form *form) {
 }
 
 static attend_reading *open_reading(const subject *s, int rows) {
-  attend_reading_options o = {rows};
+  attend_reading_options o = {.rows = rows};
   attend_reading *x;
   if (attend_reading_create(s->model, &o, &x)) {
     printf("no reading: %s\n", attend_message(s->ctx));
@@ -196,7 +196,7 @@ TEST(a_reading_without_memory) {
   float want[64], got[64];
   say_read(&s, 64, 200, ids, want);
   for (int n = 1; n < 40; n++) {
-    attend_reading_options o = {64};
+    attend_reading_options o = {.rows = 64};
     attend_reading *x;
     memory.fail_at = memory.taken + n;
     attend_status status = attend_reading_create(s.model, &o, &x);

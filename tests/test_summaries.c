@@ -246,9 +246,11 @@ TEST(groups_that_cannot_be) {
   o.groups = 3;
   CHECK_EQ(attend_generate(l.s.model, 1, l.document, &o, &g), ATTEND_INVALID);
   CHECK(strstr(attend_message(l.s.ctx), "4 beams cannot be cut into 3 groups"));
+  attend_generation_free(g);
   o.groups = 2;
   o.diversity = -1;
   CHECK_EQ(attend_generate(l.s.model, 1, l.document, &o, &g), ATTEND_INVALID);
+  attend_generation_free(g);
   close_library(&l);
 }
 

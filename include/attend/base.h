@@ -8,11 +8,24 @@
  *   attend_context_free(ctx);
  *
  * The library never prints, exits or aborts and keeps no global state: what
- * went wrong is a status, and its sentence is in the context. A context and
- * the plans made with it are used by one thread at a time; the work inside a
- * call is spread over the context's threads. These start with the first work for
+ * went wrong is a status, and its sentence is in the context. The work inside a
+ * call is spread over the context's threads, which start with the first work for
  * them and sleep when there is none. After fork() a child makes contexts of its
  * own; those of its parent work there too, on one thread.
+ *
+ * Threads of a program:
+ *   - Models, checkpoints and tokenizers do not change once they are made and may
+ *     be shared by any number of threads.
+ *   - Sessions, readings, generations, encodings and decoders are made, used and
+ *     freed on any thread, several at once, each by one thread at a time. Each has
+ *     a sentence of its own: attend_session_message, attend_encoding_message, ..
+ *   - A context itself and whatever else is made with it (plans, states, layers,
+ *     trainers, files) is used by one thread at a time, which may be while other
+ *     threads use sessions of its models. Contexts share nothing.
+ *   - A failure is written to the object's sentence and to its context's, so that
+ *     a program of one thread may always ask attend_message. Where several
+ *     threads may fail at once, ask the object; for one that could not be made,
+ *     its status says why.
  */
 #ifndef ATTEND_BASE_H
 #define ATTEND_BASE_H
@@ -49,9 +62,11 @@ typedef enum {
 
 typedef struct attend_context attend_context;
 
-/* Where memory comes from. Blocks are aligned to 64 bytes. NULL functions
- * mean the C library. Called from the threads that call the library, never from
- * its own. */
+/* Where memory comes from. Blocks are aligned to 64 bytes. NULL functions mean
+ * the C library. Called by all threads that use sessions, encodings or other
+ * objects of the context, at the same time: with several, these functions and a
+ * parallel_for must be thread-safe. The context's own threads call them one at a
+ * time. */
 typedef struct {
   void *(*take)(size_t bytes, void *user);
   void (*give)(void *block, void *user);
@@ -83,7 +98,8 @@ ATTEND_API attend_status attend_context_create(
     const attend_context_options *options, attend_context **ctx);
 ATTEND_API void attend_context_free(attend_context *ctx);
 
-/* The sentence that belongs to the last status that was not ATTEND_OK. */
+/* The sentence that belongs to the last status that was not ATTEND_OK, of the
+ * context or of anything made with it. */
 ATTEND_API const char *attend_message(const attend_context *ctx);
 
 ATTEND_API int attend_context_threads(const attend_context *ctx);

@@ -9,6 +9,9 @@
  *   use(c->ids, c->count);
  *   attend_generation_free(g);
  *
+ * attend_generate may run on any number of threads at once with one model, one
+ * tokenizer and one reading: each call has a session and a context of its own.
+ *
  * A prompt is what a decoder continues, or what an encoder reads. What is drawn
  * depends on the seed, the number of the prompt and of the sample, and the
  * token's place alone: not on what else is in the batch, nor on the number of
@@ -81,6 +84,7 @@ typedef struct {
   int context; /* tokens at most; 0: what the model was made for              */
   attend_window window;
   int batch; /* sequences at once; 0: 8                                       */
+  int threads; /* that the call runs on; 0: the context's                     */
   /* What the encoder has read already, for one prompt; its ids are then not
    * looked at and may be none. NULL: the prompts are read. */
   const attend_reading *reading;
@@ -128,11 +132,18 @@ typedef struct attend_continuation {
 
 typedef struct attend_generation attend_generation;
 
+/* On failure *generation holds the sentence (attend_generation_message) and no
+ * continuation, and must be freed; it is NULL only when there was no memory for
+ * it, or model or generation is NULL. */
 ATTEND_API attend_status attend_generate(attend_model *model, int n_prompts,
                                          const attend_prompt *prompts,
                                          const attend_generate_options *options,
                                          attend_generation **generation);
 ATTEND_API void attend_generation_free(attend_generation *generation);
+/* The sentence of a call that failed, else "". attend_message gives it too, but
+ * there another thread's may follow. */
+ATTEND_API const char *attend_generation_message(
+    const attend_generation *generation);
 /* By prompt, then by sample (beams: best first; groups: the best of each, then
  * the second of each, ..). NULL past the last. */
 ATTEND_API const attend_continuation *attend_generation_get(

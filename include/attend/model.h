@@ -294,8 +294,9 @@ typedef struct { /* zero means default */
 
 typedef struct attend_session attend_session;
 
-/* A session is used by one thread at a time; sessions of one model may run on as
- * many threads as there are. */
+/* A model does not change: sessions of one model are made, used and freed on any
+ * number of threads at once, each by one thread at a time. A session's calls give
+ * the same bits whatever runs beside them. */
 ATTEND_API attend_status attend_session_create(
     attend_model *model, const attend_session_options *options,
     attend_session **session);
@@ -386,13 +387,16 @@ ATTEND_API size_t attend_session_work_bytes(const attend_session *session);
 typedef struct attend_reading attend_reading;
 
 typedef struct { /* zero means default */
-  int rows; /* of a portion; 0: 512                                        */
+  int rows;      /* of a portion; 0: 512                                     */
+  int threads;   /* that its calls run on; 0: the context's                  */
 } attend_reading_options;
 
 ATTEND_API attend_status attend_reading_create(
     attend_model *model, const attend_reading_options *options,
     attend_reading **reading);
 ATTEND_API void attend_reading_free(attend_reading *reading);
+/* As attend_session_message. */
+ATTEND_API const char *attend_reading_message(const attend_reading *reading);
 /* The ids must stay until the reading is done, or another is begun. They are
  * looked at in order, once for every layer and twice more: a mapped file will
  * do. */
@@ -415,8 +419,9 @@ ATTEND_API attend_status attend_reading_save(attend_reading *reading,
 ATTEND_API attend_status attend_reading_resume(attend_reading *reading,
                                                const char *folder);
 
-/* The first sequence of the run has read the text: attend_session_extend continues,
- * as after attend_session_encode. The run's model must be the reading's. */
+/* The first sequence of the session has read the text: attend_session_extend
+ * continues, as after attend_session_encode. The session's model must be the
+ * reading's. Sessions on several threads may recall one reading at once. */
 ATTEND_API attend_status attend_session_recall(attend_session *session,
                                                const attend_reading *reading);
 

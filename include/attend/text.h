@@ -21,8 +21,9 @@
  * (max_length); a text decodes to exactly one leading space less where a prefix
  * was put in front; bytes that are no character decode to U+FFFD each by
  * itself, not together with good ones beside them. It does not change after
- * loading; encodings and decoders are what calls write to, and take no memory
- * once they have seen the longest text.
+ * loading, so any number of threads may use it, each with encodings and decoders
+ * of its own: these are what calls write to, failure sentences too, and they take
+ * no memory once they have seen the longest text.
  *
  * Text is UTF-8. Bytes that are not are read as U+FFFD, as Python and Rust
  * replace them, and offsets still point at what was there.
@@ -112,6 +113,9 @@ typedef struct {
 ATTEND_API attend_status attend_encoding_create(
     const attend_tokenizer *tokenizer, attend_encoding **encoding);
 ATTEND_API void attend_encoding_free(attend_encoding *encoding);
+/* The sentence of the last of its calls that failed. attend_message gives it too,
+ * but there another thread's may follow. */
+ATTEND_API const char *attend_encoding_message(const attend_encoding *encoding);
 
 /* options may be NULL. */
 ATTEND_API attend_status attend_encode(attend_encoding *encoding,
@@ -126,6 +130,8 @@ ATTEND_API attend_status
 attend_decoder_create(const attend_tokenizer *tokenizer, bool skip_special,
                       attend_decoder **decoder);
 ATTEND_API void attend_decoder_free(attend_decoder *decoder);
+/* As attend_encoding_message. */
+ATTEND_API const char *attend_decoder_message(const attend_decoder *decoder);
 
 /* One id at a time. *text is what can be said now, perhaps nothing: bytes of a
  * character that is not complete are held back. It stays until the next call

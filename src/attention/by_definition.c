@@ -85,20 +85,12 @@ static void *pool_take(size_t bytes, void *user) {
 }
 static void pool_give(void *block, void *user) { (void)block, (void)user; }
 
-static attend_context pool_context(const attend_plan *p, const room *r,
-                                   pool *out) {
+static attend_status pool_context(const attend_plan *p, const room *r,
+                                  pool *out, attend_context *ctx) {
   *out = (pool){{r->rows, 0}, r->row_bytes};
-  attend_context ctx = *p->ctx;
-  ctx.allocator = (attend_allocator){pool_take, pool_give, out};
-  return ctx;
-}
-
-/* The sentence belongs to the caller's context. */
-static attend_status pass(attend_plan *p, const attend_context *from,
-                          attend_status status) {
-  if (status != ATTEND_OK)
-    memcpy(p->ctx->message, from->message, sizeof from->message);
-  return status;
+  ATTEND_TRY(context_child(p->ctx, 1, ctx));
+  ctx->allocator = (attend_allocator){pool_take, pool_give, out};
+  return ATTEND_OK;
 }
 
 static void round_to(const call *c, const double *src, int heads,
@@ -124,10 +116,9 @@ static attend_status forward(call *c) {
   room r;
   pool memory;
   room_cut(d, plan_shared_arena(p), &r);
-  attend_context ctx = pool_context(p, &r, &memory);
-  ATTEND_TRY(
-      pass(p, &ctx,
-           attend_definition_forward(&ctx, d, c->q, c->k, c->v, r.o, r.lse)));
+  attend_context ctx;
+  ATTEND_TRY(pool_context(p, &r, &memory, &ctx));
+  ATTEND_TRY(attend_definition_forward(&ctx, d, c->q, c->k, c->v, r.o, r.lse));
   round_to(c, r.o, d->heads, d->q_len, d->dim_v, &c->o);
   for (size_t i = 0; c->lse && i < count(d, d->heads, d->q_len, 1); i++)
     c->lse[i] = (float)r.lse[i];
@@ -157,11 +148,10 @@ static attend_status backward(call *c) {
   room r;
   pool memory;
   room_cut(d, plan_shared_arena(p), &r);
-  attend_context ctx = pool_context(p, &r, &memory);
-  ATTEND_TRY(
-      pass(p, &ctx,
-           attend_definition_backward(&ctx, d, c->q, c->k, c->v, c->d_o, r.dq,
-                                      r.dk, r.dv, c->dbias ? r.dbias : NULL)));
+  attend_context ctx;
+  ATTEND_TRY(pool_context(p, &r, &memory, &ctx));
+  ATTEND_TRY(attend_definition_backward(&ctx, d, c->q, c->k, c->v, c->d_o, r.dq,
+                                        r.dk, r.dv, c->dbias ? r.dbias : NULL));
   round_to(c, r.dq, d->heads, d->q_len, d->dim, &c->dq);
   round_to(c, r.dk, d->kv_heads, d->kv_len, d->dim, &c->dk);
   round_to(c, r.dv, d->kv_heads, d->kv_len, d->dim_v, &c->dv);

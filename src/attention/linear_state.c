@@ -64,10 +64,13 @@ static attend_status take_stacks(linear_state *s) {
   size_t stacks = (size_t)(s->state.batch * s->state.desc.kv_heads);
   size_t head = round_up(size_times(stacks, sizeof(linear_stack)), 64);
   s->stack_floats = stack_point(s, NULL, &none);
-  ATTEND_TRY(cache_check(ctx, bytes(&s->state), "a linear state"));
-  ATTEND_TRY(take_zeroed(ctx, size_add(head, bytes(&s->state)),
-                         "a linear state", &s->stack));
-  cache_count(ctx, (ptrdiff_t)bytes(&s->state));
+  ATTEND_TRY(cache_take(ctx, bytes(&s->state), "a linear state"));
+  attend_status status = take_zeroed(ctx, size_add(head, bytes(&s->state)),
+                                     "a linear state", &s->stack);
+  if (status) {
+    cache_give(ctx, bytes(&s->state));
+    return status;
+  }
   float *data = (float *)((unsigned char *)s->stack + head);
   for (size_t i = 0; i < stacks; i++, data += s->stack_floats) {
     stack_point(s, data, &s->stack[i]);
@@ -91,7 +94,7 @@ static attend_status make(attend_context *ctx, const attend_desc *desc,
 }
 
 static void free_stacks(attend_state *s) {
-  cache_count(s->ctx, -(ptrdiff_t)bytes(s));
+  cache_give(s->ctx, bytes(s));
   give(s->ctx, ((linear_state *)s)->stack);
 }
 

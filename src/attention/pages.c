@@ -17,15 +17,15 @@ static size_t page_bytes(const kv_cache *s) {
 
 static attend_status page_take(kv_cache *s, page **out) {
   static const char what[] = "a page of the cache";
-  ATTEND_TRY(cache_check(s->state.ctx, page_bytes(s), what));
-  ATTEND_TRY(take(s->state.ctx, page_bytes(s), what, out));
-  cache_count(s->state.ctx, (ptrdiff_t)page_bytes(s));
-  return ATTEND_OK;
+  ATTEND_TRY(cache_take(s->state.ctx, page_bytes(s), what));
+  attend_status status = take(s->state.ctx, page_bytes(s), what, out);
+  if (status) cache_give(s->state.ctx, page_bytes(s));
+  return status;
 }
 
 static void page_drop(kv_cache *s, page *p) {
   if (__atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) > 0) return;
-  cache_count(s->state.ctx, -(ptrdiff_t)page_bytes(s));
+  cache_give(s->state.ctx, page_bytes(s));
   give(s->state.ctx, p);
 }
 

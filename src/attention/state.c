@@ -92,13 +92,28 @@ int64_t attend_state_length(const attend_state *s, int b) {
 
 /* ---- memory ------------------------------------------------------------------------ */
 
-attend_status cache_check(attend_context *ctx, size_t bytes, const char *what) {
-  if (size_add(cache_held(ctx), bytes) <= ctx->cache_limit) return ATTEND_OK;
+static attend_status check_limit(attend_context *ctx, size_t held, size_t bytes,
+                                 const char *what) {
+  if (size_add(held, bytes) <= ctx->cache_limit) return ATTEND_OK;
   return fail(ctx, ATTEND_NO_MEMORY,
               "%s needs %zu bytes beside the %zu that the context's states "
               "hold, and its cache_limit is %zu: raise the limit or keep fewer "
               "keys",
-              what, bytes, cache_held(ctx), ctx->cache_limit);
+              what, bytes, held, ctx->cache_limit);
+}
+
+attend_status cache_check(attend_context *ctx, size_t bytes, const char *what) {
+  return check_limit(ctx, cache_held(ctx), bytes, what);
+}
+
+attend_status cache_take(attend_context *ctx, size_t bytes, const char *what) {
+  size_t held = cache_held(ctx);
+  do {
+    ATTEND_TRY(check_limit(ctx, held, bytes, what));
+  } while (!__atomic_compare_exchange_n(&context_root(ctx)->cache_bytes, &held,
+                                        held + bytes, true, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED));
+  return ATTEND_OK;
 }
 
 size_t attend_state_bytes(const attend_state *s) { return s->kind->bytes(s); }

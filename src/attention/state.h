@@ -81,8 +81,10 @@ static inline int new_keys(const attend_plan *p, int b, int n) {
   return p->desc.mask.lengths ? p->desc.mask.lengths[b] : n;
 }
 
-/* Fails if the states of the context may not hold so many bytes more. */
+/* Fails if the states of the context may not hold so many bytes more; cache_take
+ * counts them at once, so that threads cannot go beyond the limit together. */
 attend_status cache_check(attend_context *ctx, size_t bytes, const char *what);
+attend_status cache_take(attend_context *ctx, size_t bytes, const char *what);
 
 /* ---- files (state_file.c) ------------------------------------------------------- */
 

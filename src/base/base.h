@@ -44,7 +44,7 @@ struct attend_context {
   attend_stream stream; /* that a session opens for a whole forward pass */
   attend_parallel_for parallel_for; /* the caller's, in their place, or NULL */
   void *parallel_user;
-  size_t cache_bytes; /* of all states; of the root: cache_count */
+  size_t cache_bytes; /* of all states, in the root alone: cache_take */
   size_t cache_limit; /* at most */
 };
 
@@ -54,9 +54,14 @@ static inline attend_context *context_root(attend_context *ctx) {
   return ctx;
 }
 
-static inline void cache_count(attend_context *ctx, ptrdiff_t bytes) {
-  __atomic_fetch_add(&context_root(ctx)->cache_bytes, (size_t)bytes,
-                     __ATOMIC_RELAXED);
+/* A context for an object that another thread than its maker's may use: a message,
+ * a number of threads (0: the parent's) and a stream of its own; threads, kernels,
+ * device and the count of cached bytes are shared. Nothing to free. */
+attend_status context_child(attend_context *parent, int threads,
+                            attend_context *child);
+
+static inline void cache_give(attend_context *ctx, size_t bytes) {
+  __atomic_fetch_sub(&context_root(ctx)->cache_bytes, bytes, __ATOMIC_RELAXED);
 }
 static inline size_t cache_held(attend_context *ctx) {
   return __atomic_load_n(&context_root(ctx)->cache_bytes, __ATOMIC_RELAXED);

@@ -1,4 +1,5 @@
-/* Failure sentences, memory and thread counts of a context; sizes, views, the clock.
+/* Failure sentences, memory, thread counts and children of a context; sizes, views,
+ * the clock.
  *
  * Place: base/ - contexts are made and freed in device/context.c, above all that
  * they refer to.
@@ -26,6 +27,25 @@ attend_status attend_context_set_threads(attend_context *ctx, int threads) {
   ctx->threads = threads;
   ctx->stream = (attend_stream){ctx, threads, NULL, 0};
   return ATTEND_OK;
+}
+
+/* Field by field: the parent's message and count of cached bytes change meanwhile,
+ * and its stream while it computes. */
+attend_status context_child(attend_context *parent, int threads,
+                            attend_context *child) {
+  *child = (attend_context){.parent = parent,
+                            .allocator = parent->allocator,
+                            .kernels = parent->kernels,
+                            .isa = parent->isa,
+                            .device = parent->device,
+                            .device_memory = parent->device_memory,
+                            .engines = parent->engines,
+                            .near_bytes = parent->near_bytes,
+                            .pools = parent->pools,
+                            .parallel_for = parent->parallel_for,
+                            .parallel_user = parent->parallel_user,
+                            .cache_limit = parent->cache_limit};
+  return attend_context_set_threads(child, threads ? threads : parent->threads);
 }
 
 const char *attend_context_isa(const attend_context *ctx) { return ctx->isa; }

@@ -8,7 +8,7 @@
 #define DECODE_DECODE_H
 
 #include "attend/decode.h"
-#include "base/base.h"
+#include "model/transformer.h"
 
 /* Text of one continuation, and whether a stop string ended it. Text that may
  * be the beginning of a stop string is held back. */
@@ -42,7 +42,8 @@ typedef struct {
 } continuation;
 
 struct attend_generation {
-  attend_context *ctx;
+  attend_context own, *ctx; /* ctx: &own */
+  attend_model *model;
   continuation *one;
   int count;
   attend_generation_cost cost;

@@ -28,7 +28,8 @@ static attend_status check_counts(attend_context *ctx,
   } counts[] = {{"min_new", o->min_new}, {"n_ends", o->n_ends},
                 {"top_k", o->top_k},     {"no_repeat", o->no_repeat},
                 {"groups", o->groups},   {"n_stops", o->n_stops},
-                {"context", o->context}, {"batch", o->batch}};
+                {"context", o->context}, {"batch", o->batch},
+                {"threads", o->threads}};
   for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
     ATTEND_CHECK(ctx, counts[i].value >= 0, "%s is %d: choose 0 or more",
                  counts[i].name, counts[i].value);
@@ -80,11 +81,12 @@ static attend_status check_options(attend_context *ctx,
   return ATTEND_OK;
 }
 
-static attend_status check_prompt(attend_model *m, attend_context *ctx,
+static attend_status check_prompt(attend_generation *g,
                                   const attend_generate_options *o, int i,
                                   attend_prompt prompt) {
-  const attend_config *c = attend_model_config(m);
-  int limit = context_of(m, o), count = prompt.count;
+  attend_context *ctx = g->ctx;
+  const attend_config *c = attend_model_config(g->model);
+  int limit = context_of(g->model, o), count = prompt.count;
   ATTEND_CHECK(ctx, o->window != ATTEND_WINDOW_SLIDE || limit != 1,
                "a window of 1 token cannot slide: choose a longer context");
   ATTEND_CHECK(ctx, count >= 1,
@@ -103,13 +105,13 @@ static attend_status check_prompt(attend_model *m, attend_context *ctx,
   return ATTEND_OK;
 }
 
-static attend_status check_reading(attend_model *m,
+static attend_status check_reading(attend_generation *g,
                                    const attend_generate_options *o,
                                    int n_prompts) {
-  const attend_config *c = attend_model_config(m);
+  const attend_config *c = attend_model_config(g->model);
   if (!o->reading) return ATTEND_OK;
   ATTEND_CHECK(
-      attend_model_context(m),
+      g->ctx,
       c->parts == ATTEND_BOTH && c->decoder_start >= 0 && n_prompts == 1,
       "%d prompts and a reading: what was read is one prompt of an "
       "encoder-decoder whose config.json has a decoder_start_token_id",
@@ -117,21 +119,21 @@ static attend_status check_reading(attend_model *m,
   return ATTEND_OK;
 }
 
-static attend_status check_prompts(attend_model *m, int n_prompts,
+static attend_status check_prompts(attend_generation *g, int n_prompts,
                                    const attend_prompt *prompts,
                                    const attend_generate_options *o) {
-  attend_context *ctx = attend_model_context(m);
+  attend_context *ctx = g->ctx;
   int each = o->beams > 1 ? o->beams : o->samples;
   ATTEND_CHECK(ctx, n_prompts >= 0, "%d prompts: give 0 or more", n_prompts);
   ATTEND_CHECK(ctx, (int64_t)n_prompts * each <= INT32_MAX,
                "%d continuations of %d prompts are too many for one call: cut "
                "the prompts into several",
                each, n_prompts);
-  ATTEND_TRY(check_reading(m, o, n_prompts));
+  ATTEND_TRY(check_reading(g, o, n_prompts));
   ATTEND_CHECK(ctx, n_prompts == 0 || prompts,
                "prompts is NULL: give %d of them", n_prompts);
   for (int i = 0; i < n_prompts && !o->reading; i++)
-    ATTEND_TRY(check_prompt(m, ctx, o, i, prompts[i]));
+    ATTEND_TRY(check_prompt(g, o, i, prompts[i]));
   return ATTEND_OK;
 }
 
@@ -169,7 +171,7 @@ static attend_status make_batch(batch *b) {
                   "candidates", &b->scratch));
   ATTEND_TRY(take_history(b));
   attend_session_options o = {.batch = batch_size(b)};
-  return attend_session_create(b->model, &o, &b->run);
+  return session_create(b->ctx, b->model, &o, &b->run);
 }
 
 static void free_batch(batch *b) {
@@ -210,10 +212,10 @@ static attend_status run_batch(batch *b) {
 
 /* A decoder's prompt stands before the text: whether a space is said depends on
  * what came before. */
-static attend_status make_answers(attend_generation *g, attend_model *model,
-                                  int n_prompts, const attend_prompt *prompts,
-                                  int each, const attend_generate_options *o) {
-  bool continues = attend_model_config(model)->parts == ATTEND_DECODER;
+static attend_status make_answers(attend_generation *g, int n_prompts,
+                                  const attend_prompt *prompts, int each,
+                                  const attend_generate_options *o) {
+  bool continues = attend_model_config(g->model)->parts == ATTEND_DECODER;
   g->count = n_prompts * each;
   ATTEND_TRY(take_zeroed(g->ctx, size_times((size_t)g->count, sizeof *g->one),
                          "the continuations", &g->one));
@@ -245,64 +247,81 @@ static void keep_samples(attend_generation *g, int each, int samples) {
   g->count = kept;
 }
 
-static attend_status run_all(attend_model *model, attend_generation *g,
-                             int n_prompts, const attend_prompt *prompts,
-                             int each, const attend_generate_options *o) {
+static attend_status run_all(attend_generation *g, int n_prompts,
+                             const attend_prompt *prompts, int each,
+                             const attend_generate_options *o) {
   int most = o->batch ? o->batch : BATCH;
   int at_once = most < each ? 1 : most / each;
   for (int first = 0; first < n_prompts; first += at_once) {
     batch b = {.ctx = g->ctx,
-               .model = model,
+               .model = g->model,
                .o = o,
                .g = g,
                .prompts = prompts + first,
                .first = first,
                .count = (int)min64(at_once, n_prompts - first),
                .each = each,
-               .limit = context_of(model, o)};
+               .limit = context_of(g->model, o)};
     ATTEND_TRY(run_batch(&b));
     if (b.stop) break;
   }
   return ATTEND_OK;
 }
 
-attend_status attend_generate(attend_model *model, int n_prompts,
+static attend_status generate(attend_generation *g, int n_prompts,
                               const attend_prompt *prompts,
-                              const attend_generate_options *options,
-                              attend_generation **generation) {
-  if (generation) *generation = NULL;
-  if (!model || !generation) return ATTEND_INVALID; /* no context, no answer */
-  attend_context *ctx = attend_model_context(model);
-  attend_generation *g;
-  ATTEND_CHECK(ctx, options,
+                              const attend_generate_options *o) {
+  const attend_config *c = attend_model_config(g->model);
+  ATTEND_CHECK(g->ctx, o,
                "options is NULL: begin with attend_generate_defaults()");
-  int each = options->beams > 1 ? options->beams : options->samples;
-  ATTEND_TRY(check_options(ctx, options));
-  ATTEND_CHECK(ctx, attend_model_config(model)->parts & ATTEND_DECODER,
+  int each = o->beams > 1 ? o->beams : o->samples;
+  ATTEND_TRY(check_options(g->ctx, o));
+  ATTEND_CHECK(g->ctx, c->parts & ATTEND_DECODER,
                "%s is an encoder and cannot continue a text: use fill or embed",
-               attend_model_config(model)->family);
-  ATTEND_TRY(check_prompts(model, n_prompts, prompts, options));
-  ATTEND_TRY(take_zeroed(ctx, sizeof *g, "a generation", &g));
-  g->ctx = ctx;
-  attend_status status =
-      make_answers(g, model, n_prompts, prompts, each, options);
-  if (!status) status = run_all(model, g, n_prompts, prompts, each, options);
-  if (!status && options->beams > 1) keep_samples(g, each, options->samples);
-  if (status)
-    attend_generation_free(g);
-  else
-    *generation = g;
-  return status;
+               c->family);
+  ATTEND_TRY(check_prompts(g, n_prompts, prompts, o));
+  if (o->threads) ATTEND_TRY(attend_context_set_threads(g->ctx, o->threads));
+  ATTEND_TRY(make_answers(g, n_prompts, prompts, each, o));
+  ATTEND_TRY(run_all(g, n_prompts, prompts, each, o));
+  if (o->beams > 1) keep_samples(g, each, o->samples);
+  return ATTEND_OK;
 }
 
-void attend_generation_free(attend_generation *g) {
-  if (!g) return;
+static void free_answers(attend_generation *g) {
   for (int i = 0; g->one && i < g->count; i++) {
     give(g->ctx, g->one[i].ids);
     stream_close(&g->one[i].stream);
   }
   give(g->ctx, g->one);
-  give(g->ctx, g);
+  g->one = NULL;
+  g->count = 0;
+}
+
+attend_status attend_generate(attend_model *model, int n_prompts,
+                              const attend_prompt *prompts,
+                              const attend_generate_options *options,
+                              attend_generation **generation) {
+  attend_generation *g;
+  if (generation) *generation = NULL;
+  if (!model || !generation) return ATTEND_INVALID; /* no context, no answer */
+  ATTEND_TRY(take_zeroed(model->ctx, sizeof *g, "a generation", &g));
+  g->ctx = &g->own;
+  g->model = model;
+  attend_status status = context_child(model->ctx, 0, g->ctx);
+  if (!status) status = generate(g, n_prompts, prompts, options);
+  if (status) free_answers(g); /* the sentence stays */
+  *generation = g;
+  return status;
+}
+
+void attend_generation_free(attend_generation *g) {
+  if (!g) return;
+  free_answers(g);
+  give(g->model->ctx, g);
+}
+
+const char *attend_generation_message(const attend_generation *g) {
+  return g ? g->own.message : "out of memory: no generation could be made";
 }
 
 const attend_continuation *attend_generation_get(const attend_generation *g,

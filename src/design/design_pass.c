@@ -140,6 +140,7 @@ static attend_status take_stream(design_pass *p) {
     to->self_added = to->self = to->self_out = x[(i + 1) % 2];
     ATTEND_TRY(take_rows(p, padded(qkv_width(h)), &to->qkv));
     ATTEND_TRY(take_rows(p, padded(h->dim_v), &to->heads));
+    to->attended = to->heads;
     ATTEND_TRY(take_rows(p, 1, &to->lse));
   }
   p->readout = (head_rows){.rows = p->p.rows, .ld = ld, .x = x[d->n_heads % 2]};

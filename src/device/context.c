@@ -1,4 +1,4 @@
-/* Contexts: making, sharing and freeing them.
+/* Contexts: making and freeing them.
  *
  * Place: device/ - where kernels, engines and devices are known.
  */
@@ -86,17 +86,6 @@ attend_status attend_context_create(const attend_context_options *options,
   const char *isa = o.isa ? o.isa : getenv("ATTEND_ISA");
   ATTEND_TRY(kernels_choose(ctx, isa && *isa ? isa : NULL));
   return choose_threads(ctx, o.threads);
-}
-
-attend_status context_child(attend_context *parent, int threads,
-                            attend_context *child) {
-  while (__atomic_test_and_set(&parent->locked, __ATOMIC_ACQUIRE)) continue;
-  *child = *parent; /* its message may be written by other children */
-  __atomic_clear(&parent->locked, __ATOMIC_RELEASE);
-  child->message[0] = 0;
-  child->locked = 0;
-  child->parent = parent;
-  return attend_context_set_threads(child, threads ? threads : parent->threads);
 }
 
 void attend_context_free(attend_context *ctx) {

@@ -55,10 +55,4 @@ static inline void device_give(const attend_context *ctx, void *block) {
   ctx->device->give(ctx, block);
 }
 
-/* A context for an object that another thread than its maker's may use: a message,
- * a number of threads (0: the parent's) and a stream of its own; threads, kernels,
- * device and the count of cached bytes are shared. Nothing to free. */
-attend_status context_child(attend_context *parent, int threads,
-                            attend_context *child);
-
 #endif

@@ -97,7 +97,9 @@ attend_status attend_reading_create(attend_model *model,
                                     attend_reading **reading) {
   attend_reading *x;
   attend_session_options o = {
-      .batch = 1, .rows = options && options->rows ? options->rows : ROWS};
+      .batch = 1,
+      .rows = options && options->rows ? options->rows : ROWS,
+      .threads = options ? options->threads : 0};
   *reading = NULL;
   ATTEND_TRY(check_model(model));
   ATTEND_CHECK(model->ctx, o.rows > 0, "portions of %d rows: choose 1 or more",
@@ -123,6 +125,10 @@ void attend_reading_free(attend_reading *x) {
   give(ctx, x->kept);
   attend_session_free(x->session);
   give(ctx, x);
+}
+
+const char *attend_reading_message(const attend_reading *x) {
+  return attend_session_message(x->session);
 }
 
 /* ---- reading ------------------------------------------------------------------------------ */

@@ -166,34 +166,40 @@ static attend_status make_session(attend_session *r) {
   return session_room(r, size_times(b, (size_t)r->limit));
 }
 
-attend_status attend_session_create(attend_model *model,
-                                    const attend_session_options *options,
-                                    attend_session **session) {
+attend_status session_create(attend_context *ctx, attend_model *model,
+                             const attend_session_options *options,
+                             attend_session **session) {
   attend_session_options o = options ? *options : (attend_session_options){0};
   attend_session *r;
   *session = NULL;
-  ATTEND_CHECK(model->ctx, o.batch >= 0 && o.rows >= 0 && o.threads >= 0,
+  ATTEND_CHECK(ctx, o.batch >= 0 && o.rows >= 0 && o.threads >= 0,
                "a session of %d sequences, %d rows at once, %d threads: none "
                "may be negative",
                o.batch, o.rows, o.threads);
-  ATTEND_CHECK(model->ctx, (int64_t)o.batch * o.rows <= INT32_MAX,
+  ATTEND_CHECK(ctx, (int64_t)o.batch * o.rows <= INT32_MAX,
                "a session of %d sequences, %d rows at once: choose fewer, so "
                "that their product stays below 2^31",
                o.batch, o.rows);
-  ATTEND_TRY(take_zeroed(model->ctx, sizeof *r, "a session", &r));
+  ATTEND_TRY(take_zeroed(ctx, sizeof *r, "a session", &r));
   r->ctx = &r->own;
   r->model = model;
   r->batch = o.batch ? o.batch : 1;
   r->limit = o.rows ? o.rows : r->batch >= ROWS ? 1 : ROWS / r->batch;
   r->head_room = r->batch > HEAD_ROWS ? r->batch : HEAD_ROWS;
   r->p = (pass){.ctx = r->ctx, .model = model, .session = r};
-  attend_status status = context_child(model->ctx, o.threads, &r->own);
+  attend_status status = context_child(ctx, o.threads, &r->own);
   if (!status) status = make_session(r);
   if (status)
     attend_session_free(r);
   else
     *session = r;
   return status;
+}
+
+attend_status attend_session_create(attend_model *model,
+                                    const attend_session_options *options,
+                                    attend_session **session) {
+  return session_create(model->ctx, model, options, session);
 }
 
 static void free_states(attend_session *r, attend_state **states) {

@@ -323,6 +323,10 @@ struct attend_session {
   copying copy;
 };
 
+/* ctx: of whoever fails with it, the model's or a child of that. */
+attend_status session_create(attend_context *ctx, attend_model *model,
+                             const attend_session_options *options,
+                             attend_session **session);
 attend_status session_room(attend_session *r, size_t rows);
 void session_begin(attend_session *r, const stack *side, int count, int n);
 /* All layers and the final norm, from r->x to r->x. */

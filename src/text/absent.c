@@ -55,6 +55,10 @@ attend_status attend_encoding_create(const attend_tokenizer *t,
   return ATTEND_UNSUPPORTED;
 }
 void attend_encoding_free(attend_encoding *encoding) { (void)encoding; }
+const char *attend_encoding_message(const attend_encoding *encoding) {
+  (void)encoding;
+  return "";
+}
 attend_status attend_encode(attend_encoding *encoding, const char *text,
                             size_t length,
                             const attend_encode_options *options) {
@@ -69,6 +73,10 @@ attend_status attend_decoder_create(const attend_tokenizer *t,
   return ATTEND_UNSUPPORTED;
 }
 void attend_decoder_free(attend_decoder *decoder) { (void)decoder; }
+const char *attend_decoder_message(const attend_decoder *decoder) {
+  (void)decoder;
+  return "";
+}
 attend_status attend_decoder_push(attend_decoder *decoder, int32_t id,
                                   const char **text, size_t *length) {
   (void)decoder, (void)id, (void)text, (void)length;

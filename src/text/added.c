@@ -149,7 +149,7 @@ attend_status added_finish(attend_tokenizer *t) {
   added_list *list = &t->added;
   scratch s;
   size_t bytes = 0;
-  attend_status status = scratch_start(t, &s);
+  attend_status status = scratch_start(t->ctx, &s);
   for (size_t i = 0; i < list->count; i++)
     bytes += list->token[i].content.length;
   scratch_begin(&s, bytes);
@@ -157,7 +157,7 @@ attend_status added_finish(attend_tokenizer *t) {
     status = normalize_token(t, &s, &list->token[i]);
     if (!status) status = put_match(t, i);
   }
-  scratch_free(t, &s);
+  scratch_free(&s);
   return status;
 }
 

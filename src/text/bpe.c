@@ -13,9 +13,9 @@ enum { SHORT = 48 }; /* symbols; measured: a heap wins beyond */
 
 /* ---- the symbols to start from -------------------------------------------------- */
 
-static attend_status put_symbol(const attend_tokenizer *t, scratch *s,
-                                size_t *count, int32_t id, size_t end) {
-  ATTEND_TRY(grow(t->ctx, &s->symbols, &s->symbol_capacity, *count + 1,
+static attend_status put_symbol(scratch *s, size_t *count, int32_t id,
+                                size_t end) {
+  ATTEND_TRY(grow(s->ctx, &s->symbols, &s->symbol_capacity, *count + 1,
                   sizeof *s->symbols, "a word"));
   s->symbols[*count] =
       (symbol){id, (int32_t)*count - 1, (int32_t)*count + 1, (uint32_t)end};
@@ -29,7 +29,7 @@ static attend_status start_bytes(const attend_tokenizer *t, scratch *s,
   for (size_t i = 0; i < length; i++) {
     int32_t id = t->vocab.byte[(unsigned char)word[i]];
     if (id < 0) id = t->model.unk;
-    if (id >= 0) ATTEND_TRY(put_symbol(t, s, count, id, i + 1));
+    if (id >= 0) ATTEND_TRY(put_symbol(s, count, id, i + 1));
   }
   return ATTEND_OK;
 }
@@ -65,7 +65,7 @@ static attend_status start_fallback(const attend_tokenizer *t, scratch *s,
     *done = t->vocab.byte[(unsigned char)word[i]] >= 0;
   for (size_t i = start; i < end && *done; i++)
     ATTEND_TRY(
-        put_symbol(t, s, count, t->vocab.byte[(unsigned char)word[i]], i + 1));
+        put_symbol(s, count, t->vocab.byte[(unsigned char)word[i]], i + 1));
   return ATTEND_OK;
 }
 
@@ -80,7 +80,7 @@ static attend_status start_unknown(const attend_tokenizer *t, scratch *s,
     before->end = (uint32_t)end;
     return ATTEND_OK;
   }
-  return put_symbol(t, s, count, t->model.unk, end);
+  return put_symbol(s, count, t->model.unk, end);
 }
 
 static attend_status start_chars(const attend_tokenizer *t, scratch *s,
@@ -91,7 +91,7 @@ static attend_status start_chars(const attend_tokenizer *t, scratch *s,
     n = utf8_next(word + i, length - i, &c);
     int32_t id = find_char(t, word + i, n, i == 0, i + n == length);
     if (id >= 0)
-      ATTEND_TRY(put_symbol(t, s, count, id, i + n));
+      ATTEND_TRY(put_symbol(s, count, id, i + n));
     else
       ATTEND_TRY(start_unknown(t, s, word, i, i + n, count));
   }
@@ -180,7 +180,7 @@ static bool join(scratch *s, const candidate *c, size_t n) {
 static attend_status merge_long(const attend_tokenizer *t, scratch *s,
                                 size_t *n) {
   size_t count = 0, kept = 0;
-  ATTEND_TRY(grow(t->ctx, &s->heap, &s->heap_capacity, 3 * *n, sizeof *s->heap,
+  ATTEND_TRY(grow(s->ctx, &s->heap, &s->heap_capacity, 3 * *n, sizeof *s->heap,
                   "a word"));
   for (size_t i = 0; i + 1 < *n; i++)
     offer(&t->model, s, &count, (int32_t)i, *n);
@@ -206,7 +206,7 @@ static attend_status put_symbols(const attend_tokenizer *t, scratch *s,
     if (t->vocab.piece[a->id].kind == PIECE_PHANTOM)
       ATTEND_TRY(put_unknown(t, s, word, start, a->end));
     else
-      ATTEND_TRY(put_token(t, s, a->id, a->end));
+      ATTEND_TRY(put_token(s, a->id, a->end));
     start = a->end;
   }
   return ATTEND_OK;
@@ -218,7 +218,7 @@ attend_status bpe_encode(const attend_tokenizer *t, scratch *s,
   size_t count = 0;
   if (m->ignore_merges) {
     int32_t whole = vocab_key(&t->vocab, word, length);
-    if (whole >= 0) return put_token(t, s, whole, length);
+    if (whole >= 0) return put_token(s, whole, length);
   }
   ATTEND_TRY(m->byte_level ? start_bytes(t, s, word, length, &count)
                            : start_chars(t, s, word, length, &count));

@@ -16,6 +16,7 @@ typedef struct {
 
 struct attend_decoder {
   const attend_tokenizer *t;
+  attend_context own;
   bool skip_special;
   bool begun;                   /* a token has been decoded */
   size_t source_length;         /* of the token that is decoded now */
@@ -34,21 +35,25 @@ attend_status attend_decoder_create(const attend_tokenizer *tokenizer,
       take_zeroed(tokenizer->ctx, sizeof **decoder, "a decoder", decoder));
   (*decoder)->t = tokenizer;
   (*decoder)->skip_special = skip_special;
-  return ATTEND_OK;
+  return context_child(tokenizer->ctx, 1, &(*decoder)->own);
 }
 
 void attend_decoder_free(attend_decoder *d) {
   if (!d) return;
-  give(d->t->ctx, d->token.bytes);
-  give(d->t->ctx, d->other.bytes);
-  give(d->t->ctx, d->out.bytes);
+  give(&d->own, d->token.bytes);
+  give(&d->own, d->other.bytes);
+  give(&d->own, d->out.bytes);
   give(d->t->ctx, d);
 }
 
+const char *attend_decoder_message(const attend_decoder *d) {
+  return d->own.message;
+}
+
 /* Keeps a zero byte behind. */
-static attend_status put(const attend_decoder *d, text_buffer *b,
-                         const char *bytes, size_t length) {
-  ATTEND_TRY(grow(d->t->ctx, &b->bytes, &b->capacity, b->length + length + 1, 1,
+static attend_status put(attend_decoder *d, text_buffer *b, const char *bytes,
+                         size_t length) {
+  ATTEND_TRY(grow(&d->own, &b->bytes, &b->capacity, b->length + length + 1, 1,
                   "a text"));
   if (length) memcpy(b->bytes + b->length, bytes, length);
   b->length += length;
@@ -104,10 +109,10 @@ static void swap(attend_decoder *d) {
 }
 
 /* Fails if `more` bytes make too much of the token. */
-static attend_status check_token(const attend_decoder *d, size_t more) {
+static attend_status check_token(attend_decoder *d, size_t more) {
   size_t most = MOST_GROWTH * d->source_length + MOST_TOKEN_GROWTH;
   if (d->other.length + more <= most) return ATTEND_OK;
-  return fail(d->t->ctx, ATTEND_UNSUPPORTED,
+  return fail(&d->own, ATTEND_UNSUPPORTED,
               "the tokenizer's decoder makes more than %zu bytes of a token of "
               "%zu: look at its Replace steps",
               most, d->source_length);
@@ -243,7 +248,7 @@ static chars source_of(const attend_tokenizer *t, int32_t id) {
 static attend_status decode_one(attend_decoder *d, int32_t id) {
   const attend_tokenizer *t = d->t;
   if (id < 0 || (size_t)id >= t->vocab.real || !t->vocab.piece[id].kind)
-    return fail(t->ctx, ATTEND_INVALID,
+    return fail(&d->own, ATTEND_INVALID,
                 "the id %d has no piece: this vocabulary has ids from 0 to %zu",
                 (int)id, t->vocab.real - 1);
   if (d->skip_special && t->vocab.piece[id].special) return ATTEND_OK;

@@ -9,6 +9,7 @@
 typedef struct {
   attend_encoding public; /* first: what the caller sees */
   const attend_tokenizer *t;
+  attend_context own;
   scratch s;
   int32_t *id, *type;
   size_t *start, *end;
@@ -18,11 +19,12 @@ typedef struct {
 
 /* ---- what a call writes -------------------------------------------------------------- */
 
-attend_status scratch_start(const attend_tokenizer *t, scratch *s) {
+attend_status scratch_start(attend_context *ctx, scratch *s) {
   memset(s, 0, sizeof *s);
+  s->ctx = ctx;
   s->first = s->last = true;
   s->clean.most = SIZE_MAX; /* thrice its text at most */
-  return pattern_scratch(t, s);
+  return pattern_scratch(s);
 }
 
 void scratch_begin(scratch *s, size_t length) {
@@ -30,14 +32,14 @@ void scratch_begin(scratch *s, size_t length) {
   s->work = WORK_EACH * length + WORK_FREE;
 }
 
-void scratch_free(const attend_tokenizer *t, scratch *s) {
-  strand_free(t->ctx, &s->clean);
-  for (int i = 0; i < 4; i++) strand_free(t->ctx, &s->text[i]);
+void scratch_free(scratch *s) {
+  strand_free(s->ctx, &s->clean);
+  for (int i = 0; i < 4; i++) strand_free(s->ctx, &s->text[i]);
   void *blocks[] = {s->spans[0], s->spans[1], s->cuts,     s->glyphs,
                     s->symbols,  s->heap,     s->arrivals, s->word.token,
                     s->cache,    s->raw};
   for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
-    give(t->ctx, blocks[i]);
+    give(s->ctx, blocks[i]);
   pattern_scratch_free(s);
 }
 
@@ -47,7 +49,8 @@ attend_status attend_encoding_create(const attend_tokenizer *tokenizer,
   *result = NULL;
   ATTEND_TRY(take_zeroed(tokenizer->ctx, sizeof *e, "an encoding", &e));
   e->t = tokenizer;
-  attend_status status = scratch_start(tokenizer, &e->s);
+  attend_status status = context_child(tokenizer->ctx, 1, &e->own);
+  if (!status) status = scratch_start(&e->own, &e->s);
   if (status)
     attend_encoding_free(&e->public);
   else
@@ -58,13 +61,17 @@ attend_status attend_encoding_create(const attend_tokenizer *tokenizer,
 void attend_encoding_free(attend_encoding *result) {
   encoding *e = (encoding *)result;
   if (!e) return;
-  scratch_free(e->t, &e->s);
-  give(e->t->ctx, e->id);
-  give(e->t->ctx, e->type);
-  give(e->t->ctx, e->start);
-  give(e->t->ctx, e->end);
-  give(e->t->ctx, e->part);
+  scratch_free(&e->s);
+  give(&e->own, e->id);
+  give(&e->own, e->type);
+  give(&e->own, e->start);
+  give(&e->own, e->end);
+  give(&e->own, e->part);
   give(e->t->ctx, e);
+}
+
+const char *attend_encoding_message(const attend_encoding *result) {
+  return ((const encoding *)result)->own.message;
 }
 
 /* ---- a text ---------------------------------------------------------------------------- */
@@ -73,7 +80,7 @@ static attend_status put_raw(void *user, int32_t id, uint32_t start,
                              uint32_t end) {
   encoding *e = user;
   scratch *s = &e->s;
-  ATTEND_TRY(grow(e->t->ctx, &s->raw, &s->raw_capacity, s->raw_count + 1,
+  ATTEND_TRY(grow(&e->own, &s->raw, &s->raw_capacity, s->raw_count + 1,
                   sizeof *s->raw, "ids"));
   s->raw[s->raw_count++] = (raw_token){id, start, end};
   return ATTEND_OK;
@@ -82,7 +89,7 @@ static attend_status put_raw(void *user, int32_t id, uint32_t start,
 static attend_status encode_word(encoding *e, const view *v, span in) {
   scratch *s = &e->s;
   ATTEND_TRY(model_encode(e->t, s, v->bytes + in.start, in.end - in.start));
-  ATTEND_TRY(grow(e->t->ctx, &s->raw, &s->raw_capacity,
+  ATTEND_TRY(grow(&e->own, &s->raw, &s->raw_capacity,
                   s->raw_count + s->word.count, sizeof *s->raw, "ids"));
   uint32_t start = in.start;
   for (size_t i = 0; i < s->word.count; i++) {
@@ -146,7 +153,7 @@ static void truncate_pair(const template *around, size_t room, size_t *a,
 }
 
 static attend_status make_room(encoding *e, uint64_t wanted) {
-  attend_context *ctx = e->t->ctx;
+  attend_context *ctx = &e->own;
   size_t count = (size_t)wanted;
   if (wanted > SIZE_MAX)
     return fail(ctx, ATTEND_NO_MEMORY, "no memory for %llu ids",
@@ -222,7 +229,7 @@ static attend_status assemble(encoding *e, const attend_encode_options *o,
   size_t specials = (size_t)around->specials;
   size_t a = first_b, b = e->s.raw_count - first_b, all = a + b;
   if (o->max_length && o->max_length < specials)
-    return fail(e->t->ctx, ATTEND_INVALID,
+    return fail(&e->own, ATTEND_INVALID,
                 "a max_length of %zu leaves no room beside %zu special "
                 "tokens: raise it, or encode without them",
                 o->max_length, specials);

@@ -78,30 +78,30 @@ static attend_status put_chinese(attend_context *ctx, const step *st,
 
 /* ---- replacing, stripping, prepending -------------------------------------------- */
 
-static attend_status put_instead(const attend_tokenizer *t, const step *st,
+static attend_status put_instead(attend_context *ctx, const step *st,
                                  const view *v, span m, strand *out) {
   uint32_t from = m.start < v->length ? view_from(v, m.start)
                   : v->length         ? view_to(v, v->length - 1)
                                       : v->base;
   uint32_t to = m.end > m.start ? view_to(v, m.end - 1) : from;
-  return strand_put(t->ctx, out, st->text.bytes, st->text.length, from, to);
+  return strand_put(ctx, out, st->text.bytes, st->text.length, from, to);
 }
 
 /* An empty match right behind another is none. */
-static attend_status put_replaced(const attend_tokenizer *t, scratch *s,
-                                  const step *st, const view *v, strand *out) {
+static attend_status put_replaced(scratch *s, const step *st, const view *v,
+                                  strand *out) {
   size_t at = 0, kept = 0;
   bool found, again = false;
   while (at <= v->length) {
     span m;
     uint32_t c;
     ATTEND_TRY(
-        pattern_next(t, s, st->pattern, v->bytes, v->length, at, &m, &found));
+        pattern_next(s, st->pattern, v->bytes, v->length, at, &m, &found));
     if (!found) break;
     bool empty = m.end == m.start;
     if (!empty || !again || m.start > kept) {
-      ATTEND_TRY(strand_copy(t->ctx, out, v, kept, m.start));
-      ATTEND_TRY(put_instead(t, st, v, m, out));
+      ATTEND_TRY(strand_copy(s->ctx, out, v, kept, m.start));
+      ATTEND_TRY(put_instead(s->ctx, st, v, m, out));
       kept = m.end;
       again = true;
     }
@@ -109,7 +109,7 @@ static attend_status put_replaced(const attend_tokenizer *t, scratch *s,
     if (empty)
       at += at < v->length ? utf8_next(v->bytes + at, v->length - at, &c) : 1;
   }
-  return strand_copy(t->ctx, out, v, kept, v->length);
+  return strand_copy(s->ctx, out, v, kept, v->length);
 }
 
 static attend_status put_stripped(attend_context *ctx, const step *st,
@@ -145,35 +145,33 @@ static attend_status put_prepended(attend_context *ctx, const scratch *s,
 /* ---- the list -------------------------------------------------------------------- */
 
 /* rough: where the first character stands that the step may touch. */
-static attend_status put_step(const attend_tokenizer *t, scratch *s,
-                              const step *st, const view *v, size_t rough,
-                              strand *out) {
+static attend_status put_step(scratch *s, const step *st, const view *v,
+                              size_t rough, strand *out) {
   switch (st->kind) {
     case STEP_NFC:
     case STEP_NFD:
     case STEP_NFKC:
     case STEP_NFKD:
-      return put_normal_form(t->ctx, s, st, v, rough, out);
+      return put_normal_form(s->ctx, s, st, v, rough, out);
     case STEP_CHINESE:
-      return put_chinese(t->ctx, st, v, rough, out);
+      return put_chinese(s->ctx, st, v, rough, out);
     case STEP_REPLACE:
-      return put_replaced(t, s, st, v, out);
+      return put_replaced(s, st, v, out);
     case STEP_PREPEND:
-      return put_prepended(t->ctx, s, st, v, out);
+      return put_prepended(s->ctx, s, st, v, out);
     case STEP_STRIP:
-      return put_stripped(t->ctx, st, v, out);
+      return put_stripped(s->ctx, st, v, out);
     case STEP_CHARSMAP:
-      return put_charsmap(t->ctx, st, v, out);
+      return put_charsmap(s->ctx, st, v, out);
     case STEP_SP_SPACES:
-      return put_sp_spaces(t->ctx, s, st, v, out);
+      return put_sp_spaces(s->ctx, s, st, v, out);
     default:
-      return put_mapped(t->ctx, st, v, rough, out);
+      return put_mapped(s->ctx, st, v, rough, out);
   }
 }
 
-attend_status check_growth(const attend_tokenizer *t, const scratch *s,
-                           size_t bytes) {
-  return bytes <= s->room ? ATTEND_OK : strand_too_long(t->ctx);
+attend_status check_growth(const scratch *s, size_t bytes) {
+  return bytes <= s->room ? ATTEND_OK : strand_too_long(s->ctx);
 }
 
 /* Takes as much room as the text is long at its longest: what a step shortens
@@ -190,11 +188,11 @@ attend_status normalize(const attend_tokenizer *t, scratch *s, view v,
     turn = !turn;
     out->length = 0;
     out->most = s->room;
-    ATTEND_TRY(put_step(t, s, st, &v, rough, out));
+    ATTEND_TRY(put_step(s, st, &v, rough, out));
     v = strand_view(out);
     if (v.length > longest) longest = v.length;
   }
-  ATTEND_TRY(check_growth(t, s, longest));
+  ATTEND_TRY(check_growth(s, longest));
   s->room -= longest;
   *result = v;
   return ATTEND_OK;

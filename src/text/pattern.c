@@ -135,16 +135,16 @@ void pattern_free(const attend_context *ctx, pattern *p) {
 
 /* ---- matching --------------------------------------------------------------------- */
 
-attend_status pattern_scratch(const attend_tokenizer *t, scratch *s) {
+attend_status pattern_scratch(scratch *s) {
   pcre2_general_context *memory =
-      pcre2_general_context_create(pcre_take, pcre_give, t->ctx);
+      pcre2_general_context_create(pcre_take, pcre_give, s->ctx);
   s->match = memory ? pcre2_match_data_create(1, memory) : NULL;
   s->limits = memory ? pcre2_match_context_create(memory) : NULL;
   pcre2_general_context_free(memory);
   if (s->limits) pcre2_set_heap_limit(s->limits, MOST_KIB);
   if (s->limits) pcre2_set_match_limit(s->limits, QUICK_STEPS);
   if (s->match && s->limits) return ATTEND_OK;
-  return fail(t->ctx, ATTEND_NO_MEMORY, "no memory for regular expressions");
+  return fail(s->ctx, ATTEND_NO_MEMORY, "no memory for regular expressions");
 }
 
 void pattern_scratch_free(scratch *s) {
@@ -181,9 +181,9 @@ static int match_slowly(scratch *s, const pattern *p, const char *text,
 
 /* The limit holds for each place where a match may start, and means something
  * else in compiled patterns: hence the second way, which counts. */
-static attend_status next_regex(const attend_tokenizer *t, scratch *s,
-                                const pattern *p, const char *text, size_t end,
-                                size_t at, span *match, bool *found) {
+static attend_status next_regex(scratch *s, const pattern *p, const char *text,
+                                size_t end, size_t at, span *match,
+                                bool *found) {
   int n = pcre2_match(p->code, (PCRE2_SPTR)text, end, at, PCRE2_NO_UTF_CHECK,
                       s->match, s->limits);
   if (n == PCRE2_ERROR_JIT_STACKLIMIT || n == PCRE2_ERROR_MATCHLIMIT)
@@ -191,7 +191,7 @@ static attend_status next_regex(const attend_tokenizer *t, scratch *s,
   *found = n >= 0;
   if (n == PCRE2_ERROR_NOMATCH) return ATTEND_OK;
   if (n < 0)
-    return fail(t->ctx, ATTEND_UNSUPPORTED,
+    return fail(s->ctx, ATTEND_UNSUPPORTED,
                 "the tokenizer's regular expression takes too many steps on "
                 "this text (PCRE2 says %d): cut the text into smaller pieces",
                 n);
@@ -212,10 +212,9 @@ static bool next_literal(const pattern *p, const char *text, size_t end,
   return true;
 }
 
-attend_status pattern_next(const attend_tokenizer *t, scratch *s,
-                           const pattern *p, const char *text, size_t end,
-                           size_t at, span *match, bool *found) {
-  if (p->kind == REGEX) return next_regex(t, s, p, text, end, at, match, found);
+attend_status pattern_next(scratch *s, const pattern *p, const char *text,
+                           size_t end, size_t at, span *match, bool *found) {
+  if (p->kind == REGEX) return next_regex(s, p, text, end, at, match, found);
   if (p->kind == LITERAL) {
     *found = next_literal(p, text, end, at, match);
     return ATTEND_OK;

@@ -28,16 +28,15 @@ void pattern_free(const attend_context *ctx, pattern *p);
 
 /* The first match in [at, end) of the text, perhaps empty; *found says. The
  * text around is not seen. */
-attend_status pattern_next(const attend_tokenizer *t, scratch *s,
-                           const pattern *p, const char *text, size_t end,
-                           size_t at, span *match, bool *found);
+attend_status pattern_next(scratch *s, const pattern *p, const char *text,
+                           size_t end, size_t at, span *match, bool *found);
 
 /* Steps of matching (PCRE2's match limit) that the slow matches of a text may
  * take together, for each of its bytes and besides. */
 enum { WORK_EACH = 64, WORK_FREE = 1 << 18 };
 
 /* What matching writes to; NULL stays NULL where no pattern needs it. */
-attend_status pattern_scratch(const attend_tokenizer *t, scratch *s);
+attend_status pattern_scratch(scratch *s);
 void pattern_scratch_free(scratch *s);
 
 #endif

@@ -26,7 +26,7 @@ static attend_status cut_plain(const cutting *c, view v) {
   if (!v.length) return ATTEND_OK;
   ATTEND_TRY(split_text(c->t, c->s, &v, &spans, &count));
   size_t more = v.length > before ? v.length - before : 0;
-  ATTEND_TRY(check_growth(c->t, c->s, more));
+  ATTEND_TRY(check_growth(c->s, more));
   c->s->room -= more;
   return c->sink->words(c->sink->user, &v, spans, count);
 }
@@ -75,13 +75,13 @@ attend_status segment_text(const attend_tokenizer *t, scratch *s,
   const cutting c = {t, s, sink};
   view v = {text, NULL, NULL, length, 0};
   if (length > LONGEST_TEXT)
-    return fail(t->ctx, ATTEND_INVALID,
+    return fail(s->ctx, ATTEND_INVALID,
                 "the text has %zu bytes: encode at most %d at a time", length,
                 LONGEST_TEXT);
   scratch_begin(s, length);
   if (!utf8_is_valid(text, length)) {
     s->clean.length = 0;
-    ATTEND_TRY(strand_put_lossy(t->ctx, &s->clean, text, length));
+    ATTEND_TRY(strand_put_lossy(s->ctx, &s->clean, text, length));
     v = strand_view(&s->clean);
   }
   return cut_between(&c, v);

@@ -18,7 +18,7 @@ typedef struct { /* of one text */
 static attend_status put_span(splitting *p, size_t start, size_t end) {
   int to = !p->turn;
   if (start == end) return ATTEND_OK;
-  ATTEND_TRY(grow(p->t->ctx, &p->s->spans[to], &p->s->span_capacity[to],
+  ATTEND_TRY(grow(p->s->ctx, &p->s->spans[to], &p->s->span_capacity[to],
                   p->out + 1, sizeof(span), "words"));
   p->s->spans[to][p->out++] = (span){(uint32_t)start, (uint32_t)end};
   return ATTEND_OK;
@@ -30,7 +30,7 @@ static attend_status put_cut(splitting *p, size_t *count, size_t start,
                              size_t end, bool match) {
   scratch *s = p->s;
   if (start == end) return ATTEND_OK;
-  ATTEND_TRY(grow(p->t->ctx, &s->cuts, &s->cut_capacity, *count + 1,
+  ATTEND_TRY(grow(p->s->ctx, &s->cuts, &s->cut_capacity, *count + 1,
                   sizeof *s->cuts, "words"));
   s->cuts[(*count)++] = (cut){(uint32_t)start, (uint32_t)end, match};
   return ATTEND_OK;
@@ -145,7 +145,7 @@ static attend_status split_pattern(splitting *p, const step *st, span in) {
   while (at <= n) {
     span m;
     bool found;
-    ATTEND_TRY(pattern_next(p->t, p->s, st->pattern, s, n, at, &m, &found));
+    ATTEND_TRY(pattern_next(p->s, st->pattern, s, n, at, &m, &found));
     if (!found) break;
     at = m.end;
     if (m.end == m.start) { /* cuts nothing */
@@ -208,14 +208,14 @@ static attend_status write_span(splitting *p, const step *st, span in,
   size_t width = meta ? st->text.length : 1;
   uint32_t from = view_from(v, in.start);
   if (wants_prefix(p, st, in))
-    ATTEND_TRY(strand_put(p->t->ctx, out, mark, width, from, from));
-  if (!meta) return strand_copy(p->t->ctx, out, v, in.start, in.end);
+    ATTEND_TRY(strand_put(p->s->ctx, out, mark, width, from, from));
+  if (!meta) return strand_copy(p->s->ctx, out, v, in.start, in.end);
   for (size_t i = in.start, end; i < in.end; i = end) {
     const char *space = memchr(v->bytes + i, ' ', in.end - i);
     end = space ? (size_t)(space - v->bytes) : in.end;
-    ATTEND_TRY(strand_copy(p->t->ctx, out, v, i, end));
+    ATTEND_TRY(strand_copy(p->s->ctx, out, v, i, end));
     if (!space) break;
-    ATTEND_TRY(strand_put(p->t->ctx, out, mark, width, view_from(v, end),
+    ATTEND_TRY(strand_put(p->s->ctx, out, mark, width, view_from(v, end),
                           view_to(v, end)));
     end++;
   }

@@ -5,8 +5,8 @@
  * Text goes through: added tokens that are matched as they stand; normalizers;
  * added tokens matched in normalized text; pre-tokenizers, which cut; the
  * model, which turns each cut into ids; a template, which puts special tokens
- * around. A tokenizer does not change after loading; what a call writes is in
- * its encoding or decoder.
+ * around. A tokenizer does not change after loading, so that threads may share it;
+ * what a call writes, failure sentences too, is in its encoding or decoder.
  */
 #ifndef TEXT_TOKENIZER_H
 #define TEXT_TOKENIZER_H
@@ -293,6 +293,7 @@ typedef struct {
 } raw_token;
 
 typedef struct scratch {
+  attend_context *ctx;   /* of the call: its memory and sentences, not t->ctx */
   strand clean, text[4]; /* text: 0 and 1 normalizing, 2 and 3 splitting */
   span *spans[2];
   size_t span_capacity[2];
@@ -318,16 +319,15 @@ typedef struct scratch {
   double carry;     /* unigram: the score that leads up to the word */
 } scratch;
 
-attend_status scratch_start(const attend_tokenizer *t, scratch *s);
+attend_status scratch_start(attend_context *ctx, scratch *s);
 /* A new text of so many bytes: what it may become, and take, starts anew. */
 void scratch_begin(scratch *s, size_t length);
-void scratch_free(const attend_tokenizer *t, scratch *s);
+void scratch_free(scratch *s);
 
 /* ---- the room's functions, file by file -------------------------------------------------- */
 
 /* normalize.c: fails if steps have made more of a text than s->room. */
-attend_status check_growth(const attend_tokenizer *t, const scratch *s,
-                           size_t bytes);
+attend_status check_growth(const scratch *s, size_t bytes);
 /* *result is v itself where there is nothing to do. */
 attend_status normalize(const attend_tokenizer *t, scratch *s, view v,
                         view *result);
@@ -447,8 +447,7 @@ attend_status wordpiece_encode(const attend_tokenizer *t, scratch *s,
                                const char *word, size_t length);
 attend_status unigram_encode(const attend_tokenizer *t, scratch *s,
                              const char *word, size_t length);
-attend_status put_token(const attend_tokenizer *t, scratch *s, int32_t id,
-                        size_t end);
+attend_status put_token(scratch *s, int32_t id, size_t end);
 /* A character that is in no piece: bytes, or unknown, or nothing. */
 attend_status put_unknown(const attend_tokenizer *t, scratch *s,
                           const char *bytes, size_t start, size_t end);

@@ -128,9 +128,9 @@ static attend_status count_tokens(attend_text_trainer *r,
     r->report.tokens += r->row_pieces;
     return ATTEND_OK;
   }
-  attend_status status = scratch_start(t, &s);
+  attend_status status = scratch_start(r->ctx, &s);
   if (!status) status = encode_words(r, t, &s);
-  scratch_free(t, &s);
+  scratch_free(&s);
   return status;
 }
 

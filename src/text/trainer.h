@@ -68,8 +68,7 @@ typedef struct {
 enum { LONGEST_BYTES = 128, LONGEST_CHARS = 100, MOST_SPECIALS = 1024 };
 
 typedef struct {      /* of one thread */
-  attend_context ctx; /* a copy, with a sentence of its own */
-  attend_tokenizer t; /* a copy that complains there */
+  attend_context ctx; /* with a sentence of its own */
   scratch s;
   tally words;
   uint64_t tokens; /* special ones that the text has */

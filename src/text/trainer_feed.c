@@ -81,13 +81,11 @@ static void give_alone(void *block, void *user) {
 }
 
 static attend_status worker_start(attend_text_trainer *r, tally_worker *w) {
-  w->ctx = *r->ctx;
+  ATTEND_TRY(context_child(r->ctx, 1, &w->ctx));
   if (w->ctx.allocator.take) w->ctx.allocator.take = take_alone;
   if (w->ctx.allocator.give) w->ctx.allocator.give = give_alone;
   w->ctx.allocator.user = r;
-  w->t = *r->cutter;
-  w->t.ctx = &w->ctx;
-  return scratch_start(&w->t, &w->s);
+  return scratch_start(&w->ctx, &w->s);
 }
 
 attend_status workers_start(attend_text_trainer *r) {
@@ -102,7 +100,7 @@ attend_status workers_start(attend_text_trainer *r) {
 
 void workers_free(attend_text_trainer *r) {
   for (int i = 0; i < r->workers; i++) {
-    scratch_free(&r->worker[i].t, &r->worker[i].s);
+    scratch_free(&r->worker[i].s);
     tally_free(r->ctx, &r->worker[i].words);
   }
   give(r->ctx, r->worker);
@@ -133,7 +131,7 @@ static void count_part(const attend_text_trainer *r, tally_worker *w,
                        held_part part) {
   const segment_sink sink = {count_words, count_token, w};
   if (w->status) return;
-  w->status = segment_text(&w->t, &w->s, r->held + part.start,
+  w->status = segment_text(r->cutter, &w->s, r->held + part.start,
                            part.end - part.start, &sink);
 }
 

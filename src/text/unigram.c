@@ -53,7 +53,7 @@ static attend_status put_way(const attend_tokenizer *t, scratch *s,
   for (size_t at = next, start = 0;;) {
     int32_t id = best[at].id;
     if (id < (int32_t)t->vocab.count)
-      ATTEND_TRY(put_token(t, s, id, at));
+      ATTEND_TRY(put_token(s, id, at));
     else
       ATTEND_TRY(put_unknown(t, s, word, start, at));
     if (at == length) return ATTEND_OK;
@@ -66,7 +66,7 @@ attend_status unigram_encode(const attend_tokenizer *t, scratch *s,
                              const char *word, size_t length) {
   uint32_t c;
   if (!length) return ATTEND_OK;
-  ATTEND_TRY(grow(t->ctx, &s->arrivals, &s->arrival_capacity, length + 1,
+  ATTEND_TRY(grow(s->ctx, &s->arrivals, &s->arrival_capacity, length + 1,
                   sizeof *s->arrivals, "a word"));
   for (size_t i = 0; i <= length; i++) s->arrivals[i].id = -1;
   s->arrivals[0].score = t->model.single ? s->carry : 0;

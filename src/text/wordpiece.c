@@ -38,9 +38,9 @@ attend_status wordpiece_encode(const attend_tokenizer *t, scratch *s,
             ? -1
             : longest(&m->trie, inside ? m->inside : 0, word, length, at, &end);
     known = id >= 0;
-    if (known) ATTEND_TRY(put_token(t, s, id, end));
+    if (known) ATTEND_TRY(put_token(s, id, end));
   }
   if (known) return ATTEND_OK;
   s->word.count = 0;
-  return m->unk < 0 ? ATTEND_OK : put_token(t, s, m->unk, length);
+  return m->unk < 0 ? ATTEND_OK : put_token(s, m->unk, length);
 }

@@ -8,10 +8,9 @@
  */
 #include "text/tokenizer.h"
 
-attend_status put_token(const attend_tokenizer *t, scratch *s, int32_t id,
-                        size_t end) {
+attend_status put_token(scratch *s, int32_t id, size_t end) {
   word_tokens *w = &s->word;
-  ATTEND_TRY(grow(t->ctx, &w->token, &w->capacity, w->count + 1,
+  ATTEND_TRY(grow(s->ctx, &w->token, &w->capacity, w->count + 1,
                   sizeof *w->token, "a word"));
   w->token[w->count++] = (word_token){id, (uint32_t)end};
   return ATTEND_OK;
@@ -29,13 +28,12 @@ attend_status put_unknown(const attend_tokenizer *t, scratch *s,
   word_tokens *w = &s->word;
   if (t->model.byte_fallback && has_bytes(t, bytes, start, end)) {
     for (size_t i = start; i < end; i++)
-      ATTEND_TRY(
-          put_token(t, s, t->vocab.byte[(unsigned char)bytes[i]], i + 1));
+      ATTEND_TRY(put_token(s, t->vocab.byte[(unsigned char)bytes[i]], i + 1));
     return ATTEND_OK;
   }
   if (t->model.unk < 0) return ATTEND_OK;
   bool again = w->count && w->token[w->count - 1].id == t->model.unk;
-  if (!t->model.fuse_unk || !again) return put_token(t, s, t->model.unk, end);
+  if (!t->model.fuse_unk || !again) return put_token(s, t->model.unk, end);
   w->token[w->count - 1].end = (uint32_t)end;
   return ATTEND_OK;
 }
@@ -68,10 +66,9 @@ static uint32_t hash_bytes(const char *bytes, size_t length) {
   return (uint32_t)(h >> 32);
 }
 
-static attend_status recall(const attend_tokenizer *t, scratch *s,
-                            const cached_word *c) {
+static attend_status recall(scratch *s, const cached_word *c) {
   word_tokens *w = &s->word;
-  ATTEND_TRY(grow(t->ctx, &w->token, &w->capacity, c->count, sizeof *w->token,
+  ATTEND_TRY(grow(s->ctx, &w->token, &w->capacity, c->count, sizeof *w->token,
                   "a word"));
   for (size_t i = 0; i < c->count; i++)
     w->token[i] = (word_token){c->id[i], c->end[i]};
@@ -106,12 +103,12 @@ attend_status model_encode(const attend_tokenizer *t, scratch *s,
   bool carries = t->model.kind == MODEL_UNIGRAM && t->model.single;
   if (length > CACHE_KEY || carries) return encode_word(t, s, word, length);
   if (!s->cache)
-    ATTEND_TRY(take_zeroed(t->ctx, CACHE_SLOTS * sizeof *s->cache,
+    ATTEND_TRY(take_zeroed(s->ctx, CACHE_SLOTS * sizeof *s->cache,
                            "remembered words", &s->cache));
   uint32_t hash = hash_bytes(word, length) | 1;
   cached_word *c = &s->cache[hash >> 1 & (CACHE_SLOTS - 1)];
   if (c->hash == hash && c->length == length && !memcmp(c->key, word, length))
-    return recall(t, s, c);
+    return recall(s, c);
   ATTEND_TRY(encode_word(t, s, word, length));
   remember(&s->word, c, hash, word, length);
   return ATTEND_OK;
