@@ -83,6 +83,12 @@ if(ATTEND_BUILD_TESTS)
     attend_program(${name})
     set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY tests)
     attend_test(${name} unit ${name})
+    in_step(trap ${name} trapped)
+    if(trapped AND NOT ATTEND_STEP) # on a device whose memory is out of reach
+      attend_test(trap_${name} unit ${name})
+      set_tests_properties(trap_${name} PROPERTIES
+        ENVIRONMENT "${environment};ATTEND_DEVICE=trap")
+    endif()
   endforeach()
 
   file(GLOB cli_tests CONFIGURE_DEPENDS tests/cli/*.sh)

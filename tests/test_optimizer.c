@@ -128,6 +128,7 @@ TEST(sgd_with_momentum) {
     v = 0.5 * v + (i + 1) + 0.25 * w;
     w -= 0.125 * v;
     OK(ctx, attend_optimizer_step(steps, 0.125f, NULL));
+    CHECK(attend_learner_get(l, 0, &x)); /* where a device has its own memory */
     CHECK_NEAR((double)x.value[3], w, 1e-6);
   }
   attend_optimizer_free(steps);
