@@ -49,7 +49,7 @@ static void see(const attend_hooked *sight, void *user) {
             weights[h * head + t * row + k * key];
 }
 
-/* A linear form keeps no keys unless it is watched from the first on. */
+/* A linear form keeps no keys unless a hook is at its pattern from the first on. */
 static bool is_linear(const attend_model *model) {
   return attend_form_features(attend_model_role_form(model, ATTEND_CROSS),
                               attend_model_config(model)->decoder.dim) > 0;

@@ -45,13 +45,13 @@ int main(int argc, char **argv) {
   attend_context *ctx;
   attend_checkpoint *files;
   attend_model *model;
-  attend_session *run;
+  attend_session *session;
   attend_model_options no_head = {.no_head = 1}; /* vectors need no logits */
   attend_session_options batch = {.batch = TEXTS};
   TRY(attend_context_create(NULL, &ctx));
   TRY(attend_checkpoint_open(ctx, path, &files));
   TRY(attend_model_create(files, &no_head, &model));
-  TRY(attend_session_create(model, &batch, &run));
+  TRY(attend_session_create(model, &batch, &session));
 
   int width = attend_model_config(model)->encoder.width, ld;
   float *together = malloc(TEXTS * (size_t)width * sizeof *together);
@@ -59,15 +59,15 @@ int main(int argc, char **argv) {
   if (!together || !alone) return 1;
 
   /* All at once: lengths say what is real. */
-  TRY(attend_session_encode(run, TEXTS, LONGEST, *ids, lengths, NULL));
-  const float *hidden = attend_session_hidden(run, &ld);
+  TRY(attend_session_encode(session, TEXTS, LONGEST, *ids, lengths, NULL));
+  const float *hidden = attend_session_hidden(session, &ld);
   for (int b = 0; b < TEXTS; b++)
     pool(hidden + b * LONGEST * ld, ld, lengths[b], width,
          together + b * width);
 
   for (int b = 0; b < TEXTS; b++) {
-    TRY(attend_session_encode(run, 1, lengths[b], ids[b], NULL, NULL));
-    pool(attend_session_hidden(run, &ld), ld, lengths[b], width,
+    TRY(attend_session_encode(session, 1, lengths[b], ids[b], NULL, NULL));
+    pool(attend_session_hidden(session, &ld), ld, lengths[b], width,
          alone + b * width);
   }
 
@@ -84,7 +84,7 @@ int main(int argc, char **argv) {
 
   free(together);
   free(alone);
-  attend_session_free(run);
+  attend_session_free(session);
   attend_model_free(model);
   attend_checkpoint_close(files);
   attend_context_free(ctx);

@@ -32,7 +32,7 @@ int main(int argc, char **argv) {
   attend_context *ctx;
   attend_checkpoint *files;
   attend_model *model;
-  attend_session *run;
+  attend_session *session;
   attend_trace *trace;
   attend_lens *lens;
   attend_trace_options what = {
@@ -41,13 +41,13 @@ int main(int argc, char **argv) {
   TRY(attend_context_create(NULL, &ctx));
   TRY(attend_checkpoint_open(ctx, path, &files));
   TRY(attend_model_create(files, NULL, &model));
-  TRY(attend_session_create(model, NULL, &run));
+  TRY(attend_session_create(model, NULL, &session));
   TRY(attend_trace_create(ctx, &what, &trace));
   printf("recording %d tokens takes %zu bytes\n", N,
          attend_model_trace_bytes(model, what.points, 0, N));
   attend_hook hook = attend_trace_hook(trace);
-  TRY(attend_session_set_hooks(run, 1, &hook));
-  TRY(attend_session_extend(run, 1, N, ids, NULL));
+  TRY(attend_session_set_hooks(session, 1, &hook));
+  TRY(attend_session_extend(session, 1, N, ids, NULL));
   TRY(attend_trace_status(trace));
   TRY(attend_lens_create(model, trace, NULL, 0, &lens));
 
@@ -78,7 +78,7 @@ int main(int argc, char **argv) {
 
   attend_lens_free(lens);
   attend_trace_free(trace);
-  attend_session_free(run);
+  attend_session_free(session);
   attend_model_free(model);
   attend_checkpoint_close(files);
   attend_context_free(ctx);

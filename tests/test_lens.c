@@ -1,5 +1,5 @@
 /* Lenses: the weights that they compute again are those that Hugging Face
- * transformers computed and those that a watcher saw, in parts and as a whole,
+ * transformers computed and those that a hook read, in parts and as a whole,
  * and numbers about them are what they say. */
 #include "traces.h"
 

@@ -1,7 +1,7 @@
 /* Every form of attention in every family: the weights and what the heads give
  * are what the definition says of the q, k and v that were seen (T5's bias
  * included), all numbers are finite, and a decoder gives the same bits token by
- * token, whether anyone watches or not. */
+ * token, with hooks and without. */
 #include "attend/definition.h"
 #include "models.h"
 

@@ -1,6 +1,6 @@
-/* The n-th allocation fails, for every n, while a checkpoint is opened, packed,
- * run, watched and generates: a status with a sentence, nothing lost, and a run
- * that failed can still be freed. */
+/* The n-th allocation fails, for every n, while a checkpoint is opened and packed,
+ * and a session runs, has hooks and generates: a status with a sentence, nothing
+ * lost, and a session that failed can still be freed. */
 #include "base/base.h"
 #include "forge.h"
 

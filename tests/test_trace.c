@@ -1,4 +1,4 @@
-/* Traces: what is recorded is what a watcher sees, however a text comes in; it
+/* Traces: what is recorded is what a hook reads, however a text comes in; it
  * costs what was foretold, changes no bit of what a run gives, and goes into a
  * file whole or not at all. */
 
@@ -44,7 +44,7 @@ static float *room_for_logits(const recording *r) {
   return room_for((size_t)((r->decoded + r->encoded) * r->s.config->vocab), 4);
 }
 
-/* ---- a plain watcher ------------------------------------------------------------- */
+/* ---- a plain hook --------------------------------------------------------------- */
 
 /* Copies what it is shown, once each, and passes it on. */
 typedef struct {

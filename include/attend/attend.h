@@ -16,6 +16,7 @@
 #include "attend/problem.h"
 #include "attend/machine.h"
 #include "attend/layers.h"
+#include "attend/hooks.h"
 #include "attend/trace.h"
 #include "attend/model.h"
 #include "attend/lens.h"

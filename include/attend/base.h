@@ -88,8 +88,8 @@ typedef struct {
                          and linear ones; 0: the machine's memory */
   attend_parallel_for parallel_for; /* NULL: threads of the context's own */
   void *parallel_user;
-  const char
-      *device; /* "cpu"; NULL: the environment's ATTEND_DEVICE, else it */
+  const char *device; /* "cpu", or "trap" for tests; NULL: the environment's
+                         ATTEND_DEVICE, else "cpu" */
 } attend_context_options;
 
 /* On failure *ctx still holds the sentence (attend_message) and must be freed;

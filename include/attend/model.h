@@ -270,10 +270,10 @@ ATTEND_API size_t attend_model_bytes(const attend_model *model);
 /* Multiply-adds of the weights for one token of each side, twice. */
 ATTEND_API double attend_model_flops(const attend_model *model);
 
-/* ---- watching -------------------------------------------------------------------- */
+/* ---- looking --------------------------------------------------------------------- */
 
-/* attend/trace.h says what can be seen, and records it. Bytes that a trace of
- * `what` would take for texts of that many tokens on each side. */
+/* Bytes that a trace (attend/trace.h) of the points `what` would take for texts of
+ * that many tokens on each side. */
 ATTEND_API size_t attend_model_trace_bytes(const attend_model *model,
                                            unsigned what, int64_t encoder,
                                            int64_t decoder);
@@ -346,8 +346,8 @@ attend_session_logits(attend_session *session, int n_places,
 ATTEND_API attend_status attend_session_next(attend_session *session, int count,
                                              float *logits /* [count][V] */);
 
-/* Logits of hidden states that a watcher saw after the last layer. What may be
- * copied is what the run's first sequence has read, or nothing. */
+/* Logits of the residual stream after the last layer, as a hook read it. What may be
+ * copied is what the session's first sequence has read, or nothing. */
 ATTEND_API attend_status attend_session_head(attend_session *session, int rows,
                                              const float *hidden, int ld,
                                              float *logits /* [rows][V] */);
@@ -363,7 +363,7 @@ ATTEND_API attend_status attend_session_truncate(attend_session *session,
                                                  int sequence, int64_t length);
 ATTEND_API void attend_session_reset(
     attend_session *session); /* all sequences empty */
-/* Bytes of caches or states; of everything else that the run holds. */
+/* Bytes of caches or states; of everything else that the session holds. */
 ATTEND_API size_t attend_session_cache_bytes(const attend_session *session);
 ATTEND_API size_t attend_session_work_bytes(const attend_session *session);
 

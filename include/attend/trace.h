@@ -51,12 +51,12 @@ ATTEND_API attend_status attend_trace_status(attend_trace *trace);
 ATTEND_API void attend_trace_clear(attend_trace *trace);
 
 /* A recorded tensor of all tokens so far, B = 1; 0 if there is none. What came
- * with another shape than before (ATTENTION of a cache that grows) is there as
+ * with another shape than before (the pattern of a cache that grows) is there as
  * it was read last. Its view stays until the next call is recorded. */
 ATTEND_API int attend_trace_get(const attend_trace *trace, attend_point point,
                                 attend_role role, int layer,
                                 attend_hooked *tensor);
-/* Layers with anything recorded; the hidden states are one more. */
+/* Layers with anything recorded; the residual stream has one more. */
 ATTEND_API int attend_trace_layers(const attend_trace *trace, attend_role role);
 ATTEND_API size_t attend_trace_bytes(const attend_trace *trace);
 /* As safetensors, "decoder.3.query" [T,H,D] and so on: NumPy and PyTorch read

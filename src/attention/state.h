@@ -2,7 +2,7 @@
  *
  * Place: attention/ - state.c has the public calls, state_file.c the files; they
  * know no kind by name. A kind's own struct begins with an attend_state:
- * kv_cache.h (keys in pages), linear_state.h (sums). An engine names the kind
+ * kv_cache.h (keys in pages), linear_state.c (sums). An engine names the kind
  * that its states are of.
  */
 #ifndef ATTENTION_STATE_H

@@ -2,7 +2,7 @@
  * decoder's, cross-attention.
  *
  * Place: model/ - between the configuration, which names one form and where it
- * is, and the plans of a run or a learner, which are one a role.
+ * is, and the plans of a session or a learner, which are one a role.
  */
 #include "model/role.h"
 

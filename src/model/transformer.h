@@ -2,7 +2,7 @@
  *
  * Place: model/ - weights.c loads, layer.c computes a layer and its gradients,
  * embed.c and head.c what comes before and after the layers; session.c and
- * train/trainer.c own memory and call them.
+ * train/learner.c own memory and call them.
  *
  * Tensors are memory of the context's device; model code gives their addresses to
  * ops and does not touch them. Letters: rows are tokens, count x n of them; ld is a

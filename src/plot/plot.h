@@ -35,7 +35,7 @@ void number_text(double x, int decimals, char text[40]);
 
 typedef enum { AT_START, AT_MIDDLE, AT_END } anchor;
 /* (x, y): on the line that letters stand on; cut to `most` px with an ellipsis.
- * look: a class (style.c), turn: degrees. */
+ * look: a class (plot_style.c), turn: degrees. */
 void sheet_text(sheet *s, const char *look, anchor a, double x, double y,
                 int turn, double most, const char *text);
 /* An estimate, rather too much, for sans-serif letters. */

@@ -1,5 +1,5 @@
 /* Which module of an encoder, a decoder and an encoder-decoder has which mask:
- * small untrained models are asked, and watched while they read padded texts.
+ * small untrained models are asked, and hooks read what they do with padded texts.
  *
  * Place: src/studies/ - the second half of study_masks.c: document 004 2(b).
  *

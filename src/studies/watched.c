@@ -1,4 +1,4 @@
-/* A model that read a text while it was watched.
+/* A model that read a text while a trace recorded it.
  *
  * Place: src/studies/ - see watched.h.
  */

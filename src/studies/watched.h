@@ -1,4 +1,4 @@
-/* A model that read a text while it was watched: what studies of real models
+/* A model that read a text while a trace recorded it: what studies of real models
  * stand on.
  *
  * Place: src/studies/ - under study_heads.c and study_receptive_field_model.c.

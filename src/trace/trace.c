@@ -1,4 +1,4 @@
-/* A trace: what was seen of one sequence, kept by token.
+/* A trace: what a hook read of one sequence, kept by token.
  *
  * Place: trace/ - a hook of sessions; knows base alone. lens/ and whoever likes
  * reads it again.

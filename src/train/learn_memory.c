@@ -3,8 +3,8 @@
  * Place: train/ - see learner.h. Taken when a lesson is larger than those before;
  * cut twice by the same calls, first to learn the size.
  *
- * A trail is kept for each layer, or, where layers are computed again, one for
- * all of them and each layer's input.
+ * Activations are kept for each layer, or, where layers are computed again, once for
+ * all of them, with each layer's input.
  */
 #include "model/hooks.h"
 #include "train/learner.h"
