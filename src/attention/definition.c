@@ -255,6 +255,7 @@ attend_status definition_row_open(attend_context *ctx, const attend_desc *desc,
 
 void definition_row_close(const attend_context *ctx, definition_row *row) {
   give(ctx, row->block);
+  row->block = NULL; /* who failed to open it may close it again */
 }
 
 /* ---- the public calls --------------------------------------------------- */

@@ -2,8 +2,8 @@
  *
  * Place: model/ - beside hooks.c, called by layer.c where a pass has hooks. Rows are
  * computed again from queries and keys. A cache has the keys; a linear state has sums
- * of them alone, so while its rows are asked for, keys and values are kept beside it,
- * from the first token on.
+ * of them alone, so while its rows are asked for, a cache stands beside it, from the
+ * first token on.
  */
 #include <string.h>
 
@@ -11,12 +11,104 @@
 #include "base/parallel.h"
 #include "model/hooks.h"
 
-/* ---- attention rows ---------------------------------------------------------------------------- */
+/* ---- keys beside linear states ----------------------------------------------------- */
+
+static int cache_kind(const mixing *m) { return m->role == ATTEND_CROSS; }
+
+static bool keeps_keys(const pass *p, const mixing *m) {
+  hook_place at = {
+      .point = ATTEND_AT_PATTERN, .role = m->role, .layer = m->layer};
+  if (!m->state || attend_state_has_keys(m->state)) return false;
+  unsigned pattern = hooks_asked(p, &at);
+  at.point = ATTEND_AT_ENTROPY;
+  return pattern || hooks_asked(p, &at);
+}
+
+static attend_status open_cache(const pass *p, const mixing *m) {
+  attend_session *r = p->session;
+  const int kind = cache_kind(m);
+  attend_desc d = *attend_plan_desc(m->plan);
+  d.engine = "definition"; /* any form, by its keys */
+  if (!r->cache_plan[kind])
+    ATTEND_TRY(attend_plan_create(p->ctx, &d, &r->cache_plan[kind]));
+  if (!r->caches[kind])
+    ATTEND_TRY(take_zeroed(
+        p->ctx,
+        (size_t)r->model->config.decoder.layers * sizeof *r->caches[kind],
+        "keys that are hooked", &r->caches[kind]));
+  attend_state **state = &r->caches[kind][m->layer];
+  return *state ? ATTEND_OK : attend_state_create(r->cache_plan[kind], state);
+}
+
+attend_status hook_keep(const pass *p, const mixing *m, int n,
+                        const int32_t *lengths, attend_view k, attend_view v) {
+  const int kind = cache_kind(m);
+  if (!p->hooks || !keeps_keys(p, m)) return ATTEND_OK;
+  ATTEND_TRY(open_cache(p, m));
+  attend_plan *plan = p->session->cache_plan[kind];
+  attend_plan_set_padding(plan, lengths, NULL);
+  return attend_state_append(plan, p->session->caches[kind][m->layer], n, k, v);
+}
+
+/* What can be looked into: the pass's own plan and state, or those beside it. */
+static attend_status observed(const pass *p, const mixing *m, mixing *by) {
+  *by = *m;
+  if (!m->state || attend_state_has_keys(m->state)) return ATTEND_OK;
+  attend_session *r = p->session;
+  const int kind = cache_kind(m);
+  by->state = r->caches[kind] ? r->caches[kind][m->layer] : NULL;
+  by->plan = r->cache_plan[kind];
+  for (int b = 0; b < p->count; b++)
+    ATTEND_CHECK(p->ctx,
+                 by->state && attend_state_length(by->state, b) ==
+                                  attend_state_length(m->state, b),
+                 "a linear form keeps no keys: hook its attention from the "
+                 "first token on");
+  attend_plan_set_padding(by->plan, p->lengths, NULL);
+  return ATTEND_OK;
+}
+
+static attend_status look(const pass *p, const mixing *by,
+                          const attention_tensors *t, const float *lse,
+                          const attend_look *what) {
+  if (!by->state) return attend_observe(by->plan, t->q, t->k, lse, what);
+  return attend_state_observe(by->plan, by->state, p->n, t->q, lse, what);
+}
+
+/* f on every such cache of the layers. */
+#define EACH_CACHE(r, s)                                                     \
+  for (int i_ = 0; i_ < 2 * (r)->model->config.decoder.layers; i_++)         \
+    for (attend_state *s = (r)->caches[i_ % 2] ? (r)->caches[i_ % 2][i_ / 2] \
+                                               : NULL;                       \
+         s; s = NULL)
+
+attend_status caches_reorder(attend_session *r, const int32_t *parents) {
+  EACH_CACHE(r, s) ATTEND_TRY(attend_state_reorder(s, parents));
+  return ATTEND_OK;
+}
+
+void caches_truncate(attend_session *r, int b, int64_t length) {
+  for (int i = 0; r->caches[0] && i < r->model->config.decoder.layers; i++)
+    if (r->caches[0][i] && attend_state_length(r->caches[0][i], b) > length)
+      attend_state_truncate(r->caches[0][i], b, length);
+}
+
+void caches_free(attend_session *r) {
+  EACH_CACHE(r, s) attend_state_free(s);
+  for (int kind = 0; kind < 2; kind++) {
+    attend_plan_free(r->cache_plan[kind]);
+    give(r->ctx, r->caches[kind]);
+    r->cache_plan[kind] = NULL;
+    r->caches[kind] = NULL;
+  }
+}
+
+/* ---- attention rows ---------------------------------------------------------------- */
 
 /* The rows of one layer's attention, as numbers. */
 typedef struct {
   const pass *p;
-  const mixing *m;
+  mixing by; /* where they are looked at */
   const attend_desc *d;
   int keys;           /* of the longest sequence */
   int32_t *rows;      /* [n]: all of them, of the host */
@@ -25,77 +117,9 @@ typedef struct {
   float *value_block; /* that they were copied to, or NULL */
 } pattern;
 
-/* One sequence of a linear state, by the keys that were kept. */
-static attend_status look_kept(const pattern *x, const kept_rows *kept, int b,
-                               attend_view q, const float *lse) {
-  const pass *p = x->p;
-  attend_desc d = *x->d;
-  attend_plan *plan;
-  const int T = p->n;
-  const int n = x->m->role == ATTEND_CROSS ? T : p->lengths[b];
-  if (n == 0 || kept->length[b] == 0) return ATTEND_OK;
-  const size_t H = (size_t)d.heads, width = (size_t)d.kv_heads * (size_t)d.dim;
-  float *mine;
-  d.batch = 1;
-  d.q_len = n;
-  d.kv_len = (int)kept->length[b];
-  d.purpose = 0;
-  d.engine = "linear";
-  d.mask.lengths = NULL;
-  ATTEND_TRY(attend_plan_create(p->ctx, &d, &plan));
-  const size_t keys = (size_t)d.kv_len, rows = H * (size_t)n;
-  attend_status status =
-      device_take(p->ctx, SIZE_PRODUCT(rows, 1 + keys, sizeof *mine),
-                  "attention that is hooked", &mine);
-  if (!status) {
-    float *part = mine + rows * keys;
-    OP(p->ctx, gather, .rows = d.heads, .width = n, .factor = 1,
-       .x = lse + (size_t)b * H * (size_t)T, .ldx = T, .y = part, .ldy = n);
-    attend_view k = {kept->keys + (size_t)b * (size_t)kept->room * width,
-                     {0, d.dim, (ptrdiff_t)width, 1}};
-    q.data = (float *)q.data + b * q.stride[0];
-    attend_look look = {.rows = x->rows, .n_rows = n, .weights = mine};
-    status = attend_observe(plan, q, k, part, &look);
-    for (size_t h = 0; !status && h < H; h++)
-      OP(p->ctx, gather, .rows = n, .width = d.kv_len, .factor = 1,
-         .x = mine + h * (size_t)n * keys, .ldx = d.kv_len,
-         .y = x->weights + ((size_t)b * H + h) * (size_t)T * (size_t)x->keys,
-         .ldy = x->keys);
-    stream_wait(&p->ctx->stream);
-    device_give(p->ctx, mine);
-  }
-  attend_plan_free(plan);
-  return status;
-}
-
-static attend_status look_all_kept(const pattern *x, attend_view q,
-                                   const float *lse) {
-  const kept_rows *kept = kept_of(x->p, x->m);
-  for (int b = 0; b < x->p->count; b++) {
-    int64_t held = attend_state_length(x->m->state, b);
-    if (held == 0) continue;
-    if (!kept || !kept->keys || kept->length[b] != held)
-      return fail(x->p->ctx, ATTEND_INVALID,
-                  "a linear form keeps no keys: hook its pattern from the "
-                  "first token on");
-    ATTEND_TRY(look_kept(x, kept, b, q, lse));
-  }
-  return ATTEND_OK;
-}
-
-static attend_status look(const pattern *x, attend_view q, attend_view k,
-                          const float *lse) {
-  const mixing *m = x->m;
-  attend_look all = {.rows = x->rows, .n_rows = x->p->n, .weights = x->weights};
-  if (!m->state) return attend_observe(m->plan, q, k, lse, &all);
-  if (attend_state_has_keys(m->state))
-    return attend_state_observe(m->plan, m->state, x->p->n, q, lse, &all);
-  return look_all_kept(x, q, lse);
-}
-
 static int longest(const pass *p, const attend_state *state) {
   int64_t most = 0;
-  for (int b = 0; b < p->count; b++)
+  for (int b = 0; b < p->session->batch; b++)
     most = max64(most, attend_state_length(state, b));
   return (int)most;
 }
@@ -115,7 +139,8 @@ static size_t pattern_bytes(const pattern *x) {
 static attend_status pattern_make(const pass *p, const mixing *m,
                                   const attention_tensors *t, const float *lse,
                                   pattern *x) {
-  *x = (pattern){.p = p, .m = m, .d = attend_plan_desc(m->plan)};
+  *x = (pattern){.p = p, .d = attend_plan_desc(m->plan)};
+  ATTEND_TRY(observed(p, m, &x->by));
   x->keys = m->state                  ? longest(p, m->state)
             : m->role == ATTEND_CROSS ? p->encoded_n
                                       : p->n;
@@ -124,7 +149,8 @@ static attend_status pattern_make(const pass *p, const mixing *m,
   for (int i = 0; i < p->n; i++) x->rows[i] = i;
   attend_status status = device_take(p->ctx, pattern_bytes(x),
                                      "attention that is hooked", &x->weights);
-  if (!status) status = look(x, t->q, t->k, lse);
+  attend_look all = {.rows = x->rows, .n_rows = p->n, .weights = x->weights};
+  if (!status) status = look(p, &x->by, t, lse, &all);
   if (status) pattern_free(x);
   return status;
 }
@@ -132,8 +158,8 @@ static attend_status pattern_make(const pass *p, const mixing *m,
 static hook_place pattern_place(const pattern *x, float *weights) {
   const ptrdiff_t row = x->keys, head = row * x->p->n;
   return (hook_place){.point = ATTEND_AT_PATTERN,
-                      .role = x->m->role,
-                      .layer = x->m->layer,
+                      .role = x->by.role,
+                      .layer = x->by.layer,
                       .shape = {x->p->count, x->d->heads, x->p->n, x->keys},
                       .lengths = x->p->lengths,
                       .view = {weights, {head * x->d->heads, head, row, 1}}};
@@ -142,27 +168,19 @@ static hook_place pattern_place(const pattern *x, float *weights) {
 /* The values of all keys, where they are or copied from a cache. */
 static attend_status pattern_values(pattern *x, attend_view v) {
   const pass *p = x->p;
-  const attend_state *s = x->m->state;
+  const attend_state *s = x->by.state;
   const size_t width = (size_t)x->d->kv_heads * (size_t)x->d->dim_v;
-  const kept_rows *kept = kept_of(p, x->m);
-  size_t room = (size_t)x->keys;
+  const size_t room = (size_t)x->keys * width;
   x->values = v;
   if (!s) return ATTEND_OK;
-  float *from = kept ? kept->values : NULL;
-  if (attend_state_has_keys(s)) {
-    ATTEND_TRY(device_take(
-        p->ctx,
-        SIZE_PRODUCT((size_t)p->count, room, width, sizeof *x->value_block),
-        "values that are hooked", &x->value_block));
-    from = x->value_block;
-    for (int b = 0; b < p->count; b++)
-      s->kind->values(s, b, attend_state_length(s, b),
-                      from + (size_t)b * room * width);
-  } else {
-    room = (size_t)kept->room;
-  }
+  ATTEND_TRY(device_take(
+      p->ctx, SIZE_PRODUCT((size_t)p->count, room, sizeof *x->value_block),
+      "values that are hooked", &x->value_block));
+  for (int b = 0; b < p->count; b++)
+    s->kind->values(s, b, attend_state_length(s, b),
+                    x->value_block + (size_t)b * room);
   x->values = (attend_view){
-      from, {(ptrdiff_t)(room * width), x->d->dim_v, (ptrdiff_t)width, 1}};
+      x->value_block, {(ptrdiff_t)room, x->d->dim_v, (ptrdiff_t)width, 1}};
   return ATTEND_OK;
 }
 
@@ -220,18 +238,14 @@ static attend_status hook_entropy(const pass *p, const mixing *m,
   hook_place at = row_place(p, m, ATTEND_AT_ENTROPY, NULL);
   float *entropy;
   if (!hooks_asked(p, &at)) return ATTEND_OK;
-  if (m->state && !attend_state_has_keys(m->state))
-    return fail(p->ctx, ATTEND_UNSUPPORTED,
-                "a linear form keeps no keys to see entropy by: look at it "
-                "through attend/lens.h");
+  mixing by;
+  ATTEND_TRY(observed(p, m, &by));
   ATTEND_TRY(device_take(p->ctx,
                          SIZE_PRODUCT((size_t)d->batch, (size_t)d->heads,
                                       (size_t)p->n, sizeof *entropy),
                          "entropy that is hooked", &entropy));
-  attend_look look = {.entropy = entropy};
-  attend_status status =
-      m->state ? attend_state_observe(m->plan, m->state, p->n, t->q, lse, &look)
-               : attend_observe(m->plan, t->q, t->k, lse, &look);
+  attend_look what = {.entropy = entropy};
+  attend_status status = look(p, &by, t, lse, &what);
   at.view.data = entropy;
   if (!status) status = hook_at(p, &at);
   device_give(p->ctx, entropy);

@@ -57,10 +57,9 @@ attend_status hook_keep(const pass *p, const mixing *m, int n,
                         const int32_t *lengths, attend_view k, attend_view v);
 attend_status hook_stop(attend_session *r); /* fails if it is time to */
 
-/* What is kept of a layer, or NULL. */
-kept_rows *kept_of(const pass *p, const mixing *m);
-attend_status kept_reorder(attend_session *r, const int32_t *parents);
-void kept_truncate(attend_session *r, int b, int64_t length);
-void kept_free(attend_session *r);
+/* Caches that stand beside linear states. */
+attend_status caches_reorder(attend_session *r, const int32_t *parents);
+void caches_truncate(attend_session *r, int b, int64_t length);
+void caches_free(attend_session *r);
 
 #endif

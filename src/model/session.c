@@ -216,7 +216,7 @@ void attend_session_free(attend_session *r) {
   attend_plan *plans[] = {r->decoder_plan[FULL], r->decoder_plan[SLIDING],
                           r->cross_plan, r->encoder_plan};
   for (int i = 0; i < 4; i++) attend_plan_free(plans[i]);
-  kept_free(r);
+  caches_free(r);
   hooks_free(r->ctx, &r->hooks);
   copy_free(r);
   free_room(r);
@@ -444,7 +444,7 @@ static void level(attend_session *r, int b, int64_t length) {
     if (attend_state_length(r->self[i], b) > length)
       cut &= !attend_state_truncate(r->self[i], b, length);
   if (!cut && length) level(r, b, 0);
-  if (cut) kept_truncate(r, b, length);
+  if (cut) caches_truncate(r, b, length);
 }
 
 /* All sequences as they were before the call, which says what went wrong. */

@@ -195,7 +195,7 @@ attend_status attend_session_reorder(attend_session *r,
                  parents[b], r->batch - 1);
   attend_status status = reorder(r, r->self, parents);
   if (!status) status = reorder(r, r->cross, parents);
-  if (!status) status = kept_reorder(r, parents);
+  if (!status) status = caches_reorder(r, parents);
   if (status)
     attend_session_reset(r); /* some layers have new parents, some old */
   if (status) return status;
@@ -211,7 +211,7 @@ attend_status attend_session_truncate(attend_session *r, int sequence,
                sequence, r->self ? r->batch : 0);
   for (int i = 0; i < r->model->config.decoder.layers; i++)
     ATTEND_TRY(attend_state_truncate(r->self[i], sequence, length));
-  kept_truncate(r, sequence, length);
+  caches_truncate(r, sequence, length);
   return ATTEND_OK;
 }
 
@@ -223,7 +223,7 @@ void attend_session_reset(attend_session *r) {
       if (r->cross) attend_state_truncate(r->cross[i], b, 0);
     }
   copy_reset(r);
-  kept_free(r);
+  caches_free(r);
   r->p.n = 0;
 }
 

@@ -258,14 +258,6 @@ void head_transform_back(const pass *p, const head_rows *h, float *d);
 
 /* ---- a session -------------------------------------------------------------------- */
 
-/* Keys and values of one layer that a linear state has only sums of, kept while
- * hooks stand at its pattern: [batch][room][G * D], [..][G * M]. */
-typedef struct {
-  float *keys, *values;
-  int64_t *length; /* [batch] */
-  int64_t room;
-} kept_rows;
-
 /* What sequences may copy: the words that encoders read, with keys. Sequence b
  * reads text of[b]; a text of length 0 is none. */
 typedef struct {
@@ -297,7 +289,8 @@ struct attend_session {
   attend_hook hook;
   attend_plan *decoder_plan[LAYER_KINDS], *cross_plan;
   attend_state **self, **cross; /* [layers] of the decoder */
-  kept_rows *kept[2];           /* [layers] of self, of cross, or NULL */
+  attend_plan *cache_plan[2]; /* of self, of cross: beside linear states, for */
+  attend_state **caches[2];   /* hooks; [layers] or NULL */
   attend_plan *encoder_plan;
   int encoder_batch, encoder_rows; /* that it was made for */
   attend_state **sums; /* [layers] of a reading's encoder, else NULL */
