@@ -14,7 +14,7 @@
 #include "device/device.h"
 #include "device/trap.h"
 
-static const size_t ADDRESSES = (size_t)1 << 36, PAGE = 4096;
+static const size_t ADDRESSES = (size_t)1 << 33, PAGE = 4096;
 
 /* Tables that get access for an engine's calls; the CPU's do the work. */
 typedef struct {
