@@ -1,4 +1,4 @@
-/* attend/hooks.h - functions that see, or change, what flows through a model.
+/* attend/hooks.h - functions that read or edit activations of a model.
  *
  *   static void ablate(const attend_hooked *x, float *data, void *user) {
  *     int head = *(int *)user;                        every row of one head: 0
@@ -12,10 +12,10 @@
  *                       .n_layers = 1, .edit = ablate, .user = &head};
  *   attend_session_set_hooks(session, 1, &hook);
  *
- * A hook stands at a point of the forward pass, in some layers and roles. It reads
- * a tensor, which changes no bit of any result; or it edits it, and everything
- * computed afterwards is computed from what it wrote. Prompts, decoding and training
- * go through the same points. What nobody asks for costs nothing.
+ * A hook is attached to points of the forward pass, in some layers and roles. It
+ * reads the tensor there, which changes no bit of any result, or edits it in place,
+ * and the next op computes with the edited values. Prefill, decoding and training
+ * call hooks at the same points. Points without hooks cost nothing.
  */
 #ifndef ATTEND_HOOKS_H
 #define ATTEND_HOOKS_H
@@ -60,7 +60,7 @@ typedef enum {
   ATTEND_IN_CROSS = 1 << ATTEND_CROSS /* from the latter to the former */
 } attend_in;
 
-/* A tensor where a hook stands, in host memory; stays until the function returns. */
+/* The tensor at a hook's point, in host memory; valid until the function returns. */
 typedef struct {
   attend_point point;
   attend_role role;
@@ -70,21 +70,21 @@ typedef struct {
   attend_const_view view; /* f32 */
 } attend_hooked;
 
-/* A pattern takes B H T S floats while a hook is at it. Keys and values of cross-
- * attention pass when the encoder has read, the rest when a layer runs. */
+/* A hook at the pattern takes B H T S floats while it runs. Hooks at keys and values
+ * of cross-attention are called after the encoder, all others with their layer. */
 typedef struct {     /* zero means default */
   unsigned points;   /* of attend_point */
   unsigned roles;    /* of attend_in; 0: all */
   const int *layers; /* [n_layers]; NULL: all */
   int n_layers;
-  /* One of them, or both: then read comes first. data is the tensor's address
-   * again, to be written to. */
+  /* At least one of the two; read is called first. data is the same memory as
+   * tensor->view.data, writable. */
   void (*read)(const attend_hooked *tensor, void *user);
   void (*edit)(const attend_hooked *tensor, float *data, void *user);
-  /* Training: the gradient that comes back to an edited tensor, in its layout, and
-   * goes on to what was there before the edit. NULL: it passes as it is, as if the
-   * edit had added a constant. Edits of patterns and denominators are made again
-   * there, and must write the same. */
+  /* Training: turns the gradient of the edited tensor into that of the tensor before
+   * the edit, in place, in the same layout. NULL: the gradient passes unchanged, as
+   * if the edit added a constant. The backward pass calls edits of patterns and
+   * denominators again: they must write the same values. */
   void (*edit_gradient)(const attend_hooked *tensor, float *gradient,
                         void *user);
   void *user;

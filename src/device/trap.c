@@ -154,7 +154,6 @@ static attend_status trap_repack(attend_context *ctx, attend_linear *linear,
   P(embed_back, o->ids, o->dy, o->dtable)                                    \
   P(sinusoidal, o->position, o->y)                                           \
   P(gather, o->index, o->x, o->y)                                            \
-  P(scatter, o->index, o->x, o->y)                                           \
   P(loss, o->x, o->targets, o->loss)                                         \
   P(copy_lag, o->keys, o->before)                                            \
   P(copy_fold, o->keys)                                                      \

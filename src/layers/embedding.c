@@ -94,7 +94,6 @@ void attend_embed_back(attend_context *ctx, int rows, int n, const int32_t *ids,
 
 typedef struct {
   struct op_gather o;
-  bool scatter;
   int parts;
 } rows_job;
 
@@ -105,26 +104,13 @@ static void rows_part(const void *args, int64_t p, int worker) {
   for (int i = part_begin(o->rows, j->parts, p);
        i < part_begin(o->rows, j->parts, p + 1); i++) {
     size_t by = (size_t)(o->index ? o->index[i] : i), row = (size_t)i;
-    const float *x = o->x + (j->scatter ? row : by) * (size_t)o->ldx;
-    float *y = o->y + (j->scatter ? by : row) * (size_t)o->ldy;
+    const float *x = o->x + (o->scatter ? row : by) * (size_t)o->ldx;
+    float *y = o->y + (o->scatter ? by : row) * (size_t)o->ldy;
     for (int k = 0; k < o->width; k++) y[k] = o->factor * x[k];
   }
 }
 
-static void move_rows(attend_context *ctx, const struct op_gather *o,
-                      bool scatter) {
-  rows_job j = {*o, scatter,
-                parts_of(ctx, o->rows, (double)o->rows * o->width)};
-  PARALLEL_FOR(ctx, j.parts, j.parts, rows_part, j);
-}
-
 void cpu_gather(attend_context *ctx, const struct op_gather *o) {
-  move_rows(ctx, o, false);
-}
-
-void cpu_scatter(attend_context *ctx, const struct op_scatter *o) {
-  move_rows(ctx,
-            &(struct op_gather){o->rows, o->width, o->index, o->factor, o->x,
-                                o->ldx, o->y, o->ldy},
-            true);
+  rows_job j = {*o, parts_of(ctx, o->rows, (double)o->rows * o->width)};
+  PARALLEL_FOR(ctx, j.parts, j.parts, rows_part, j);
 }

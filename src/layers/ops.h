@@ -30,7 +30,6 @@
   X(embed_back)    \
   X(sinusoidal)    \
   X(gather)        \
-  X(scatter)       \
   X(loss)          \
   X(copy_lag)      \
   X(copy_fold)     \
@@ -218,7 +217,8 @@ struct op_sinusoidal {
   int ldy;
 };
 
-/* y[i] = factor x[index[i]]; index NULL: i. */
+/* y[i] = factor x[index[i]]; index NULL: i. scatter: y[index[i]] = factor x[i], no
+ * index twice. */
 struct op_gather {
   int rows, width;
   const int32_t *index;
@@ -227,17 +227,7 @@ struct op_gather {
   int ldx;
   float *y;
   int ldy;
-};
-
-/* y[index[i]] = factor x[i], no index twice. */
-struct op_scatter {
-  int rows, width;
-  const int32_t *index;
-  float factor;
-  const float *x;
-  int ldx;
-  float *y;
-  int ldy;
+  bool scatter;
 };
 
 /* Cross entropy as attend_cross_entropy_back, in place: x becomes its gradient. */

@@ -283,9 +283,9 @@ static attend_status head_piece(heading *w, attend_outcome *outcome) {
   head_back(p, h, read, w->d);
   if (l->model.copy_q.go) copy_back_rows(w, read);
   head_transform_back(p, h, w->d);
-  OP(l->ctx, scatter, .rows = h->rows, .width = width, .index = l->head_row,
-     .factor = c->head_factor, .x = w->d, .ldx = h->ld, .y = w->x->d_hidden,
-     .ldy = ld_of(w->x));
+  OP(l->ctx, gather, .scatter = true, .rows = h->rows, .width = width,
+     .index = l->head_row, .factor = c->head_factor, .x = w->d, .ldx = h->ld,
+     .y = w->x->d_hidden, .ldy = ld_of(w->x));
   return ATTEND_OK;
 }
 
