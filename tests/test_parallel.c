@@ -46,7 +46,7 @@ static int phases_go_wrong(attend_context *ctx, int threads, bool queued) {
   if (queued) stream_enter(&s);
   for (int p = 0; p < PHASES; p++) {
     counting c = {cell, p, threads, &wrong};
-    STREAM_ADD(&s, p % 2 ? PHASE_DYNAMIC : PHASE_STATIC, ITEMS, count, c);
+    STREAM_ADD(&s, ITEMS, count, c);
   }
   if (queued) stream_leave(&s);
   for (int i = 0; i < ITEMS; i++) wrong += cell[i] != PHASES;
@@ -76,9 +76,9 @@ TEST(few_items_and_none) {
   for (int n = 0; n < 20; n++) {
     sum = 0;
     stream_enter(&s);
-    STREAM_ADD(&s, PHASE_STATIC, n, bump, at);
+    STREAM_ADD(&s, n, bump, at);
     stream_enter(&s); /* nested: nothing runs before the outermost leaves */
-    STREAM_ADD(&s, PHASE_DYNAMIC, n, bump, at);
+    STREAM_ADD(&s, n, bump, at);
     stream_leave(&s);
     stream_leave(&s);
     CHECK_EQ((int)sum, n * (n + 1));
@@ -97,7 +97,7 @@ TEST(hints_change_nothing) {
   stream_reads(&s, data, 6, sizeof data / 6); /* nothing is queued */
   stream_enter(&s);
   for (int p = 0; p < PHASES; p++) {
-    STREAM_ADD(&s, PHASE_STATIC, p % 7 + 1, bump, at);
+    STREAM_ADD(&s, p % 7 + 1, bump, at);
     stream_reads(&s, from[p % 4], p % 3 ? 48 : INT32_MAX, (size_t)1 << p % 40);
     if (p % 50 == 0) stream_wait(&s);
   }
@@ -190,7 +190,7 @@ static void *call_often(void *args) {
   long sum = 0, *at = &sum;
   for (int i = 0; i < 200; i++) {
     attend_stream s = stream_on(c->ctx, 3);
-    STREAM_ADD(&s, PHASE_DYNAMIC, 100, bump, at);
+    STREAM_ADD(&s, 100, bump, at);
   }
   c->sum = sum;
   return NULL;

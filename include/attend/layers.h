@@ -67,8 +67,8 @@ ATTEND_API int attend_linear_inputs(const attend_linear *linear);
 ATTEND_API int attend_linear_outputs(const attend_linear *linear);
 ATTEND_API size_t attend_linear_bytes(const attend_linear *linear);
 
-/* y[rows][ldy], ldy at least the outputs rounded up to a multiple of 16: what
- * lies between is overwritten with zeros. x and y must not overlap. */
+/* y[rows][ldy]. Where ldy is at least the outputs rounded up to a multiple of 16,
+ * what lies between is overwritten with zeros. x and y must not overlap. */
 ATTEND_API void attend_linear_forward(const attend_linear *linear, int rows,
                                       const float *x /* [rows][ldx] */, int ldx,
                                       float *y /* [rows][ldy] */, int ldy);

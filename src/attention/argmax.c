@@ -106,7 +106,7 @@ static void tile_item(const void *args, int64_t i, int worker) {
 
 static attend_status forward(call *c) {
   bias_prepare(c);
-  STREAM_ADD(plan_stream(c->plan), PHASE_DYNAMIC, call_tiles(c), tile_item, *c);
+  STREAM_ADD(plan_stream(c->plan), call_tiles(c), tile_item, *c);
   return ATTEND_OK;
 }
 
@@ -229,8 +229,7 @@ static attend_status backward(call *c) {
   clear_view(c, &c->dq, d->heads, c->n, d->dim);
   clear_view(c, &c->dk, d->kv_heads, d->kv_len, d->dim);
   if (c->dbias) clear_dbias(c);
-  STREAM_ADD(plan_stream(p), PHASE_DYNAMIC, d->batch * d->kv_heads, stack_item,
-             *c);
+  STREAM_ADD(plan_stream(p), d->batch * d->kv_heads, stack_item, *c);
   return ATTEND_OK;
 }
 

@@ -122,8 +122,7 @@ static void dense_dbias(const call *c, const cell_shared *s) {
   bool alone = v.stride[2] && (v.stride[1] || ROWS % p->group == 0);
   dense_sum x = {*c, *s, v, alone ? 1 : row_tiles(p)};
   dense_clear(c);
-  STREAM_ADD(plan_stream(p), PHASE_DYNAMIC, alone ? row_tiles(p) : 1,
-             dense_item, x);
+  STREAM_ADD(plan_stream(p), alone ? row_tiles(p) : 1, dense_item, x);
 }
 
 void bias_finish(const call *c, const cell_shared *s) {

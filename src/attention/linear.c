@@ -236,10 +236,10 @@ static void dead_item(const void *args, int64_t i, int worker) {
 static void wave_add(wave *x) {
   attend_stream *on = plan_stream(x->c.plan);
   x->tiles = wave_tiles(x);
-  STREAM_ADD(on, PHASE_DYNAMIC, x->stacks * x->blocks, sum_item, *x);
-  STREAM_ADD(on, PHASE_DYNAMIC, x->stacks, prefix_item, *x);
-  STREAM_ADD(on, PHASE_DYNAMIC, x->stacks * x->tiles, wave_item, *x);
-  STREAM_ADD(on, PHASE_DYNAMIC, x->stacks, next_item, *x);
+  STREAM_ADD(on, x->stacks * x->blocks, sum_item, *x);
+  STREAM_ADD(on, x->stacks, prefix_item, *x);
+  STREAM_ADD(on, x->stacks * x->tiles, wave_item, *x);
+  STREAM_ADD(on, x->stacks, next_item, *x);
 }
 
 static void forward_waves(const call *c, int64_t blocks) {
@@ -253,7 +253,7 @@ static void forward_waves(const call *c, int64_t blocks) {
     last = max64(last, linear_last_block(c, b));
   for (int i = 0; i < stacks; i++) *wave_slot(&x, i, 0).m = -INFINITY;
   stream_enter(plan_stream(p));
-  STREAM_ADD(plan_stream(p), PHASE_DYNAMIC, stacks, dead_item, x);
+  STREAM_ADD(plan_stream(p), stacks, dead_item, x);
   for (; x.first <= last; x.first += blocks) wave_add(&x);
   stream_leave(plan_stream(p));
 }
@@ -265,8 +265,7 @@ static attend_status forward(call *c) {
   if (blocks)
     forward_waves(c, blocks);
   else
-    STREAM_ADD(plan_stream(c->plan), PHASE_DYNAMIC, d->batch * d->kv_heads,
-               stack_item, *c);
+    STREAM_ADD(plan_stream(c->plan), d->batch * d->kv_heads, stack_item, *c);
   return ATTEND_OK;
 }
 

@@ -385,7 +385,6 @@ static void stack_item(const void *args, int64_t i, int worker) {
 
 attend_status linear_backward(call *c) {
   const attend_desc *d = &c->plan->desc;
-  STREAM_ADD(plan_stream(c->plan), PHASE_DYNAMIC, d->batch * d->kv_heads,
-             stack_item, *c);
+  STREAM_ADD(plan_stream(c->plan), d->batch * d->kv_heads, stack_item, *c);
   return ATTEND_OK;
 }

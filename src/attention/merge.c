@@ -97,7 +97,6 @@ attend_status attend_merge(attend_plan *p, attend_view o, float *lse,
       desc_check_output(p->ctx, d, "o", &o, d->heads, d->q_len, d->dim_v));
   o2 = view_complete(o2, d->heads, d->q_len, d->dim_v);
   merging m = {d, o, o2, lse, lse2};
-  STREAM_ADD(plan_stream(p), PHASE_STATIC, (int64_t)d->batch * d->heads,
-             merge_head, m);
+  STREAM_ADD(plan_stream(p), (int64_t)d->batch * d->heads, merge_head, m);
   return ATTEND_OK;
 }

@@ -378,13 +378,12 @@ attend_status look_at(call *c, const looker *by) {
     memset(look->mass, 0, (size_t)(heads * width) * sizeof(float));
   observation x = {*c, width, by};
   stream_enter(plan_stream(p));
-  STREAM_ADD(plan_stream(p), PHASE_DYNAMIC, stacks, stack_item, x);
-  if (by_tile)
-    STREAM_ADD(plan_stream(p), PHASE_DYNAMIC, call_tiles(c), tile_item, x);
+  STREAM_ADD(plan_stream(p), stacks, stack_item, x);
+  if (by_tile) STREAM_ADD(plan_stream(p), call_tiles(c), tile_item, x);
   if (look->each) {
     x.c.key_from = look->key_from;
     x.c.key_to = hard(c) ? 0 : look->key_to; /* ties are counted in a row */
-    STREAM_ADD(plan_stream(p), PHASE_DYNAMIC, each_items(c), each_item, x);
+    STREAM_ADD(plan_stream(p), each_items(c), each_item, x);
   }
   stream_leave(plan_stream(p));
   return ATTEND_OK;

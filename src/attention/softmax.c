@@ -267,8 +267,8 @@ static void forward_split(const call *c, const split *s) {
   stream_enter(on);
   for (; x.first < s->longest; x.first += wide) {
     x.blocks = min64(wide, s->longest - x.first);
-    STREAM_ADD(on, PHASE_DYNAMIC, tiles * x.blocks, split_item, x);
-    STREAM_ADD(on, PHASE_DYNAMIC, tiles, join_item, x);
+    STREAM_ADD(on, tiles * x.blocks, split_item, x);
+    STREAM_ADD(on, tiles, join_item, x);
   }
   stream_leave(on);
 }
@@ -281,8 +281,7 @@ attend_status softmax_forward(call *c) {
   if (split_make(c, &s))
     forward_split(c, &s);
   else
-    STREAM_ADD(plan_stream(c->plan), PHASE_DYNAMIC, call_tiles(c), tile_item,
-               *c);
+    STREAM_ADD(plan_stream(c->plan), call_tiles(c), tile_item, *c);
   return ATTEND_OK;
 }
 

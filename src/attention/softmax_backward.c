@@ -306,12 +306,11 @@ attend_status softmax_backward(call *c) {
   shared_cut(p, plan_shared_arena(p), &x.s);
   bias_prepare(c);
   stream_enter(on);
-  STREAM_ADD(on, PHASE_STATIC, heads, clear_item, x);
-  STREAM_ADD(on, PHASE_STATIC, 1, start_item, x);
-  STREAM_ADD(on, PHASE_STATIC, stacks(p) * row_tiles(p), rows_item, x);
-  STREAM_ADD(on, PHASE_DYNAMIC, min64(p->threads, stacks(p) * key_blocks(p)),
-             blocks_item, x);
-  if (x.s.dq) STREAM_ADD(on, PHASE_STATIC, heads, round_item, x);
+  STREAM_ADD(on, heads, clear_item, x);
+  STREAM_ADD(on, 1, start_item, x);
+  STREAM_ADD(on, stacks(p) * row_tiles(p), rows_item, x);
+  STREAM_ADD(on, min64(p->threads, stacks(p) * key_blocks(p)), blocks_item, x);
+  if (x.s.dq) STREAM_ADD(on, heads, round_item, x);
   stream_leave(on);
   if (c->dbias) {
     plan_wait(p);

@@ -74,8 +74,8 @@ static void run_now(const attend_stream *s, int64_t n, phase_body body,
   ctx->parallel_for(count, run_lane, &x, ctx->parallel_user);
 }
 
-void stream_add(attend_stream *s, phase_order order, int64_t n, phase_body body,
-                const void *args, size_t size) {
+void stream_add(attend_stream *s, int64_t n, phase_body body, const void *args,
+                size_t size) {
   if (n <= 0) return;
   if (n == 1 && !s->depth) {
     body(args, 0, 0);
@@ -83,7 +83,7 @@ void stream_add(attend_stream *s, phase_order order, int64_t n, phase_body body,
   }
   stream_enter(s);
   if (s->pool)
-    pool_queue(s->pool, order, n, body, args, size);
+    pool_queue(s->pool, n, body, args, size);
   else
     run_now(s, n, body, args);
   stream_leave(s);
@@ -106,7 +106,7 @@ static void queue_whole(attend_stream *s, int64_t n, phase_body body,
                         const void *args, size_t size) {
   whole_loop w = {body, n, {0}};
   memcpy(w.args, args, size);
-  STREAM_ADD(s, PHASE_STATIC, 1, run_whole, w);
+  STREAM_ADD(s, 1, run_whole, w);
 }
 
 void parallel_for(attend_context *ctx, int threads, int64_t n, phase_body body,
@@ -114,9 +114,9 @@ void parallel_for(attend_context *ctx, int threads, int64_t n, phase_body body,
   attend_stream *open = &ctx->stream;
   attend_stream now = stream_on(ctx, threads > 1 ? ctx->threads : 1);
   if (!open->pool)
-    stream_add(&now, PHASE_STATIC, n, body, args, size);
+    stream_add(&now, n, body, args, size);
   else if (threads > 1 || n == 1)
-    stream_add(open, PHASE_STATIC, n, body, args, size);
+    stream_add(open, n, body, args, size);
   else if (n > 0)
     queue_whole(open, n, body, args, size);
 }

@@ -3,7 +3,7 @@
  * Place: base/ - under everything that computes. A phase is a function applied to
  * items 0 .. n-1 in any order, by any worker; the phases of a stream run one after
  * the other. While a stream is open, phases are queued and one entry into the pool
- * runs them all: what a phase reads or writes belongs to it until stream_wait or
+ * runs them all, beginning while more are queued: what a phase reads or writes belongs to it until stream_wait or
  * stream_leave returns. A stream that is not open runs each phase at once.
  *
  * Results must not depend on how items are spread over workers. `worker` numbers
@@ -21,16 +21,14 @@ static inline attend_stream stream_on(attend_context *ctx, int threads) {
 /* Bytes of arguments, which are copied. */
 enum { PHASE_ARGS = 576, LOOP_ARGS = PHASE_ARGS - 32 };
 
-/* Runs body(args, i, worker) for i in [0, n). STATIC: item i goes to the same
- * worker every time, so that its data stay in that worker's caches; others take
- * it only if that worker is late. DYNAMIC: whoever is free. */
-typedef enum { PHASE_STATIC, PHASE_DYNAMIC } phase_order;
-void stream_add(attend_stream *s, phase_order order, int64_t n, phase_body body,
-                const void *args, size_t size);
-#define STREAM_ADD(s, order, n, body, args)                             \
+/* Runs body(args, i, worker) for i in [0, n). Item i belongs to the same worker every
+ * time; others take it only if they have done their own. */
+void stream_add(attend_stream *s, int64_t n, phase_body body, const void *args,
+                size_t size);
+#define STREAM_ADD(s, n, body, args)                                    \
   do {                                                                  \
     _Static_assert(sizeof(args) <= PHASE_ARGS, "too many for a phase"); \
-    stream_add(s, order, n, body, &(args), sizeof(args));               \
+    stream_add(s, n, body, &(args), sizeof(args));                      \
   } while (0)
 
 /* What the phase that was added last will read, for threads to fetch while they

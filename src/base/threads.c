@@ -35,15 +35,13 @@ enum {
   FETCH_BYTES = 512,     /* between looks at whether there is work */
   SPIN_LEAST = 2000,     /* ns */
   SPIN_MOST = 1000000,   /* ns */
-  PREEMPTED = 30000,     /* ns that a few turns of spinning never take */
-  STEAL_AFTER = 2000     /* ns; of a static phase */
+  PREEMPTED = 30000      /* ns that a few turns of spinning never take */
 };
 static const uint64_t TAKEN_MASK = ((uint64_t)1 << TAKEN_BITS) - 1;
 
 typedef struct {
   alignas(64) _Atomic int64_t items; /* read by threads that may be late */
-  _Atomic int order;
-  _Atomic uintptr_t reads; /* see stream_reads; 0: not said */
+  _Atomic uintptr_t reads;           /* see stream_reads; 0: not said */
   _Atomic int64_t units;
   _Atomic size_t unit;
   phase_body body; /* from here on read after a claim alone */
@@ -121,7 +119,7 @@ static void wake(struct pool *x) {
  * with the phases of one item that follow: only then need others be told. */
 static void finish(struct pool *x, uint64_t p, uint64_t end, uint64_t n,
                    int worker) {
-  uint64_t limit = atomic_load_explicit(&x->limit, memory_order_relaxed);
+  uint64_t limit = atomic_load_explicit(&x->limit, memory_order_acquire);
   uint64_t before =
       atomic_fetch_add_explicit(&x->done, n, memory_order_acq_rel);
   if (before + n != end) return;
@@ -244,7 +242,6 @@ static void fetch_next(struct pool *x, moment m, int worker, waiter *w) {
 /* Until something changes. Spins less where spinning threads lose their core,
  * because other programs want it. */
 static void idle(struct pool *x, moment m, int worker, waiter *w) {
-  bool inside = m.current < m.limit;
   fetch_next(x, m, worker, w);
   int64_t *spin = &w->spin;
   int64_t start = nanoseconds(), last = start, now;
@@ -259,20 +256,15 @@ static void idle(struct pool *x, moment m, int worker, waiter *w) {
     now = nanoseconds();
     if (now - last > PREEMPTED)
       *spin = *spin / 2 < SPIN_LEAST ? SPIN_LEAST : *spin / 2;
-    if (inside && now - start >= STEAL_AFTER && steal(x, m.current, worker))
-      return;
     if (now - start >= *spin) break;
   }
   sleep_until_change(x, m);
 }
 
 static void work(struct pool *x, int worker, moment m, waiter *w) {
-  if (m.current < m.limit) {
-    bool dynamic =
-        atomic_load(&x->ring[m.current % RING].order) == PHASE_DYNAMIC;
-    if (drain(x, m.current, worker, worker)) return;
-    if (dynamic && steal(x, m.current, worker)) return;
-  }
+  if (m.current < m.limit &&
+      (drain(x, m.current, worker, worker) || steal(x, m.current, worker)))
+    return;
   idle(x, m, worker, w);
 }
 
@@ -399,17 +391,20 @@ void pool_give(struct pool *x) {
 /* ---- queueing ------------------------------------------------------------------- */
 
 void pool_run(struct pool *x) {
-  if (x->queued == atomic_load_explicit(&x->limit, memory_order_relaxed))
-    return;
-  if (!x->begun) start_workers(x);
-  atomic_store(&x->limit, x->queued);
-  wake(x);
   for (moment m = look(x); m.current < m.limit; m = look(x))
     work(x, 0, m, &x->caller);
 }
 
-void pool_queue(struct pool *x, phase_order order, int64_t n, phase_body body,
-                const void *args, size_t size) {
+/* Threads begin while the caller queues more. Those that sleep are woken here if
+ * all before was complete, else by whoever completes it. */
+static void release(struct pool *x, uint64_t limit) {
+  if (!x->begun) start_workers(x);
+  atomic_store(&x->limit, limit);
+  if (atomic_load(&x->current) + 1 == limit) wake(x);
+}
+
+void pool_queue(struct pool *x, int64_t n, phase_body body, const void *args,
+                size_t size) {
   if (x->queued - atomic_load_explicit(&x->current, memory_order_relaxed) ==
       RING)
     pool_run(x);
@@ -419,9 +414,8 @@ void pool_queue(struct pool *x, phase_order order, int64_t n, phase_body body,
   f->end = x->end;
   if (size) memcpy(f->args, args, size);
   atomic_store_explicit(&f->reads, 0, memory_order_relaxed);
-  atomic_store_explicit(&f->order, (int)order, memory_order_relaxed);
   atomic_store_explicit(&f->items, n, memory_order_release);
-  x->queued++;
+  release(x, ++x->queued);
 }
 
 void pool_reads(struct pool *x, const void *data, int64_t units, size_t unit) {

@@ -143,7 +143,10 @@ static attend_status take_stream(design_pass *p) {
     to->attended = to->heads;
     ATTEND_TRY(take_rows(p, 1, &to->lse));
   }
-  p->readout = (head_rows){.rows = p->p.rows, .ld = ld, .x = x[d->n_heads % 2]};
+  p->readout = (head_rows){.rows = p->p.rows,
+                           .ld = ld,
+                           .x = x[d->n_heads % 2],
+                           .ldl = padded(d->answers)};
   return take_rows(p, padded(d->answers), &p->readout.logits);
 }
 

@@ -155,9 +155,8 @@ static void multiply(outer *x) {
   int parts = x->g.by_rows * x->g.by_lanes;
   attend_stream on = stream_on(x->ctx, parts > 1 ? x->ctx->threads : 1);
   stream_enter(&on);
-  STREAM_ADD(&on, PHASE_STATIC, (x->rows + BLOCK - 1) / BLOCK, pack_stretch,
-             *x);
-  STREAM_ADD(&on, PHASE_DYNAMIC, parts, cell_blocks, *x);
+  STREAM_ADD(&on, (x->rows + BLOCK - 1) / BLOCK, pack_stretch, *x);
+  STREAM_ADD(&on, parts, cell_blocks, *x);
   stream_leave(&on);
 }
 

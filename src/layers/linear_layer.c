@@ -306,11 +306,12 @@ size_t attend_linear_bytes(const attend_linear *l) { return l->bytes; }
 
 /* ---- forward ---------------------------------------------------------------------- */
 
-/* Parts for each thread, taken in turns. With many rows four evens out cores that
- * are slowed by others (MiniLM on 16 cores: 81 ms instead of 89). With few, whole
- * streams are faster (2.5 ms a token instead of 2.8), and two threads wait little. */
+/* Parts for each thread: who is done takes another's. Four even out cores that are
+ * slowed by others (MiniLM on 16 cores: 81 ms instead of 89). With few rows long
+ * streams of weights are faster, and one slow thread holds up all the same: three
+ * (GPT-2 in f32 on 16 cores: 2.96 ms a token, 4.38 with one, 2.98 with twelve). */
 static int parts_each(int threads, int rows) {
-  return threads > 2 && rows > FEW_ROWS ? 4 : 1;
+  return threads <= 2 ? 1 : rows > FEW_ROWS ? 4 : 3;
 }
 
 /* Of one part, in multiply-adds for each input: its share of the product in
@@ -378,31 +379,63 @@ static void finish_part(const struct op_linear *o, int row, int rows, int first,
   kn->add_both(rows, n, onto, o->ldo, y, o->ldy, onto, o->ldo);
 }
 
-static void forward_part(const void *args, int64_t part, int worker) {
-  const product *p = args;
-  const struct op_linear *o = &p->o;
+/* Lanes [t0, t1) of rows x to y, which is where lane t0 of the first row goes. */
+static void multiply_lanes(const struct op_linear *o, int rows, const float *x,
+                           int t0, int t1, float *y, int ldy) {
   const attend_linear *l = o->linear;
   const struct kernels *kn = l->ctx->kernels;
-  const cell c = grid_cell(p->g, part, o->rows, l->lanes);
-  (void)worker;
-  if (c.r0 >= c.r1 || c.t0 >= c.t1) return;
-  size_t first = (size_t)c.t0 * LANES;
-  const int rows = c.r1 - c.r0, lanes = c.t1 - c.t0;
-  const float *scale = l->scale ? l->scale + first : NULL;
-  const float *x = o->x + (size_t)c.r0 * (size_t)o->ldx;
-  float *y = o->y + (size_t)c.r0 * (size_t)o->ldy;
+  const float *bias = l->bias + (size_t)t0 * LANES;
+  const float *scale = l->scale ? l->scale + (size_t)t0 * LANES : NULL;
   if (l->kind == ATTEND_WEIGHTS_MIXED)
-    kn->mixed->multiply(rows, l->inputs, lanes, x, o->ldx, lane_at(l, c.t0),
-                        l->bias + first, o->add, y + first, o->ldy);
+    kn->mixed->multiply(rows, l->inputs, t1 - t0, x, o->ldx, lane_at(l, t0),
+                        bias, o->add, y, ldy);
   else
     (l->kind == ATTEND_WEIGHTS_F32 ? kn->dense_f32
      : l->kind == ATTEND_WEIGHTS_BF16
          ? kn->dense_bf16
-         : kn->dense_i8)(rows, l->inputs, lanes, x, o->ldx, lane_at(l, c.t0),
-                         scale, l->bias + first, o->add, y + first, o->ldy);
-  if (c.t1 == l->lanes) clear_padding(l, rows, y, (size_t)o->ldy);
+         : kn->dense_i8)(rows, l->inputs, t1 - t0, x, o->ldx, lane_at(l, t0),
+                         scale, bias, o->add, y, ldy);
+}
+
+/* The last lane, where behind the last output there is no room for zeros. */
+static void multiply_last(const struct op_linear *o, int rows, const float *x,
+                          float *y) {
+  enum { AT_ONCE = 16 };
+  const int last = o->linear->lanes - 1, n = o->linear->outputs - last * LANES;
+  float lane[AT_ONCE * LANES] = {0};
+  for (int r = 0; r < rows; r += AT_ONCE) {
+    const int some = (int)min64(AT_ONCE, rows - r);
+    float *to = y + (size_t)r * (size_t)o->ldy;
+    for (int i = 0; o->add && i < some; i++)
+      memcpy(lane + i * LANES, to + (size_t)i * (size_t)o->ldy,
+             (size_t)n * sizeof *to);
+    multiply_lanes(o, some, x + (size_t)r * (size_t)o->ldx, last, last + 1,
+                   lane, LANES);
+    for (int i = 0; i < some; i++)
+      memcpy(to + (size_t)i * (size_t)o->ldy, lane + i * LANES,
+             (size_t)n * sizeof *to);
+  }
+}
+
+static void forward_part(const void *args, int64_t part, int worker) {
+  const product *p = args;
+  const struct op_linear *o = &p->o;
+  const attend_linear *l = o->linear;
+  const cell c = grid_cell(p->g, part, o->rows, l->lanes);
+  (void)worker;
+  if (c.r0 >= c.r1 || c.t0 >= c.t1) return;
+  const int first = c.t0 * LANES, rows = c.r1 - c.r0;
+  const bool tight = c.t1 == l->lanes && o->ldy < l->lanes * LANES;
+  const float *x = o->x + (size_t)c.r0 * (size_t)o->ldx;
+  float *y = o->y + (size_t)c.r0 * (size_t)o->ldy;
+  if (c.t1 - tight > c.t0)
+    multiply_lanes(o, rows, x, c.t0, c.t1 - tight, y + first, o->ldy);
+  if (tight)
+    multiply_last(o, rows, x, y + (size_t)(l->lanes - 1) * LANES);
+  else if (c.t1 == l->lanes)
+    clear_padding(l, rows, y, (size_t)o->ldy);
   int end = (int)min64((int64_t)c.t1 * LANES, l->outputs);
-  finish_part(o, c.r0, rows, (int)first, end - (int)first);
+  finish_part(o, c.r0, rows, first, end - first);
 }
 
 void cpu_linear(attend_context *ctx, const struct op_linear *o) {
@@ -412,9 +445,8 @@ void cpu_linear(attend_context *ctx, const struct op_linear *o) {
   attend_stream own = stream_on(ctx, ctx->threads);
   attend_stream *on = ctx->stream.depth ? &ctx->stream : &own;
   product p = {*o, g};
-  STREAM_ADD(on, parts > on->threads ? PHASE_DYNAMIC : PHASE_STATIC, parts,
-             forward_part, p);
-  if (g.by_rows == 1 && parts == on->threads && o->rows <= FEW_ROWS)
+  STREAM_ADD(on, parts, forward_part, p);
+  if (g.by_rows == 1 && parts >= on->threads && o->rows <= FEW_ROWS)
     stream_reads(on, l->weights, l->lanes, lane_size(l) * weight_size(l->kind));
 }
 

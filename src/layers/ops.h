@@ -49,7 +49,8 @@ struct op_linear {
   int rows;
   const float *x; /* [rows][ldx] */
   int ldx;
-  float *y; /* [rows][ldy], ldy: outputs in whole lanes */
+  float
+      *y; /* [rows][ldy]; zeros up to whole lanes where ldy has room for them */
   int ldy;
   bool add;
   attend_activation f; /* 0: none */

@@ -13,7 +13,7 @@ int head_ld(const attend_model *m, const stack *s) {
 const float *head_forward(const pass *p, const head_rows *h) {
   const attend_model *m = p->model;
   const attend_config *c = &m->config;
-  const int ldv = padded(c->vocab), width = m->transform.outputs;
+  const int width = m->transform.outputs;
   const float *from = h->x;
   if (m->transform.go) {
     multiply_rows(p, &m->transform, h->rows, h->x, h->ld, h->dense, h->ld);
@@ -30,25 +30,24 @@ const float *head_forward(const pass *p, const head_rows *h) {
       from = h->normed;
     }
   }
-  multiply_rows(p, &m->head, h->rows, from, h->ld, h->logits, ldv);
+  multiply_rows(p, &m->head, h->rows, from, h->ld, h->logits, h->ldl);
   if (c->logit_cap > 0)
     OP(p->ctx, soft_cap, .rows = h->rows, .width = c->vocab,
-       .cap = c->logit_cap, .x = h->logits, .ldx = ldv);
+       .cap = c->logit_cap, .x = h->logits, .ldx = h->ldl);
   if (h->capped)
-    OP(p->ctx, gather, .rows = h->rows, .width = ldv, .factor = 1,
-       .x = h->logits, .ldx = ldv, .y = h->capped, .ldy = ldv);
+    OP(p->ctx, gather, .rows = h->rows, .width = h->ldl, .factor = 1,
+       .x = h->logits, .ldx = h->ldl, .y = h->capped, .ldy = h->ldl);
   return from;
 }
 
 void head_back(const pass *p, const head_rows *h, const float *read, float *d) {
   const attend_config *c = &p->model->config;
-  const int ldv = padded(c->vocab);
   if (h->capped)
     OP(p->ctx, soft_cap_back, .rows = h->rows, .width = c->vocab,
-       .cap = c->logit_cap, .y = h->capped, .ldy = ldv, .dx = h->logits,
-       .lddx = ldv);
-  multiply_back(p, &p->model->head, h->rows, read, h->ld, h->logits, ldv, false,
-                d, h->ld);
+       .cap = c->logit_cap, .y = h->capped, .ldy = h->ldl, .dx = h->logits,
+       .lddx = h->ldl);
+  multiply_back(p, &p->model->head, h->rows, read, h->ld, h->logits, h->ldl,
+                false, d, h->ld);
 }
 
 /* The buffers of forward take the gradients of what they held. */

@@ -222,7 +222,8 @@ void attend_session_free(attend_session *r) {
   free_room(r);
   void *host[] = {r->lengths, r->before, r->held, r->last_at, r->head_of};
   for (size_t i = 0; i < sizeof host / sizeof *host; i++) give(r->ctx, host[i]);
-  void *device[] = {r->head_row, r->last, r->head_rows, r->wide, r->lse};
+  void *device[] = {r->head_row, r->last, r->head_rows, r->device_logits,
+                    r->lse};
   for (size_t i = 0; i < sizeof device / sizeof *device; i++)
     device_give(r->ctx, device[i]);
   give(parent, r);
@@ -238,9 +239,9 @@ size_t attend_session_work_bytes(const attend_session *r) {
       copy_work_bytes(r) +
       r->room * sizeof(float) * (3 * w.x + w.qkv + w.heads + w.up + 4) +
       ((size_t)r->batch + 2 * (size_t)r->head_room) * w.x * sizeof(float);
-  if (r->wide)
-    bytes += (size_t)r->head_room * (size_t)padded(r->model->config.vocab) *
-             sizeof(float);
+  if (r->device_logits)
+    bytes +=
+        (size_t)r->head_room * (size_t)r->model->config.vocab * sizeof(float);
   const attend_plan *plans[] = {r->decoder_plan[FULL], r->decoder_plan[SLIDING],
                                 r->cross_plan, r->encoder_plan};
   for (int i = 0; i < 4; i++)

@@ -16,17 +16,17 @@ static int width_of(const attend_session *r) { return r->p.side->shape->width; }
  * sequences have read. */
 static void head_piece(attend_session *r, int rows, float *logits) {
   const attend_config *c = &r->model->config;
-  const int ld = head_ld(r->model, r->p.side), ldv = padded(c->vocab);
+  const int ld = head_ld(r->model, r->p.side);
   float *x = r->head_rows, *y = x + (size_t)r->head_room * (size_t)ld;
-  head_rows h = {rows, ld, x, y, y, x, r->wide ? r->wide : logits, NULL};
+  float *to = r->device_logits ? r->device_logits : logits;
+  head_rows h = {rows, ld, x, y, y, x, to, NULL, c->vocab};
   stream_enter(&r->ctx->stream);
   const float *read = head_forward(&r->p, &h);
-  if (r->model->copy_q.go) copy_rows(r, rows, read, ld, h.logits, ldv);
+  if (r->model->copy_q.go) copy_rows(r, rows, read, ld, to, c->vocab);
   stream_leave(&r->ctx->stream);
-  for (int i = 0; r->wide && i < rows; i++)
-    r->ctx->device->read(r->ctx, logits + (size_t)i * (size_t)c->vocab,
-                         r->wide + (size_t)i * (size_t)ldv,
-                         (size_t)c->vocab * sizeof *logits);
+  if (to != logits)
+    r->ctx->device->read(r->ctx, logits, to,
+                         (size_t)rows * (size_t)c->vocab * sizeof *logits);
 }
 
 /* Which rows the head reads: of the call, of each sequence's last token. */
@@ -74,13 +74,11 @@ static attend_status logits_of(attend_session *r, int n, head_source s,
                "the head reads the decoder's rows of %d numbers, not the "
                "encoder's of %d: extend the decoder",
                inputs, width_of(r));
-  bool wide = c->vocab % 16 || !r->ctx->device->host;
-  if (wide && !r->wide)
-    ATTEND_TRY(
-        device_take(r->ctx,
-                    SIZE_PRODUCT((size_t)r->head_room, (size_t)padded(c->vocab),
-                                 sizeof *r->wide),
-                    "logits", &r->wide));
+  if (!r->ctx->device->host && !r->device_logits)
+    ATTEND_TRY(device_take(
+        r->ctx,
+        SIZE_PRODUCT((size_t)r->head_room, (size_t)c->vocab, sizeof *logits),
+        "logits", &r->device_logits));
   for (int start = 0; start < n; start += r->head_room) {
     int rows = (int)min64(r->head_room, n - start);
     read_rows(r, &s, start, rows);

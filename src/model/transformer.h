@@ -238,14 +238,14 @@ void embed_backward(const pass *p, const int32_t *ids, const int32_t *types,
 int embed_width(const attend_model *m, const stack *s);
 bool embeds_apart(const attend_model *m, const stack *s); /* sum is not x */
 
-/* head.c. Rows that the head reads, each [rows][ld], to logits [rows][padded V];
- * the buffers may be one where nothing goes back. */
+/* head.c. Rows that the head reads, each [rows][ld], to logits [rows][ldl]; the
+ * buffers may be one where nothing goes back. */
 typedef struct {
   int rows, ld;
   float *x, *dense, *shaped, *normed;
-  float *logits;
-  float *
-      capped; /* [rows][padded V] a copy of logits that a cap's gradient needs */
+  float *logits,
+      *capped; /* capped: a copy that a cap's gradient needs, or NULL */
+  int ldl;     /* V, or padded V where gradients go back */
 } head_rows;
 /* Room for a row of the side, and for what the transform makes of it. */
 int head_ld(const attend_model *m, const stack *s);
@@ -309,10 +309,10 @@ struct attend_session {
   int head_room;    /* rows that the head takes at once */
   float *head_rows; /* [head_room][padded F] twice */
   int32_t *head_of; /* [head_room] the sequence of each, or -1 */
-  int32_t *head_row; /* [head_room] of the device: which rows it reads */
-  float *wide;       /* [head_room][padded V] */
-  float *hidden;     /* what attend_session_hidden gives, of the host */
-  int64_t *held;     /* [batch] tokens before a call that may be cut */
+  int32_t *head_row;    /* [head_room] of the device: which rows it reads */
+  float *device_logits; /* [head_room][V], or NULL: written where they go */
+  float *hidden;        /* what attend_session_hidden gives, of the host */
+  int64_t *held;        /* [batch] tokens before a call that may be cut */
   copying copy;
 };
 

@@ -149,7 +149,7 @@ static void count_item(const void *args, int64_t i, int worker) {
 
 static attend_status count_held(attend_text_trainer *r) {
   attend_stream on = stream_on(r->ctx, r->workers);
-  STREAM_ADD(&on, PHASE_DYNAMIC, (int64_t)r->parts, count_item, r);
+  STREAM_ADD(&on, (int64_t)r->parts, count_item, r);
   r->parts = 0;
   r->held_length -= r->open;
   if (r->held_length) memmove(r->held, r->held + r->open, r->held_length);

@@ -310,7 +310,8 @@ static attend_status study_head(attend_learner *l, learn_side *x,
                      .shaped = r + 2 * piece,
                      .normed = r + 3 * piece,
                      .logits = l->logits,
-                     .capped = l->capped},
+                     .capped = l->capped,
+                     .ldl = padded(l->model.config.vocab)},
                .d = r + 4 * piece};
   clear_gradient(l, x);
   for (int i = 0; i < rows; i++) outcome->scored += lesson->targets[i] >= 0;
