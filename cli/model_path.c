@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "folders.h"
-#include "hub_cache.h"
-#include "npm_cache.h"
+#include "pull/hub_cache.h"
+#include "pull/npm_cache.h"
 #include "shipped.h"
 
 const char *const settings_files[] = {"config.json", "generation_config.json",

@@ -11,12 +11,13 @@ if(NOT ATTEND_TEXT)
 endif()
 
 file(GLOB fuzzed CONFIGURE_DEPENDS src/base/*.c src/text/*.c
-     src/model/*.c src/design/*.c src/score/*.c src/train/corpus*.c
+     src/model/*.c lab/design/*.c lab/score/*.c src/train/corpus*.c
      src/train/batches.c src/train/training_save.c)
 list(FILTER fuzzed EXCLUDE REGEX "/src/text/absent\\.c$")
 add_library(attend_fuzzed STATIC EXCLUDE_FROM_ALL ${fuzzed})
 target_include_directories(attend_fuzzed PUBLIC ${PROJECT_SOURCE_DIR}/include
-                                                ${PROJECT_SOURCE_DIR}/src)
+                                                ${PROJECT_SOURCE_DIR}/src
+                                                ${PROJECT_SOURCE_DIR}/lab)
 target_compile_options(attend_fuzzed PRIVATE -fsanitize=fuzzer-no-link)
 target_link_libraries(attend_fuzzed PUBLIC attend_flags
                                            ${ATTEND_TEXT_LIBRARIES})
@@ -30,15 +31,15 @@ foreach(source ${fuzz_sources})
   if(name STREQUAL fuzz_view_questions) # the program's answers, without it
     foreach(part ask gallery models numbers queue read relations reply runs
                  state states steps tiles)
-      target_sources(${name} PRIVATE cli/view_${part}.c)
+      target_sources(${name} PRIVATE cli/view/${part}.c)
     endforeach()
-    foreach(part json_members course folders train_folder)
+    foreach(part json_members folders train/course train/folder)
       target_sources(${name} PRIVATE cli/${part}.c)
     endforeach()
     target_include_directories(${name} PRIVATE cli)
   endif()
   if(name STREQUAL fuzz_training)
-    foreach(part folders input json_members train_log)
+    foreach(part folders input json_members train/log)
       target_sources(${name} PRIVATE cli/${part}.c)
     endforeach()
     target_include_directories(${name} PRIVATE cli)

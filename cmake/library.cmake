@@ -9,7 +9,8 @@ include(isa)
 function(attend_objects name)
   add_library(${name} OBJECT ${ARGN})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include
-                                             ${PROJECT_SOURCE_DIR}/src)
+                                             ${PROJECT_SOURCE_DIR}/src
+                                             ${PROJECT_SOURCE_DIR}/lab)
   target_link_libraries(${name} PRIVATE attend_flags)
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON
                                            C_VISIBILITY_PRESET hidden)
@@ -41,10 +42,8 @@ if(ATTEND_FLAGS_amx)
   endif()
 endif()
 
-set(rooms base kernels attention layers device text model decode train trace lens plot
-    score design studies)
-list(TRANSFORM rooms REPLACE "(.+)" "src/\\1/*.c")
-file(GLOB sources CONFIGURE_DEPENDS ${rooms})
+file(GLOB sources CONFIGURE_DEPENDS src/*/*.c lab/*/*.c)
+list(FILTER sources EXCLUDE REGEX "/lab/pictures/") # cmake/pictures.cmake
 # Tokenizers need two libraries; without them one file says so.
 if(ATTEND_TEXT)
   include(text)
@@ -98,4 +97,5 @@ add_library(attend_internal STATIC EXCLUDE_FROM_ALL ${objects})
 set_target_properties(attend_internal PROPERTIES LINKER_LANGUAGE C)
 target_link_libraries(attend_internal INTERFACE ${ATTEND_TEXT_LIBRARIES})
 target_include_directories(attend_internal INTERFACE
-  ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+  ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src
+  ${PROJECT_SOURCE_DIR}/lab)

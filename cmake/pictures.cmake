@@ -1,8 +1,8 @@
 # Still pictures of `attend view`: .svg and .png, drawn by the program itself
 # with a font that is built in. Needs zlib, and at build time the font files.
 # attend_pictures is what tests link to draw without the rest of the program.
-set(pictures_need "/cli/(draw|glyphs|raster|png_write|picture)[^/]*$")
-set(pictures_share "/cli/(letters|palette|terminal_(map|design))[^/]*$")
+set(pictures_need "/lab/pictures/(draw|glyphs|raster|png_write|picture)[^/]*$")
+set(pictures_share "/lab/pictures/(letters|palette|terminal_(map|design))[^/]*$")
 set(picture_sources ${cli_sources})
 list(FILTER cli_sources EXCLUDE REGEX ${pictures_need})
 if(NOT ATTEND_VIEW OR CMAKE_CROSSCOMPILING)
@@ -22,7 +22,8 @@ list(FILTER cli_sources EXCLUDE REGEX ${pictures_share})
 add_library(attend_pictures OBJECT ${picture_sources})
 target_link_libraries(attend_pictures PUBLIC attend_flags)
 target_include_directories(attend_pictures
-  PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/cli)
+  PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/lab
+         ${PROJECT_SOURCE_DIR}/cli)
 if(ATTEND_STATIC)
   target_link_libraries(attend_pictures PUBLIC libz.a)
 else()
@@ -30,7 +31,7 @@ else()
 endif()
 set(plain ${ATTEND_FONTS}/DejaVuSans.ttf)
 set(bold ${ATTEND_FONTS}/DejaVuSans-Bold.ttf)
-set_source_files_properties(cli/glyphs_font.c PROPERTIES
+set_source_files_properties(lab/pictures/glyphs_font.c PROPERTIES
   OBJECT_DEPENDS "${plain};${bold}"
   COMPILE_DEFINITIONS
   "ATTEND_FONT_PLAIN=\"${plain}\";ATTEND_FONT_BOLD=\"${bold}\"")

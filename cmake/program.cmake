@@ -1,5 +1,6 @@
 # The program: build/attend, on the public headers alone.
-file(GLOB cli_sources CONFIGURE_DEPENDS cli/*.c)
+file(GLOB cli_sources CONFIGURE_DEPENDS cli/*.c cli/*/*.c
+     lab/pictures/*.c)
 if(NOT cli_sources)
   message(STATUS "cli/ is empty: no program is built")
   return()
@@ -8,14 +9,16 @@ include(pull)
 list(FILTER cli_sources EXCLUDE REGEX ${ATTEND_PULL_LEAVES_OUT})
 include(pictures)
 if(NOT TARGET attend_pictures)
-  list(FILTER cli_sources EXCLUDE REGEX "/cli/view_paint[^/]*$")
+  list(FILTER cli_sources EXCLUDE REGEX "/cli/view/paint[^/]*$")
 endif()
 include(viewer)
 file(GLOB designs CONFIGURE_DEPENDS models/designs/*.json)
-set_source_files_properties(cli/design_specs.c PROPERTIES
+set_source_files_properties(cli/design/specs.c PROPERTIES
   OBJECT_DEPENDS "${designs}"
   COMPILE_DEFINITIONS DESIGN_FOLDER="${PROJECT_SOURCE_DIR}/models/designs")
 add_executable(attend_cli ${cli_sources})
+target_include_directories(attend_cli PRIVATE ${PROJECT_SOURCE_DIR}/cli
+                                              ${PROJECT_SOURCE_DIR}/lab)
 set_target_properties(attend_cli PROPERTIES OUTPUT_NAME attend)
 target_link_libraries(attend_cli PRIVATE attend_static ${ATTEND_PULL_LIBRARIES})
 target_compile_definitions(attend_cli PRIVATE ${ATTEND_PULL_DEFINITIONS})
@@ -33,7 +36,7 @@ if(TARGET attend_server)
   target_compile_definitions(attend_cli PRIVATE ATTEND_HAVE_SERVER=1)
 endif()
 
-# OpenBLAS and LAPACKE are opened at first use (cli/blas.c): their headers will do.
+# OpenBLAS and LAPACKE are opened at first use (cli/bench/blas.c): their headers will do.
 # Static programs cannot open them.
 if(ATTEND_BLAS AND NOT ATTEND_STATIC)
   find_package(PkgConfig REQUIRED)
@@ -46,9 +49,9 @@ if(ATTEND_BLAS AND NOT ATTEND_STATIC)
   target_compile_definitions(attend_cli PRIVATE ATTEND_HAVE_OPENBLAS=1)
   target_link_libraries(attend_cli PRIVATE ${CMAKE_DL_LIBS})
   if(ATTEND_LAPACKE_FILE)
-    set_property(SOURCE cli/blas.c APPEND PROPERTY COMPILE_DEFINITIONS
+    set_property(SOURCE cli/bench/blas.c APPEND PROPERTY COMPILE_DEFINITIONS
                  ATTEND_HAVE_LAPACKE=1)
-    set_property(SOURCE cli/blas.c APPEND PROPERTY INCLUDE_DIRECTORIES
+    set_property(SOURCE cli/bench/blas.c APPEND PROPERTY INCLUDE_DIRECTORIES
                  ${ATTEND_LAPACKE_INCLUDE})
   endif()
 endif()

@@ -1,6 +1,6 @@
 # Tests, by place:
-#   tests/test_NAME.c   a program on the internals, with the harness check.h;
-#                       the other tests/*.c are linked into each of them
+#   tests/unit/test_NAME.c   a program on the internals, with the harness check.h;
+#                       the other tests/unit/*.c are linked into each of them
 #   examples/NN_NAME.c  a program on the public headers; exit 0 is a pass
 #   tests/cli/NAME.sh   a script; ATTEND is the program
 #   tests/browser       the page of `attend view`, in Chromium
@@ -44,8 +44,8 @@ else()
 endif()
 
 if(ATTEND_BUILD_TESTS)
-  file(GLOB test_sources CONFIGURE_DEPENDS tests/test_*.c)
-  file(GLOB shared_sources CONFIGURE_DEPENDS tests/*.c)
+  file(GLOB test_sources CONFIGURE_DEPENDS tests/unit/test_*.c)
+  file(GLOB shared_sources CONFIGURE_DEPENDS tests/unit/*.c)
   if(test_sources)
     list(REMOVE_ITEM shared_sources ${test_sources})
   endif()
@@ -67,7 +67,7 @@ if(ATTEND_BUILD_TESTS)
       continue()
     endif()
     add_executable(${name} ${source})
-    target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+    target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests/unit)
     target_compile_definitions(${name} PRIVATE ${have})
     # gcc 12 for Arm stops with an error of its own at some loops it vectorizes.
     target_compile_options(${name} PRIVATE -fno-tree-vectorize)

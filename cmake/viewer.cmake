@@ -1,14 +1,14 @@
 # The page of `attend view`, and the server that hands it out.
 #   ATTEND_PAGE      a folder with page.html, page.js and page.css; where it is
 #                    not given, they are built here from viewer/, by npm
-#   attend_page      what embeds them (cli/page_data.c)
+#   attend_page      what embeds them (cli/view/page_data.c)
 #   attend_server    the server, for the program and for its test; not there
 #                    where programs are static: a static libmicrohttpd brings a
 #                    dozen libraries
 # The targets exist where they can be; nothing is written among the sources.
-set(page_files "/cli/page_data\\.c$")
+set(page_files "/cli/view/page_data\\.c$")
 set(server_files
-    "/cli/view_(body|door|events|guard|listen|respond|server|turns|watch)\\.c$")
+    "/cli/view/(body|door|events|guard|listen|respond|server|turns|watch)\\.c$")
 set(page_sources ${cli_sources})
 set(server_sources ${cli_sources})
 list(FILTER cli_sources EXCLUDE REGEX "${page_files}|${server_files}")
@@ -85,6 +85,7 @@ add_custom_target(page DEPENDS ${embedded})
 list(FILTER page_sources INCLUDE REGEX ${page_files})
 add_library(attend_page STATIC ${page_sources})
 add_dependencies(attend_page page)
+target_include_directories(attend_page PRIVATE ${PROJECT_SOURCE_DIR}/cli)
 target_link_libraries(attend_page PUBLIC attend_flags)
 target_compile_definitions(attend_page PRIVATE PAGE_FOLDER="${page}")
 set_source_files_properties(${page_sources} PROPERTIES

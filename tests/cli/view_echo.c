@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "cli.h"
-#include "view_server.h"
+#include "view/server.h"
 
 struct viewer {
   atomic_int answers, begun, ended, unheard;

@@ -4,7 +4,7 @@
  * after the journal was closed and opened. */
 #include "program.h"
 
-#include "../../cli/long_journal.c"
+#include "../../cli/summarize/long_journal.c"
 
 /* ---- what the program has elsewhere -------------------------------------------- */
 

@@ -16,7 +16,7 @@ static void fuzz_parse(int n, char **words) {
   MUST(n > 0 && !words[n]);
 }
 #define argp_parse(argp, n, words, flags, place, input) fuzz_parse(n, words)
-#include "../../cli/train_words.c"
+#include "../../cli/train/words.c"
 #undef argp_parse
 
 /* ---- what the program has elsewhere -------------------------------------------- */

@@ -2,7 +2,7 @@
  * Sec-Fetch-Site, Content-Type, Accept-Encoding, If-None-Match, Authorization and
  * the token of the query, each up to a line's end; a line that is "-" is one that
  * did not come. The first byte has the server's rules. */
-#include "../../cli/view_guard.c"
+#include "../../cli/view/guard.c"
 #include "fuzz.h"
 
 enum { LINES = 10, PORT = 8080 };

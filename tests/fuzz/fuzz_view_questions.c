@@ -3,7 +3,7 @@
  * one of JSON or parts whose header is right; a refusal has a sentence. */
 #include "attend/model.h"
 #include "program.h"
-#include "view_core.h"
+#include "view/core.h"
 
 static const char *const names[] = {
     "hello",      "run",        "generate",  "refine",  "thumbs",  "patterns",

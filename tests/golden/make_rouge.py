@@ -10,7 +10,7 @@ PAIRS has "synopsis" and "description" on each line. rouge.json has
   intervals  of rouge1's F1, plain, over all pairs: low, mid, high, as BootstrapAggregator
              has them
 
-stems.txt has a word and its stem on each line. tests/test_rouge.c computes the same.
+stems.txt has a word and its stem on each line. tests/unit/test_rouge.c computes the same.
 """
 import itertools
 import json

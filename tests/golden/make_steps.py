@@ -3,7 +3,7 @@
 
 For each family a file OUT/FAMILY.json: the loss before each of ten steps, on the
 lesson of golden.safetensors, with a rate of 2e-4, decay 0.01 on matrices and tables
-alone, and gradients clipped to length 1. tests/test_optimizer.c takes the same steps.
+alone, and gradients clipped to length 1. tests/unit/test_optimizer.c takes the same steps.
 """
 import json
 import pathlib

@@ -7,7 +7,7 @@
                                       and transformers give; exit 1 if any differ
 
 trained.json has a member for each case: the options, the pieces in the order of their
-ids and, for BPE, the merges. tests/test_text_trained.c learns the same from the same text.
+ids and, for BPE, the merges. tests/unit/test_text_trained.c learns the same from the same text.
 
 The order in which WordPieceTrainer meets "##" letters is that of a hash table, and breaks
 ties differently from run to run. Here they are handed over as special tokens, all letters

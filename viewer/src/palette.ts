@@ -1,4 +1,4 @@
-// Colours, the same as in the program's pictures (cli/palette.h).
+// Colours, the same as in the program's pictures (lab/pictures/palette.h).
 //
 // Weights: even steps of lightness, which every kind of colour vision and grey
 // print keep in order. Signed numbers: blue above zero, orange below. Heads:

@@ -3,7 +3,7 @@
  *
  * Place: kernels/cpu - behind attend_activate and attend_gate and their ways
  * back, and the softmax engine's scores with a soft cap. All exponentials are v_exp2's; bounds below are those that
- * tests/test_layers.c and tests/test_layers_back.c check.
+ * tests/unit/test_layers.c and tests/unit/test_layers_back.c check.
  */
 #include "kernels/cpu/vec.h"
 

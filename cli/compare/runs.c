@@ -1,0 +1,267 @@
+/* attend compare --runs: trainings side by side, as a table and a picture.
+ *
+ * Place: cli/ - the part of compare that reads folders of attend train; runs.h says
+ * which file does what.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "compare/compare.h"
+#include "options.h"
+#include "compare/runs.h"
+#include "table.h"
+
+typedef struct {
+  options common;
+  const char **paths;
+  int count;
+  const char *curve;
+  bool seeds;
+} runs_options;
+
+bool is_compare_runs(int argc, char **argv) {
+  for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+    if (!strcmp(argv[i], "--runs")) return true;
+  return false;
+}
+
+/* ---- options ------------------------------------------------------------------------ */
+
+enum { KEY_RUNS = 1900, KEY_CURVE, KEY_SEEDS };
+
+static const struct argp_option list[] = {
+    {"runs", KEY_RUNS, 0, 0, "Compare trainings", 0},
+    {"curve", KEY_CURVE, "FILE.svg", 0,
+     "Draw their validation losses, by steps and by time, as SVG", 0},
+    {"seeds", KEY_SEEDS, 0, 0,
+     "NAME-s1, NAME-s2, .. are one setting: its mean, and from the least to "
+     "the "
+     "most",
+     0},
+    {0}};
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
+  runs_options *o = state->input;
+  switch (key) {
+    case ARGP_KEY_INIT:
+      options_share(state, 1);
+      o->paths = need((size_t)state->argc, sizeof *o->paths);
+      return 0;
+    case KEY_RUNS:
+      return 0;
+    case KEY_CURVE:
+      o->curve = arg;
+      return 0;
+    case KEY_SEEDS:
+      o->seeds = true;
+      return 0;
+    case ARGP_KEY_ARG:
+      o->paths[o->count++] = arg;
+      return 0;
+    case ARGP_KEY_END:
+      if (!o->count)
+        argp_error(state, "name the folders that attend train --out made");
+      return 0;
+    default:
+      return ARGP_ERR_UNKNOWN;
+  }
+}
+
+static const struct argp_child children[] = {{&options_json, 0, NULL, 0}, {0}};
+static const struct argp argp = {
+    .options = list,
+    .parser = parse,
+    .args_doc = "DIR...",
+    .doc =
+        "Sets trainings side by side: folders of attend train --out, finished "
+        "or "
+        "still growing."
+        "\vvalid is the best validation loss, in nats per token, at step `at'; "
+        "last the last one. s/step and tokens/s are medians over the lines of "
+        "the log and count learning alone, so that pauses, measurements and "
+        "saved steps cost nothing here. memory is what learning holds: values, "
+        "gradients, moments, packed weights, activations. Where a run's folder "
+        "has a rouge.json, as attend eval --rouge --json prints it, its scores "
+        "are shown, too.",
+    .children = children};
+
+/* ---- the table ----------------------------------------------------------------------- */
+
+/* valid and rouge1.. are given with their ends; the table has a text for them. */
+static const column columns[] = {{"run", "run", CELL_TEXT},
+                                 {"form", "form", CELL_TEXT},
+                                 {"roles", "in", CELL_TEXT},
+                                 {"parameters", "parameters", CELL_NUMBER},
+                                 {"steps", "steps", CELL_COUNT},
+                                 {"valid", "valid", CELL_TEXT},
+                                 {"best_step", "at", CELL_COUNT},
+                                 {"last", "last", CELL_RATIO},
+                                 {"step_s", "s/step", CELL_SECONDS},
+                                 {"tokens_per_s", "tokens/s", CELL_NUMBER},
+                                 {"bytes", "memory", CELL_BYTES},
+                                 {NULL, NULL, CELL_TEXT}};
+static const column scored[] = {{"run", "run", CELL_TEXT},
+                                {"rouge1", "ROUGE-1", CELL_TEXT},
+                                {"rouge2", "ROUGE-2", CELL_TEXT},
+                                {"rougeL", "ROUGE-L", CELL_TEXT},
+                                {NULL, NULL, CELL_TEXT}};
+
+enum { CELL = 48 };
+
+static cell known(double x) {
+  return isfinite(x) ? cell_number(x) : cell_none();
+}
+
+/* "3.412" or "3.412 (3.401 .. 3.424)". */
+static cell spread_cell(const run_number *n, char text[CELL]) {
+  if (!isfinite(n->mean)) return cell_none();
+  int length = snprintf(text, CELL, "%.4f", n->mean);
+  if (n->low < n->high)
+    snprintf(text + length, (size_t)(CELL - length), " (%.4f .. %.4f)", n->low,
+             n->high);
+  return cell_text(text);
+}
+
+static cell text_or_none(const char *text) {
+  return text[0] ? cell_text(text) : cell_none();
+}
+
+static void add_row(table *t, const run_facts *f) {
+  const run_number *n = f->number;
+  char valid[CELL];
+  table_add(
+      t, (cell[]){cell_text(f->name), text_or_none(f->form),
+                  text_or_none(f->roles), known(n[RUN_PARAMETERS].mean),
+                  known(n[RUN_STEPS].mean), spread_cell(&n[RUN_VALID], valid),
+                  known(n[RUN_BEST_STEP].mean), known(n[RUN_LAST].mean),
+                  known(n[RUN_STEP_SECONDS].mean), known(n[RUN_SPEED].mean),
+                  known(n[RUN_BYTES].mean)});
+}
+
+static int print_runs(const run_facts *runs, int count) {
+  table t = table_start(columns);
+  for (int i = 0; i < count; i++) add_row(&t, &runs[i]);
+  int code = table_print(&t, stdout);
+  table_free(&t);
+  return code;
+}
+
+static int print_scores(const run_facts *runs, int count) {
+  table t = table_start(scored);
+  char text[3][CELL];
+  int some = 0;
+  for (int i = 0; i < count; i++) {
+    const run_number *n = &runs[i].number[RUN_ROUGE1];
+    if (!isfinite(n->mean)) continue;
+    table_add(
+        &t, (cell[]){cell_text(runs[i].name), spread_cell(n, text[0]),
+                     spread_cell(n + 1, text[1]), spread_cell(n + 2, text[2])});
+    some++;
+  }
+  if (some) printf("\n");
+  int code = some ? table_print(&t, stdout) : EXIT_OK;
+  table_free(&t);
+  return code;
+}
+
+/* ---- JSON ------------------------------------------------------------------------------ */
+
+#define WITH_ENDS(name)                                        \
+  {name, NULL, CELL_RATIO}, {name "_low", NULL, CELL_RATIO}, { \
+    name "_high", NULL, CELL_RATIO                             \
+  }
+static const column members[] = {{"run", NULL, CELL_TEXT},
+                                 {"form", NULL, CELL_TEXT},
+                                 {"roles", NULL, CELL_TEXT},
+                                 {"encoder_width", NULL, CELL_COUNT},
+                                 {"decoder_width", NULL, CELL_COUNT},
+                                 {"seeds", NULL, CELL_COUNT},
+                                 {"parameters", NULL, CELL_COUNT},
+                                 {"steps", NULL, CELL_COUNT},
+                                 WITH_ENDS("valid"),
+                                 {"best_step", NULL, CELL_COUNT},
+                                 {"last", NULL, CELL_RATIO},
+                                 {"step_s", NULL, CELL_SECONDS},
+                                 {"tokens_per_s", NULL, CELL_NUMBER},
+                                 {"seconds", NULL, CELL_SECONDS},
+                                 {"bytes", NULL, CELL_BYTES},
+                                 WITH_ENDS("rouge1"),
+                                 WITH_ENDS("rouge2"),
+                                 WITH_ENDS("rougeL"),
+                                 {NULL, NULL, CELL_TEXT}};
+
+static int put_number(cell *row, int at, const run_facts *f, int which) {
+  const run_number *n = &f->number[which];
+  row[at++] = known(n->mean);
+  if (which != RUN_VALID && which < RUN_ROUGE1) return at;
+  row[at++] = known(n->low);
+  row[at++] = known(n->high);
+  return at;
+}
+
+static void add_members(table *t, const run_facts *f) {
+  cell row[sizeof members / sizeof *members] = {
+      cell_text(f->name),
+      text_or_none(f->form),
+      text_or_none(f->roles),
+      f->encoder_width ? cell_number(f->encoder_width) : cell_none(),
+      f->decoder_width ? cell_number(f->decoder_width) : cell_none(),
+      cell_number(f->seeds)};
+  int at = 6;
+  for (int i = 0; i < RUN_NUMBERS; i++) at = put_number(row, at, f, i);
+  table_add(t, row);
+}
+
+static int print_json(attend_context *ctx, const run_facts *runs, int count) {
+  table t = table_start(members);
+  for (int i = 0; i < count; i++) add_members(&t, &runs[i]);
+  int code = table_print_json(&t, ctx, stdout);
+  table_free(&t);
+  return code;
+}
+
+/* ---- the whole --------------------------------------------------------------------------- */
+
+/* Runs of one name are told apart by where they lie. */
+static void name_apart(run_facts *runs, const runs_options *o) {
+  for (int i = 0; i < o->count; i++) {
+    bool twice = false;
+    for (int j = 0; j < o->count; j++)
+      twice = twice || (i != j && !strcmp(runs[i].name, runs[j].name));
+    if (!twice) continue;
+    free(runs[i].name);
+    runs[i].name = need_copy(o->paths[i]);
+  }
+}
+
+static int answer(attend_context *ctx, const runs_options *o,
+                  const run_facts *runs, int count) {
+  attend_status status =
+      o->curve ? runs_plot(ctx, runs, count, o->curve) : ATTEND_OK;
+  if (status) return complain_status(ctx, status);
+  if (o->common.json) return print_json(ctx, runs, count);
+  int code = print_runs(runs, count);
+  return code ? code : print_scores(runs, count);
+}
+
+int compare_runs(int argc, char **argv) {
+  runs_options o = {0};
+  int code, count = 0;
+  argp_parse(&argp, argc, argv, 0, NULL, &o);
+  run_facts *runs = need((size_t)o.count, sizeof *runs);
+  attend_context *ctx = options_context(&o.common, NULL, &code);
+  while (!code && count < o.count) {
+    code = run_facts_read(ctx, o.paths[count], &runs[count]);
+    count++;
+  }
+  if (!code) name_apart(runs, &o);
+  if (!code && o.seeds) count = runs_join(runs, count);
+  if (!code) code = answer(ctx, &o, runs, count);
+  for (int i = 0; i < count; i++) run_facts_free(&runs[i]);
+  free(runs);
+  free(o.paths);
+  attend_context_free(ctx);
+  return code;
+}

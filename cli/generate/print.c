@@ -1,0 +1,291 @@
+/* What attend generate says: text as it comes, notices, statistics, JSON.
+ *
+ * Place: cli/ - behind attend_generate. The standard output holds what the
+ * model wrote and nothing else; all the rest goes to the standard error.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "json_members.h"
+#include "attend/json.h"
+#include "generate/generate.h"
+#include "interrupt.h"
+#include "printable.h"
+#include "progress.h"
+#include "table.h"
+
+/* ---- text ------------------------------------------------------------------------ */
+
+static void say(generate_run *run, const char *text, size_t length) {
+  if (!length) return;
+  put_printable(stdout, text, length);
+  run->last = text[length - 1];
+}
+
+static void say_id(generate_run *run, int32_t id) {
+  char text[16];
+  int n = snprintf(text, sizeof text, "%s%d",
+                   run->last && run->last != '\n' ? " " : "", id);
+  say(run, text, (size_t)n);
+}
+
+static void say_prompt(generate_run *run, const generate_prompt *p) {
+  if (!run->o->echo) return;
+  if (p->text) say(run, p->text, p->length);
+  for (int i = 0; !p->text && i < p->ids.count; i++) say_id(run, p->ids.id[i]);
+}
+
+static void end_line(generate_run *run) {
+  if (run->last && run->last != '\n') say(run, "\n", 1);
+}
+
+/* Only where there are several: "==> prompt 2, sample 1 <==". */
+static void say_header(generate_run *run, const attend_continuation *c) {
+  bool colour = is_colourful(stdout);
+  const char *kind = run->how.beams > 1 ? "beam" : "sample";
+  bool prompts = run->n_prompts > 1, samples = run->how.samples > 1;
+  if (!prompts && !samples) return;
+  printf("%s%s==> ", run->next ? "\n" : "", colour ? "\033[2m" : "");
+  if (prompts) printf("prompt %d%s", c->prompt + 1, samples ? ", " : "");
+  if (samples) printf("%s %d", kind, c->sample + 1);
+  printf(" <==%s\n", colour ? "\033[0m" : "");
+  run->last = '\n';
+}
+
+static void say_continuation(generate_run *run, const attend_continuation *c) {
+  say_header(run, c);
+  say_prompt(run, &run->prompt[c->prompt]);
+  if (run->o->is_ids)
+    for (int i = 0; i < c->count; i++) say_id(run, c->ids[i]);
+  else
+    say(run, c->text, strlen(c->text));
+  if (run->last != '\n') say(run, "\n", 1);
+  fflush(stdout);
+}
+
+/* ---- as it comes --------------------------------------------------------------------- */
+
+static int on_token(const attend_token *t, void *user) {
+  generate_run *run = user;
+  run->tokens += t->id >= 0;
+  run->slid += t->slid;
+  if (!run->stream) return is_interrupted();
+  if (run->o->is_ids && t->id >= 0)
+    say_id(run, t->id);
+  else if (!run->o->is_ids)
+    say(run, t->text, t->length);
+  fflush(stdout);
+  return is_interrupted();
+}
+
+static int on_step(void *user) {
+  generate_run *run = user;
+  bool beams = run->how.beams > 1;
+  run->steps++;
+  if (!run->stream || !isatty(STDOUT_FILENO))
+    progress_step(beams ? run->steps : run->tokens, beams ? "steps" : "tokens");
+  return is_interrupted();
+}
+
+/* Continuations are printed in their order, each as soon as those before it
+ * are there. */
+static void on_done(const attend_continuation *one, void *user) {
+  generate_run *run = user;
+  run->done[one->prompt * run->how.samples + one->sample] = one;
+  if (run->stream || run->o->common.json) return;
+  for (; run->next < generate_count(run) && run->done[run->next]; run->next++) {
+    progress_end();
+    say_continuation(run, run->done[run->next]);
+  }
+}
+
+void print_start(generate_run *run) {
+  size_t count = (size_t)generate_count(run);
+  run->done = need(count, sizeof *run->done);
+  run->stream = count == 1 && run->how.beams == 1 && !run->o->common.json;
+  run->how.on_token = on_token;
+  run->how.on_step = on_step;
+  run->how.on_done = on_done;
+  run->how.user = run;
+  if (run->stream) say_prompt(run, &run->prompt[0]);
+  fflush(stdout);
+  progress_start("generating",
+                 (size_t)run->how.max_new *
+                     (run->how.beams > 1 ? (size_t)run->n_prompts : count));
+}
+
+/* ---- numbers --------------------------------------------------------------------------- */
+
+typedef struct {
+  attend_generation_cost cost;
+  double prompt_rate, new_rate; /* tokens a second; NaN: there were none */
+  double read_rate;             /* bytes a second */
+} speeds;
+
+static speeds measure(const generate_run *run, const attend_generation *g) {
+  attend_generation_cost c = attend_generation_costs(g);
+  speeds s = {c, NAN, NAN, NAN};
+  int fed = c.new_tokens;
+  for (int i = 0; i < generate_count(run); i++) fed -= run->done[i] != NULL;
+  s.prompt_rate = c.prompt_tokens / c.prompt_seconds;
+  if (!c.steps) return s;
+  if (run->how.beams == 1) s.new_rate = fed / c.new_seconds;
+  s.read_rate = c.step_bytes / c.new_seconds;
+  return s;
+}
+
+static const char *weights_name(attend_weights kind) {
+  return kind == ATTEND_WEIGHTS_I8     ? "int8"
+         : kind == ATTEND_WEIGHTS_BF16 ? "bf16"
+                                       : "f32";
+}
+
+static const char *form_name(const generate_run *run) {
+  const char *asked = run->o->model.attention;
+  const char *learnt = attend_model_config(run->m.model)->attention;
+  return asked ? asked : *learnt ? learnt : "softmax";
+}
+
+static const char *as(cell_kind kind, double number) {
+  static char texts[8][32];
+  static int next;
+  char *text = texts[next++ % 8];
+  format_cell(kind, number, text, sizeof texts[0]);
+  return text;
+}
+
+static void print_stats(const generate_run *run, const attend_generation *g) {
+  speeds s = measure(run, g);
+  const attend_generation_cost *c = &s.cost;
+  fprintf(stderr, "model   %s, %s, %s weights, loaded in %s\n",
+          attend_model_config(run->m.model)->family, form_name(run),
+          weights_name(run->o->model.weights),
+          as(CELL_SECONDS, run->m.seconds));
+  fprintf(stderr, "prompt  %d token%s in %s: %s tokens/s\n", c->prompt_tokens,
+          c->prompt_tokens == 1 ? "" : "s", as(CELL_SECONDS, c->prompt_seconds),
+          as(CELL_RATE, s.prompt_rate));
+  fprintf(stderr,
+          "new     %d token%s in %s: %s tokens/s, %d steps that read %sB/s\n",
+          c->new_tokens, c->new_tokens == 1 ? "" : "s",
+          as(CELL_SECONDS, c->new_seconds), as(CELL_RATE, s.new_rate), c->steps,
+          as(CELL_NUMBER, s.read_rate));
+  fprintf(stderr, "memory  weights %s, cache %s, work %s\n",
+          as(CELL_BYTES, (double)attend_model_bytes(run->m.model)),
+          as(CELL_BYTES, (double)c->cache_bytes),
+          as(CELL_BYTES, (double)c->work_bytes));
+}
+
+/* ---- JSON ------------------------------------------------------------------------------- */
+
+static void put_text(attend_json_writer *w, const char *name, const char *text,
+                     size_t length) {
+  attend_json_member(w, name);
+  if (text)
+    attend_json_put_bytes(w, text, length);
+  else
+    attend_json_put_null(w);
+}
+
+static void put_ids(attend_json_writer *w, const char *name, const int32_t *ids,
+                    int count) {
+  attend_json_member(w, name);
+  attend_json_open(w, '[');
+  for (int i = 0; i < count; i++) attend_json_put_integer(w, ids[i]);
+  attend_json_close(w, ']');
+}
+
+static void put_words(attend_json_writer *w, const generate_run *run,
+                      const attend_continuation *c) {
+  static const char *const ends[] = {"length", "end", "stop", "context",
+                                     "interrupted"};
+  const generate_prompt *p = &run->prompt[c->prompt];
+  json_number(w, "number", c->prompt);
+  json_number(w, "sample", c->sample);
+  put_text(w, "prompt", p->text, p->length);
+  put_text(w, "text", run->m.tokenizer ? c->text : NULL, strlen(c->text));
+  put_text(w, "end", ends[c->end], strlen(ends[c->end]));
+  json_number(w, "tokens", c->count);
+  json_number(w, "log_probability", c->log_probability);
+  json_number(w, "score", run->how.beams > 1 ? c->score : NAN);
+  put_ids(w, "prompt_ids", p->ids.id, p->ids.count);
+  put_ids(w, "ids", c->ids, c->count);
+}
+
+/* Of the whole call, the same in each row. */
+static void put_speeds(attend_json_writer *w, const generate_run *run,
+                       const speeds *s) {
+  const char *weights = weights_name(run->o->model.weights);
+  put_text(w, "attention", form_name(run), strlen(form_name(run)));
+  put_text(w, "weights", weights, strlen(weights));
+  json_number(w, "temperature",
+              round(1e6 * (double)run->how.temperature) / 1e6);
+  attend_json_member(w, "seed");
+  attend_json_put_integer(w, (int64_t)run->how.seed);
+  json_number(w, "load_s", run->m.seconds);
+  json_number(w, "prompt_s", s->cost.prompt_seconds);
+  json_number(w, "new_s", s->cost.new_seconds);
+  json_number(w, "prompt_tokens_per_s", s->prompt_rate);
+  json_number(w, "tokens_per_s", s->new_rate);
+  json_number(w, "bytes_per_s", s->read_rate);
+  json_number(w, "weights_bytes", (double)attend_model_bytes(run->m.model));
+  json_number(w, "cache_bytes", (double)s->cost.cache_bytes);
+}
+
+static int print_json(const generate_run *run, const attend_generation *g) {
+  attend_json_writer w = attend_json_writer_file(run->m.ctx, stdout);
+  const attend_continuation *c;
+  speeds s = measure(run, g);
+  attend_json_open(&w, '[');
+  for (int i = 0; (c = attend_generation_get(g, i)); i++) {
+    attend_json_indent(&w, true); /* one line a row */
+    attend_json_open(&w, '{');
+    attend_json_indent(&w, false);
+    put_words(&w, run, c);
+    put_speeds(&w, run, &s);
+    attend_json_close(&w, '}');
+  }
+  attend_json_indent(&w, true);
+  attend_json_close(&w, ']');
+  attend_status status = attend_json_finish(&w);
+  attend_json_writer_free(&w);
+  return status ? complain_status(run->m.ctx, status) : EXIT_OK;
+}
+
+/* ---- notices ------------------------------------------------------------------------------ */
+
+static void notice_context(const generate_run *run) {
+  int count = generate_count(run), full = 0;
+  for (int i = 0; i < count; i++)
+    full += run->done[i] && run->done[i]->end == ATTEND_END_CONTEXT;
+  if (run->slid)
+    complain(
+        "the context of %d tokens was full %d time%s, and its older half "
+        "forgotten",
+        run->context, run->slid, run->slid > 1 ? "s" : "");
+  if (!full) return;
+  char some[64] = "the text ended";
+  if (count > 1)
+    snprintf(some, sizeof some, "%d of %d texts ended", full, count);
+  complain(
+      "%s because the context of %d tokens is full%s", some, run->context,
+      run->how.beams > 1 ? "" : ": --slide forgets its older half and goes on");
+}
+
+int print_end(generate_run *run, const attend_generation *g) {
+  int count = generate_count(run), code = EXIT_OK;
+  progress_end();
+  if (run->stream) end_line(run);
+  if (run->o->common.json) {
+    code = print_json(run, g);
+  } else {
+    for (; !run->stream && run->next < count; run->next++)
+      if (run->done[run->next]) say_continuation(run, run->done[run->next]);
+    code = check_written(stdout, "the text");
+  }
+  notice_context(run);
+  if (run->o->stats) print_stats(run, g);
+  return code;
+}

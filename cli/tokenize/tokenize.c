@@ -1,0 +1,417 @@
+/* attend tokenize: text to token ids, and back.
+ *
+ * Place: cli/ - a verb. Answers are a table, JSON, or a line for a line; what
+ * learns tokenizers is in tokenize_train.c.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "attend/json.h"
+#include "attend/text.h"
+#include "input.h"
+#include "model_path.h"
+#include "options.h"
+#include "printable.h"
+#include "table.h"
+#include "tokenize/train.h"
+
+typedef struct {
+  options common;
+  bool lines, decode, no_special;
+  const char *pair;
+  size_t max_length;
+  const char *model;
+  char **words; /* the text, or the ids */
+  int count;
+} tokenize_options;
+
+typedef struct { /* of lines, read or to be written */
+  char *text;
+  size_t capacity, start, end; /* what was read and not yet handed out */
+  int failed;                  /* errno of a read that failed */
+} lines_buffer;
+
+typedef struct {
+  const tokenize_options *o;
+  attend_context *ctx;
+  attend_tokenizer *tokenizer;
+  attend_encoding *encoding;
+  attend_decoder *decoder;
+  int32_t *ids;
+  size_t count, capacity;
+  lines_buffer in, out;
+} tokenize_run;
+
+/* ---- options --------------------------------------------------------------------- */
+
+enum {
+  KEY_LINES = 1000,
+  KEY_DECODE,
+  KEY_NO_SPECIAL,
+  KEY_PAIR,
+  KEY_MAX,
+  KEY_TRAIN
+};
+
+static const struct argp_option list[] = {
+    {"decode", KEY_DECODE, 0, 0, "Take ids and print their text", 0},
+    {"jsonl", KEY_LINES, 0, 0,
+     "Read a JSON string on each line and print its ids on a line; with "
+     "--decode the other way round",
+     0},
+    {"no-special", KEY_NO_SPECIAL, 0, 0,
+     "Put no special tokens around the text; with --decode, leave them out", 0},
+    {"pair", KEY_PAIR, "TEXT", 0, "Encode this as a second text", 0},
+    {"max-length", KEY_MAX, "N", 0, "Keep N ids at most, and say so", 0},
+    {"train", KEY_TRAIN, 0, 0,
+     "Learn a tokenizer from text: see attend tokenize --train --help", 0},
+    {0}};
+
+static void parse_arguments(tokenize_options *o, struct argp_state *state) {
+  o->model = state->argv[state->next];
+  o->words = state->argv + state->next + 1;
+  o->count = state->argc - state->next - 1;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
+  tokenize_options *o = state->input;
+  switch (key) {
+    case ARGP_KEY_INIT:
+      options_share(state, 1);
+      return 0;
+    case KEY_LINES:
+      o->lines = true;
+      return 0;
+    case KEY_DECODE:
+      o->decode = true;
+      return 0;
+    case KEY_NO_SPECIAL:
+      o->no_special = true;
+      return 0;
+    case KEY_PAIR:
+      o->pair = arg;
+      return 0;
+    case KEY_MAX:
+      o->max_length =
+          (size_t)options_number(state, "--max-length", arg, 1, INT32_MAX);
+      return 0;
+    case ARGP_KEY_ARGS:
+      parse_arguments(o, state);
+      return 0;
+    case ARGP_KEY_NO_ARGS:
+      argp_error(state, "name a model's folder or a tokenizer's file");
+      return 0;
+    default:
+      return ARGP_ERR_UNKNOWN;
+  }
+}
+
+static const struct argp_child children[] = {{&options_json, 0, NULL, 0}, {0}};
+static const struct argp argp = {
+    .options = list,
+    .parser = parse,
+    .args_doc = "MODEL [TEXT...]",
+    .doc =
+        "The ids, pieces and places of a text's tokens. MODEL is a folder "
+        "with a tokenizer, one of its files (tokenizer.json, vocab.json, "
+        "vocab.txt, tokenizer.model, a llama2.c tok*.bin), or what was pulled: "
+        "attend:NAME (what ships), hf:OWNER/NAME, npm:PACKAGE. Without a TEXT "
+        "it is read from the "
+        "standard input."
+        "\vPlaces are bytes of the text, from start to before end.",
+    .children = children};
+
+/* ---- input ------------------------------------------------------------------------- */
+
+static void line_room(lines_buffer *b, size_t wanted) {
+  if (wanted <= b->capacity) return;
+  size_t capacity = wanted + b->capacity;
+  b->text = need_more(b->text, b->end, capacity, 1);
+  b->capacity = capacity;
+}
+
+/* More of the standard input behind what there is; false at its end. */
+static bool line_fill(lines_buffer *b) {
+  enum { PIECE = 1 << 16 };
+  fflush(stdout);
+  memmove(b->text, b->text + b->start, b->end - b->start);
+  b->end -= b->start;
+  b->start = 0;
+  line_room(b, b->end + PIECE);
+  ssize_t n = read(STDIN_FILENO, b->text + b->end, PIECE);
+  if (n > 0) b->end += (size_t)n;
+  if (n < 0) b->failed = errno;
+  return n > 0;
+}
+
+/* The next line without its end; NULL behind the last. */
+static char *line_next(lines_buffer *b, size_t *length) {
+  size_t seen = 0;
+  char *found = NULL;
+  line_room(b, 1);
+  do {
+    char *line = b->text + b->start;
+    size_t have = b->end - b->start;
+    found = memchr(line + seen, '\n', have - seen);
+    seen = have;
+  } while (!found && line_fill(b));
+  char *line = b->text + b->start;
+  *length = found ? (size_t)(found - line) : b->end - b->start;
+  b->start += *length + (found != NULL);
+  return found || *length ? line : NULL;
+}
+
+/* The words with a space between, or all of the standard input. */
+static char *read_text(const tokenize_options *o, size_t *length, int *code) {
+  size_t size = 1;
+  if (!o->count) return input_all(stdin, "the standard input", length, code);
+  for (int i = 0; i < o->count; i++) size += strlen(o->words[i]) + 1;
+  char *text = need(size, 1);
+  for (int i = 0; i < o->count; i++) {
+    if (i) strcat(text, " ");
+    strcat(text, o->words[i]);
+  }
+  *length = strlen(text);
+  return text;
+}
+
+static void keep_id(tokenize_run *run, int32_t id) {
+  if (run->count == run->capacity) {
+    run->capacity = 2 * run->capacity + 64;
+    run->ids = need_more(run->ids, run->count, run->capacity, sizeof *run->ids);
+  }
+  run->ids[run->count++] = id;
+}
+
+/* Numbers between anything that is no digit. */
+static int read_ids(tokenize_run *run, const char *text) {
+  run->count = 0;
+  for (const char *at = text + strspn(text, " \t\r\n,[]"); *at;
+       at += strspn(at, " \t\r\n,[]")) {
+    char *end;
+    long long id = strtoll(at, &end, 10);
+    if (end == at || id < INT32_MIN || id > INT32_MAX) {
+      complain("\"%.20s\" is no id: give numbers, as tokenize prints them", at);
+      return EXIT_USAGE;
+    }
+    keep_id(run, (int32_t)id);
+    at = end;
+  }
+  return EXIT_OK;
+}
+
+/* ---- encoding ------------------------------------------------------------------------ */
+
+static attend_status encode(const tokenize_run *run, const char *text,
+                            size_t length) {
+  const tokenize_options *o = run->o;
+  attend_encode_options how = {.no_special = o->no_special,
+                               .pair = o->pair,
+                               .pair_length = o->pair ? strlen(o->pair) : 0,
+                               .max_length = o->max_length};
+  attend_status status = attend_encode(run->encoding, text, length, &how);
+  if (!status && run->encoding->dropped)
+    complain("%zu ids are beyond --max-length %zu and were left out",
+             run->encoding->dropped, o->max_length);
+  return status;
+}
+
+static const column columns[] = {
+    {"token", "token", CELL_COUNT}, {"id", "id", CELL_COUNT},
+    {"piece", "piece", CELL_TEXT},  {"start", "start", CELL_COUNT},
+    {"end", "end", CELL_COUNT},     {"type", "type", CELL_COUNT},
+    {"part", NULL, CELL_TEXT},      {NULL, NULL, CELL_TEXT}};
+
+static void add_row(const tokenize_run *run, table *t, size_t i) {
+  static const char *const parts[] = {"special", "text", "pair"};
+  const attend_encoding *e = run->encoding;
+  const char *piece = attend_tokenizer_piece(run->tokenizer, e->id[i], NULL);
+  cell none = cell_none();
+  bool real = e->part[i] >= 0;
+  table_add(
+      t,
+      (cell[]){cell_number((double)i), cell_number(e->id[i]), cell_text(piece),
+               real ? cell_number((double)e->start[i]) : none,
+               real ? cell_number((double)e->end[i]) : none,
+               cell_number(e->type[i]), cell_text(parts[e->part[i] + 1])});
+}
+
+static int encode_text(tokenize_run *run) {
+  size_t length;
+  int code = EXIT_OK;
+  char *text = read_text(run->o, &length, &code);
+  attend_status status = code ? ATTEND_OK : encode(run, text, length);
+  if (status) code = complain_status(run->ctx, status);
+  if (!code) {
+    table t = table_start(columns);
+    for (size_t i = 0; i < run->encoding->count; i++) add_row(run, &t, i);
+    code = run->o->common.json ? table_print_json(&t, run->ctx, stdout)
+                               : table_print(&t, stdout);
+    table_free(&t);
+  }
+  free(text);
+  return code;
+}
+
+/* ---- line for line --------------------------------------------------------------------- */
+
+/* Backwards from the end of the digits; where they start. */
+static char *put_digits(char *end, uint32_t n) {
+  do *--end = (char)('0' + n % 10);
+  while (n /= 10);
+  return end;
+}
+
+/* "[1, 2]" and a line end. The library's writer would do; this is the one place
+ * where a program waits for millions of numbers. */
+static int write_ids(tokenize_run *run) {
+  enum { WIDEST = 12 };
+  const attend_encoding *e = run->encoding;
+  line_room(&run->out, WIDEST * e->count + 4);
+  char *at = run->out.text;
+  *at++ = '[';
+  for (size_t i = 0; i < e->count; i++) {
+    char digits[WIDEST], *end = digits + WIDEST;
+    char *start = put_digits(end, (uint32_t)e->id[i]);
+    if (i) *at++ = ',';
+    if (i) *at++ = ' ';
+    memcpy(at, start, (size_t)(end - start));
+    at += end - start;
+  }
+  *at++ = ']';
+  *at++ = '\n';
+  fwrite(run->out.text, 1, (size_t)(at - run->out.text), stdout);
+  return ferror(stdout) ? check_written(stdout, "the ids") : EXIT_OK;
+}
+
+static attend_status encode_line(tokenize_run *run, const attend_json *line,
+                                 int *code) {
+  size_t length;
+  const char *text = attend_json_string(line, &length);
+  if (!text) return ATTEND_INVALID;
+  attend_status status = encode(run, text, length);
+  if (!status) *code = write_ids(run);
+  return status;
+}
+
+static attend_status decode_line(tokenize_run *run, const attend_json *line) {
+  const char *text;
+  size_t length;
+  run->count = 0;
+  if (attend_json_kind_of(line) != ATTEND_JSON_ARRAY) return ATTEND_INVALID;
+  for (size_t i = 0; i < attend_json_count(line); i++) {
+    int64_t id;
+    if (!attend_json_integer(attend_json_at(line, i), &id) || id < INT32_MIN ||
+        id > INT32_MAX)
+      return ATTEND_INVALID;
+    keep_id(run, (int32_t)id);
+  }
+  attend_status status =
+      attend_decode(run->decoder, run->ids, run->count, &text, &length);
+  if (status) return status;
+  attend_json_writer w = attend_json_writer_file(run->ctx, stdout);
+  attend_json_put_bytes(&w, text, length);
+  status = attend_json_finish(&w);
+  attend_json_writer_free(&w);
+  return status;
+}
+
+static int one_line(tokenize_run *run, const char *text, size_t length,
+                    size_t number) {
+  char what[64];
+  attend_json *line;
+  int code = EXIT_OK;
+  snprintf(what, sizeof what, "line %zu", number);
+  attend_status status = attend_json_parse(run->ctx, what, text, length, &line);
+  if (status) return complain_status(run->ctx, status);
+  bool fits = attend_json_kind_of(line) ==
+              (run->o->decode ? ATTEND_JSON_ARRAY : ATTEND_JSON_STRING);
+  status =
+      run->o->decode ? decode_line(run, line) : encode_line(run, line, &code);
+  attend_json_free(line);
+  if (fits && status) return complain_status(run->ctx, status);
+  if (!fits)
+    complain("line %zu is not %s", number,
+             run->o->decode ? "an array of ids" : "a JSON string");
+  return fits ? code : EXIT_FAILED;
+}
+
+/* What is there is answered before more is waited for: whoever writes a line
+ * and reads the answer gets it, and a file goes through in large pieces. */
+static int all_lines(tokenize_run *run) {
+  size_t number = 0, length;
+  char *line;
+  int code = EXIT_OK;
+  while (!code && (line = line_next(&run->in, &length)))
+    code = one_line(run, line, length, ++number);
+  if (!code && run->in.failed) {
+    complain("the standard input cannot be read: %s", strerror(run->in.failed));
+    code = EXIT_FAILED;
+  }
+  int written = check_written(stdout, "the lines");
+  return code ? code : written;
+}
+
+/* ---- decoding ---------------------------------------------------------------------------- */
+
+static int decode_text(tokenize_run *run) {
+  size_t length;
+  const char *text;
+  int code = EXIT_OK;
+  char *input = read_text(run->o, &length, &code);
+  if (!code) code = read_ids(run, input);
+  free(input);
+  if (code) return code;
+  attend_status status =
+      attend_decode(run->decoder, run->ids, run->count, &text, &length);
+  if (status) return complain_status(run->ctx, status);
+  put_printable(stdout, text, length);
+  putchar('\n');
+  return check_written(stdout, "the text");
+}
+
+/* ---- the verb ------------------------------------------------------------------------------ */
+
+static int tokenize(tokenize_run *run) {
+  const tokenize_options *o = run->o;
+  int code;
+  char *model = model_path(o->model, &code);
+  if (!model) return code;
+  attend_status status =
+      attend_tokenizer_load(run->ctx, model, &run->tokenizer);
+  free(model);
+  if (!status) status = attend_encoding_create(run->tokenizer, &run->encoding);
+  if (!status)
+    status =
+        attend_decoder_create(run->tokenizer, o->no_special, &run->decoder);
+  if (status) return complain_status(run->ctx, status);
+  if (o->lines) return all_lines(run);
+  return o->decode ? decode_text(run) : encode_text(run);
+}
+
+int cmd_tokenize(int argc, char **argv) {
+  tokenize_options o = {0};
+  tokenize_run run = {.o = &o};
+  int code;
+  if (is_tokenize_train(argc, argv)) return tokenize_train(argc, argv);
+  argp_parse(&argp, argc, argv, 0, NULL, &o);
+  run.ctx = options_context(&o.common, NULL, &code);
+  if (!run.ctx) return code;
+  if (o.lines && o.count) {
+    complain("--jsonl reads the standard input: leave the text away");
+    code = EXIT_USAGE;
+  } else {
+    code = tokenize(&run);
+  }
+  attend_decoder_free(run.decoder);
+  attend_encoding_free(run.encoding);
+  attend_tokenizer_free(run.tokenizer);
+  attend_context_free(run.ctx);
+  free(run.ids);
+  free(run.in.text);
+  free(run.out.text);
+  return code;
+}

@@ -1,0 +1,364 @@
+/* attend verify: is it right?
+ *
+ * Place: cli/ - a verb. The ways to verify are in trial.c (a problem against
+ * the definition), cover.c (which problems --all takes), invariance.c and
+ * golden.c; here are the options and the rows.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "verify/cover.h"
+#include "verify/golden_model.h"
+#include "progress.h"
+#include "verify/trial.h"
+#include "verify/verify.h"
+
+/* ---- options ------------------------------------------------------------------- */
+
+enum { KEY_ALL = 256, KEY_INVARIANCE, KEY_GOLDEN, KEY_LIGHT };
+
+static const struct argp_option list[] = {
+    {"all", KEY_ALL, 0, 0,
+     "Every form, mask, bias, dtype and layout in pairs, at awkward sizes, on "
+     "every instruction set that runs here",
+     0},
+    {"invariance", KEY_INVARIANCE, 0, 0,
+     "The same bits over threads, batches, tiles, layouts, states and "
+     "observers",
+     0},
+    {"golden", KEY_GOLDEN, "FILE", 0,
+     "The cases of a safetensors file that other code computed", 0},
+    {"model", 'm', "MODEL", 0,
+     "With --golden: what the file holds of this model's logits, hidden "
+     "states, attention and generated ids",
+     0},
+    {"light", KEY_LIGHT, 0, 0, "Smaller sizes and fewer, for emulators", 0},
+    {0}};
+
+static void check_choice(struct argp_state *state, const verify_options *o) {
+  int ways = o->all + o->invariance + (o->golden != NULL) + (o->count > 0);
+  if (ways != 1)
+    argp_error(state,
+               "name problems, or one of --all, --invariance and "
+               "--golden FILE");
+  if (o->model.path && !o->golden)
+    argp_error(state, "--model goes with --golden FILE");
+  if (o->common.engine && o->count == 0)
+    argp_error(state, "--engine goes with problems");
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state) {
+  verify_options *o = state->input;
+  switch (key) {
+    case KEY_ALL:
+      o->all = true;
+      return 0;
+    case KEY_INVARIANCE:
+      o->invariance = true;
+      return 0;
+    case KEY_GOLDEN:
+      o->golden = arg;
+      return 0;
+    case 'm':
+      o->model.path = arg;
+      return 0;
+    case KEY_LIGHT:
+      o->light = true;
+      return 0;
+    case ARGP_KEY_INIT:
+      options_share(state, 4);
+      return 0;
+    case ARGP_KEY_ARGS:
+      o->problems = state->argv + state->next;
+      o->count = state->argc - state->next;
+      return 0;
+    case ARGP_KEY_END:
+      check_choice(state, o);
+      return 0;
+    default:
+      return ARGP_ERR_UNKNOWN;
+  }
+}
+
+static const struct argp_child children[] = {{&options_run, 0, NULL, 0},
+                                             {&options_seed, 0, NULL, 0},
+                                             {&options_engine, 0, NULL, 0},
+                                             {&options_json, 0, NULL, 0},
+                                             {0}};
+static const struct argp argp = {
+    .options = list,
+    .parser = parse,
+    .args_doc =
+        "PROBLEM...\n--all\n--invariance\n--golden FILE\n--model MODEL "
+        "--golden "
+        "FILE",
+    .doc =
+        "Runs the engine that the plan chooses and compares with the "
+        "definition in double. The error may be twice that of a naive run "
+        "in float."
+        "\v--isa all takes every instruction set that runs here. Exits with "
+        "1 if anything is wrong.",
+    .children = children};
+
+/* ---- rows ---------------------------------------------------------------------- */
+
+enum {
+  AT_PROBLEM,
+  AT_CHECK,
+  AT_ENGINE,
+  AT_ISA,
+  AT_THREADS,
+  AT_WORST,
+  AT_ERROR,
+  AT_BOUND,
+  AT_OK,
+  AT_UNDECIDED,
+  AT_OUTPUTS
+};
+
+static const column columns[] = {{"problem", "problem", CELL_TEXT},
+                                 {"check", NULL, CELL_TEXT},
+                                 {"engine", "engine", CELL_TEXT},
+                                 {"isa", "isa", CELL_TEXT},
+                                 {"threads", "threads", CELL_COUNT},
+                                 {"worst", "of", CELL_TEXT},
+                                 {"max_error", "max_error", CELL_SMALL},
+                                 {"bound", "bound", CELL_SMALL},
+                                 {"ok", "ok", CELL_OK},
+                                 {"undecided", NULL, CELL_COUNT},
+                                 {"o", NULL, CELL_SMALL},
+                                 {"lse", NULL, CELL_SMALL},
+                                 {"dq", NULL, CELL_SMALL},
+                                 {"dk", NULL, CELL_SMALL},
+                                 {"dv", NULL, CELL_SMALL},
+                                 {"dbias", NULL, CELL_SMALL},
+                                 {NULL, NULL, CELL_TEXT}};
+
+void verify_add(verify_run *run, attend_context *ctx, const char *problem,
+                const char *engine, const char *check, const verdict *v) {
+  cell row[AT_OUTPUTS + OUTPUTS];
+  row[AT_PROBLEM] = cell_text(problem);
+  row[AT_CHECK] = cell_text(check);
+  row[AT_ENGINE] = cell_text(engine ? engine : "-");
+  row[AT_ISA] = cell_text(attend_context_isa(ctx));
+  row[AT_THREADS] = cell_number(attend_context_threads(ctx));
+  row[AT_WORST] = cell_text(output_names[v->worst]);
+  row[AT_ERROR] = cell_number(v->error[v->worst]);
+  row[AT_BOUND] = cell_number(v->bound[v->worst]);
+  row[AT_OK] = cell_number(v->ok);
+  row[AT_UNDECIDED] = cell_number((double)v->undecided);
+  for (int x = 0; x < OUTPUTS; x++)
+    row[AT_OUTPUTS + x] = cell_number(v->error[x]);
+  table_add(&run->rows, row);
+  run->failed += !v->ok;
+  run->undecided += v->undecided;
+}
+
+static const cell *row_at(const table *t, size_t r) {
+  return t->cells + r * (size_t)t->width;
+}
+
+/* ---- many rows, told briefly ----------------------------------------------------- */
+
+typedef struct {
+  const char *isa, *name;
+  size_t count, failed;
+  double share; /* the largest error / bound */
+  const char *problem;
+} group;
+
+static group *find_group(group *groups, size_t *count, const char *isa,
+                         const char *name) {
+  for (size_t n = 0; n < *count; n++)
+    if (!strcmp(groups[n].isa, isa) && !strcmp(groups[n].name, name))
+      return &groups[n];
+  groups[*count] = (group){.isa = isa, .name = name, .share = -1};
+  return &groups[(*count)++];
+}
+
+static size_t make_groups(const table *rows, int by, group *groups) {
+  size_t count = 0;
+  for (size_t r = 0; r < rows->rows; r++) {
+    const cell *row = row_at(rows, r);
+    group *g = find_group(groups, &count, row[AT_ISA].text, row[by].text);
+    double error = row[AT_ERROR].number, bound = row[AT_BOUND].number;
+    double share = error == 0 ? 0 : error / bound;
+    g->count++;
+    g->failed += !row[AT_OK].number;
+    if (share > g->share) {
+      g->share = share;
+      g->problem = row[AT_PROBLEM].text;
+    }
+  }
+  return count;
+}
+
+/* One row for each instruction set and engine, or instruction set and check. */
+static int print_groups(const table *rows, int by) {
+  static const column by_engine[] = {{"isa", "isa", CELL_TEXT},
+                                     {"engine", "engine", CELL_TEXT},
+                                     {"runs", "runs", CELL_COUNT},
+                                     {"failed", "failed", CELL_COUNT},
+                                     {"share", "error/bound", CELL_RATIO},
+                                     {"worst", "worst at", CELL_TEXT},
+                                     {NULL, NULL, CELL_TEXT}};
+  static const column by_check[] = {
+      {"isa", "isa", CELL_TEXT},        {"check", "the same bits", CELL_TEXT},
+      {"runs", "problems", CELL_COUNT}, {"failed", "failed", CELL_COUNT},
+      {"share", NULL, CELL_RATIO},      {"worst", NULL, CELL_TEXT},
+      {NULL, NULL, CELL_TEXT}};
+  group *groups = need(rows->rows, sizeof *groups);
+  size_t count = make_groups(rows, by, groups);
+  table t = table_start(by == AT_ENGINE ? by_engine : by_check);
+  for (size_t n = 0; n < count; n++) {
+    const group *g = &groups[n];
+    table_add(&t, (cell[]){cell_text(g->isa), cell_text(g->name),
+                           cell_number((double)g->count),
+                           cell_number((double)g->failed),
+                           cell_number(g->share), cell_text(g->problem)});
+  }
+  int code = table_print(&t, stdout);
+  table_free(&t);
+  free(groups);
+  return code;
+}
+
+static int print_failures(const table *rows) {
+  table t = table_start(columns);
+  for (size_t r = 0; r < rows->rows; r++)
+    if (!row_at(rows, r)[AT_OK].number) table_add(&t, row_at(rows, r));
+  int code = t.rows ? table_print(&t, stdout) : EXIT_OK;
+  table_free(&t);
+  return code;
+}
+
+static int print_answer(verify_run *run) {
+  const verify_options *o = run->options;
+  if (run->undecided)
+    fprintf(stderr,
+            "attend: %zu rows were left out, since no float decides them\n",
+            run->undecided);
+  if (o->common.json)
+    return table_print_json(&run->rows, run->contexts[0], stdout);
+  if (!o->all && !o->invariance) return table_print(&run->rows, stdout);
+  int code = print_failures(&run->rows);
+  if (!code) code = print_groups(&run->rows, o->all ? AT_ENGINE : AT_CHECK);
+  printf("%zu of %zu ok", run->rows.rows - run->failed, run->rows.rows);
+  if (run->skipped) printf(", %zu that no engine takes", run->skipped);
+  puts("");
+  return code ? code : check_written(stdout, "the answer");
+}
+
+/* ---- problems ------------------------------------------------------------------ */
+
+/* Decoding is for states, which pad by key: lengths are another thing there. */
+static attend_status check_runnable(const attend_problem *p, const char *text) {
+  if (p->op == ATTEND_OP_SGEMM) {
+    complain("%s is not attention: only bench takes it", text);
+    return ATTEND_INVALID;
+  }
+  if (p->op != ATTEND_OP_DECODE || p->pad != ATTEND_PAD_LENGTHS)
+    return ATTEND_OK;
+  complain("%s: decoding takes padleft or padright, not lengths", text);
+  return ATTEND_INVALID;
+}
+
+static int try_on_all(verify_run *run, trial *t, const char *text,
+                      bool may_skip) {
+  for (int n = 0; n < run->isas; n++) {
+    attend_context *ctx = run->contexts[n];
+    verdict v;
+    char engine[64];
+    attend_status status = trial_run(ctx, t, &v, engine);
+    if (status == ATTEND_UNSUPPORTED && may_skip)
+      run->skipped++;
+    else if (status)
+      return complain_status(ctx, status);
+    else
+      verify_add(run, ctx, text, engine, "definition", &v);
+  }
+  return EXIT_OK;
+}
+
+static int verify_problem(verify_run *run, const char *text, bool may_skip) {
+  attend_context *ctx = run->contexts[0];
+  attend_problem problem;
+  attend_status status = attend_problem_parse(ctx, text, &problem);
+  if (status) return complain_status(ctx, status);
+  if (check_runnable(&problem, text)) return EXIT_USAGE;
+  problem.desc.engine = run->options->common.engine;
+  trial t;
+  status = trial_open(ctx, &problem, run->options->common.seed, &t);
+  int code = status ? complain_status(ctx, status)
+                    : try_on_all(run, &t, text, may_skip);
+  trial_close(&t);
+  return code;
+}
+
+static int verify_list(verify_run *run, char **problems, size_t count,
+                       bool may_skip) {
+  int code = EXIT_OK;
+  progress_start("verifying", count);
+  for (size_t n = 0; n < count && !code; n++) {
+    progress_step(n, problems[n]);
+    code = verify_problem(run, problems[n], may_skip);
+  }
+  progress_end();
+  return code;
+}
+
+static int verify_every(verify_run *run) {
+  char **problems;
+  size_t count = cover_problems(run->options->light, &problems);
+  int code = verify_list(run, problems, count, true);
+  for (size_t n = 0; n < count; n++) free(problems[n]);
+  free(problems);
+  return code;
+}
+
+/* ---- the verb ------------------------------------------------------------------ */
+
+static int open_contexts(verify_run *run) {
+  const verify_options *o = run->options;
+  const char *isas[MOST_ISAS];
+  int code = EXIT_OK,
+      count = options_isas(&o->common, o->all || o->invariance, isas);
+  for (run->isas = 0; run->isas < count && !code; run->isas += !code)
+    run->contexts[run->isas] =
+        options_context(&o->common, isas[run->isas], &code);
+  return code;
+}
+
+static int verify(verify_run *run) {
+  const verify_options *o = run->options;
+  if (o->all) return verify_every(run);
+  if (o->invariance) return verify_invariance(run);
+  if (o->golden) return verify_golden(run, o->golden);
+  return verify_list(run, o->problems, (size_t)o->count, false);
+}
+
+static int verify_a_model(verify_options *o) {
+  model_opened m;
+  int code = model_open(&o->common, &o->model, &m);
+  if (!code) code = verify_model(m.ctx, m.model, o->golden, o->common.json);
+  model_close(&m);
+  return code;
+}
+
+int cmd_verify(int argc, char **argv) {
+  verify_options o = {0};
+  argp_parse(&argp, argc, argv, 0, NULL, &o);
+  if (o.model.path) return verify_a_model(&o);
+  verify_run run = {.options = &o, .rows = table_start(columns)};
+  int code = open_contexts(&run);
+  if (!code) code = verify(&run);
+  if (!code || run.rows.rows) {
+    int printed = print_answer(&run);
+    if (!code) code = printed;
+  }
+  if (!code && run.failed) code = EXIT_FAILED;
+  table_free(&run.rows);
+  for (int n = 0; n < run.isas; n++) attend_context_free(run.contexts[n]);
+  return code;
+}

@@ -1,0 +1,173 @@
+/* A picture as a list of shapes.
+ *
+ * Place: cli/ - the pictures add shapes; draw_svg.c and draw_png.c write them.
+ */
+#include "pictures/draw.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+#include "pictures/glyphs.h"
+#include "pictures/letters.h"
+
+void drawing_start(drawing *d, double width, colour background) {
+  *d = (drawing){.width = width, .background = background};
+}
+
+void drawing_title(drawing *d, const char *title) {
+  free(d->title);
+  d->title = need_copy(title);
+}
+
+void drawing_free(drawing *d) {
+  for (size_t i = 0; i < d->count; i++) {
+    free(d->shapes[i].points);
+    free(d->shapes[i].text);
+    free(d->shapes[i].cells);
+  }
+  free(d->shapes);
+  free(d->title);
+  *d = (drawing){0};
+}
+
+static void *copy(const void *from, size_t size) {
+  return memcpy(need(size, 1), from, size);
+}
+
+static void add(drawing *d, shape s) {
+  if (d->count == d->capacity) {
+    size_t capacity = 2 * d->capacity + 64;
+    shape *shapes = need(capacity, sizeof *shapes);
+    if (d->count) memcpy(shapes, d->shapes, d->count * sizeof *shapes);
+    free(d->shapes);
+    d->shapes = shapes;
+    d->capacity = capacity;
+  }
+  d->shapes[d->count++] = s;
+}
+
+/* ---- shapes -------------------------------------------------------------------- */
+
+void draw_frame(drawing *d, double x, double y, double w, double h,
+                double radius, double stroke, colour paint) {
+  if (w <= 0 || h <= 0) return;
+  add(d, (shape){.kind = SHAPE_RECT,
+                 .paint = paint,
+                 .x = x,
+                 .y = y,
+                 .w = w,
+                 .h = h,
+                 .radius = fmin(radius, fmin(w, h) / 2),
+                 .stroke = stroke});
+}
+
+void draw_rect(drawing *d, double x, double y, double w, double h,
+               double radius, colour paint) {
+  draw_frame(d, x, y, w, h, radius, 0, paint);
+}
+
+void draw_cell(drawing *d, double x, double y, double w, double h, colour paint,
+               const char *tip) {
+  draw_rect(d, x, y, w, h, 0, paint);
+  d->shapes[d->count - 1].text = need_copy(tip);
+}
+
+void draw_circle(drawing *d, double x, double y, double radius, colour paint) {
+  add(d, (shape){.kind = SHAPE_CIRCLE,
+                 .paint = paint,
+                 .x = x,
+                 .y = y,
+                 .radius = radius});
+}
+
+static void add_points(drawing *d, shape_kind kind, const double *points,
+                       int count, double stroke, colour paint) {
+  if (count < 2) return;
+  size_t size = (size_t)count * 2 * sizeof *points;
+  add(d, (shape){.kind = kind,
+                 .paint = paint,
+                 .stroke = stroke,
+                 .points = copy(points, size),
+                 .count = count});
+}
+
+void draw_line(drawing *d, double x0, double y0, double x1, double y1,
+               double stroke, colour paint) {
+  double points[4] = {x0, y0, x1, y1};
+  add_points(d, SHAPE_LINE, points, 2, stroke, paint);
+}
+
+void draw_lines(drawing *d, const double *points, int count, double stroke,
+                colour paint) {
+  add_points(d, SHAPE_LINE, points, count, stroke, paint);
+}
+
+void draw_curve(drawing *d, const double points[8], double stroke,
+                colour paint) {
+  add_points(d, SHAPE_CURVE, points, 4, stroke, paint);
+}
+
+void draw_image(drawing *d, double x, double y, double w, double h,
+                const uint8_t *cells, int rows, int columns) {
+  if (rows <= 0 || columns <= 0 || w <= 0 || h <= 0) return;
+  add(d, (shape){.kind = SHAPE_IMAGE,
+                 .x = x,
+                 .y = y,
+                 .w = w,
+                 .h = h,
+                 .cells = copy(cells, 4 * (size_t)rows * (size_t)columns),
+                 .rows = rows,
+                 .columns = columns});
+}
+
+void draw_hatch(drawing *d, double x, double y, double w, double h,
+                colour paint) {
+  if (w <= 0 || h <= 0) return;
+  add(d,
+      (shape){
+          .kind = SHAPE_HATCH, .paint = paint, .x = x, .y = y, .w = w, .h = h});
+}
+
+/* ---- texts --------------------------------------------------------------------- */
+
+double draw_text_width(const char *text, double size, bool bold) {
+  double width = 0;
+  for (uint32_t code; (code = letters_next(&text));)
+    width += glyphs_advance(bold, code);
+  return width * size;
+}
+
+/* As much as is given, valid and without control characters; what is cut ends
+ * in an ellipsis. */
+static char *fitted(const char *text, const text_look *look) {
+  enum { ELLIPSIS = 0x2026 };
+  double dots = glyphs_advance(look->bold, ELLIPSIS) * look->size, width = 0;
+  bool whole = look->most <= 0 ||
+               draw_text_width(text, look->size, look->bold) <= look->most;
+  char *to = need(3 * strlen(text) + LETTER_BYTES + 1, 1), *at = to;
+  for (uint32_t code; (code = letters_next(&text));) {
+    width += glyphs_advance(look->bold, code) * look->size;
+    if (!whole && width + dots > look->most) break;
+    at += letters_put(code, at);
+  }
+  while (!whole && at > to && at[-1] == ' ') at--;
+  if (!whole) at += letters_put(ELLIPSIS, at);
+  *at = 0;
+  return to;
+}
+
+void draw_text(drawing *d, double x, double y, const char *text,
+               const text_look *look) {
+  if (!text || !*text) return;
+  add(d, (shape){.kind = SHAPE_TEXT,
+                 .paint = look->paint,
+                 .x = x,
+                 .y = y,
+                 .text = fitted(text, look),
+                 .size = look->size,
+                 .bold = look->bold,
+                 .anchor = look->anchor,
+                 .turn = look->turn});
+}

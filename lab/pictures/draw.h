@@ -1,0 +1,105 @@
+/* A picture as a list of shapes, written as .svg or .png.
+ *
+ * Place: cli/ - between the pictures (pictures.h) and a file.
+ *
+ * Lengths are px, x to the right, y down. Shapes are painted in the order in
+ * which they were added. Whoever draws keeps inside the picture; what does not
+ * is cut off. Texts are measured with the font that is built in; a .svg names
+ * it first, and then fonts of the same width.
+ */
+#ifndef CLI_DRAW_H
+#define CLI_DRAW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pictures/palette.h"
+
+typedef enum {
+  SHAPE_RECT,   /* box, radius */
+  SHAPE_CIRCLE, /* (x, y), radius */
+  SHAPE_LINE,   /* points, stroke: joined by straight lines */
+  SHAPE_CURVE,  /* four points, stroke: cubic */
+  SHAPE_TEXT,
+  SHAPE_IMAGE, /* box, cells */
+  SHAPE_HATCH  /* box: stripes that go on into the next such box */
+} shape_kind;
+
+typedef enum { ANCHOR_START, ANCHOR_MIDDLE, ANCHOR_END } text_anchor;
+
+typedef struct {
+  shape_kind kind;
+  colour paint;
+  double x, y, w, h;
+  double radius;
+  double stroke;  /* width of a line; 0: the shape is filled */
+  double *points; /* [count][2] */
+  int count;
+  char *text; /* UTF-8, without control characters; of a rect, its tip */
+  double size;
+  bool bold;
+  text_anchor anchor;
+  int turn;       /* degrees, clockwise: 0, -45, -90 */
+  uint8_t *cells; /* [rows, columns, 4], sRGB with alpha */
+  int rows, columns;
+} shape;
+
+typedef struct {
+  double width, height;
+  colour background;
+  char *title; /* for those who cannot see it */
+  shape *shapes;
+  size_t count, capacity;
+} drawing;
+
+/* The height may be set at the end. */
+void drawing_start(drawing *d, double width, colour background);
+void drawing_title(drawing *d, const char *title);
+void drawing_free(drawing *d);
+
+void draw_rect(drawing *d, double x, double y, double w, double h,
+               double radius, colour paint);
+/* The same, square, with what is said of it when it is pointed at (.svg). */
+void draw_cell(drawing *d, double x, double y, double w, double h, colour paint,
+               const char *tip);
+void draw_frame(drawing *d, double x, double y, double w, double h,
+                double radius, double stroke, colour paint);
+void draw_circle(drawing *d, double x, double y, double radius, colour paint);
+void draw_line(drawing *d, double x0, double y0, double x1, double y1,
+               double stroke, colour paint);
+void draw_lines(drawing *d, const double *points /* [count][2] */, int count,
+                double stroke, colour paint);
+/* Cubic: from, two that bend, to. A quadratic one has its bend twice, each two
+ * thirds of the way from its end. */
+void draw_curve(drawing *d, const double points[8], double stroke,
+                colour paint);
+/* Cells are shown as they are, without a blur. They are copied. */
+void draw_image(drawing *d, double x, double y, double w, double h,
+                const uint8_t *cells, int rows, int columns);
+void draw_hatch(drawing *d, double x, double y, double w, double h,
+                colour paint);
+
+enum { HATCH_STEP = 6 }; /* px between stripes, along x */
+#define HATCH_STROKE 1.1
+
+typedef struct {
+  double size;
+  bool bold;
+  text_anchor anchor;
+  int turn;
+  double most; /* width to which it is cut, with …; 0: as it is */
+  colour paint;
+} text_look;
+
+/* (x, y): the anchor, on the line that letters stand on. */
+void draw_text(drawing *d, double x, double y, const char *text,
+               const text_look *look);
+double draw_text_width(const char *text, double size, bool bold);
+
+/* Bytes to be freed by free(). draw_png takes px for px times scale and returns
+ * 0, or -1 if the picture is too large for it. */
+void draw_svg(const drawing *d, char **bytes, size_t *length);
+int draw_png(const drawing *d, double scale, void **bytes, size_t *length);
+
+#endif

@@ -1,0 +1,25 @@
+/* The bytes of the two font files that are built in.
+ *
+ * Place: cli/ - under glyphs.c; cmake/pictures.cmake says where the files are.
+ */
+#include "pictures/glyphs_font.h"
+
+#define EMBED(name, file)             \
+  __asm__(                            \
+      ".pushsection .rodata\n"        \
+      ".balign 16\n"                  \
+      ".global " #name                \
+      "\n"                            \
+      ".hidden " #name "\n" #name     \
+      ":\n"                           \
+      ".incbin \"" file               \
+      "\"\n"                          \
+      ".global " #name                \
+      "_end\n"                        \
+      ".hidden " #name "_end\n" #name \
+      "_end:\n"                       \
+      ".byte 0\n"                     \
+      ".popsection\n")
+
+EMBED(glyphs_font_plain, ATTEND_FONT_PLAIN);
+EMBED(glyphs_font_bold, ATTEND_FONT_BOLD);

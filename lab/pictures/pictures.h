@@ -1,0 +1,250 @@
+/* Still pictures of attention: what each shows, as plain data.
+ *
+ * Place: cli/ - between the answers of `attend view` and a drawing, which is
+ * written as .svg or .png (draw.h).
+ *
+ * Pictures know neither models nor lenses: tokens are strings, weights are
+ * floats. They follow the width that they are given; the height is theirs.
+ * Names that do not fit are cut, thinned or left out, never drawn over others.
+ *
+ * Letters: L layers, H heads, T rows (queries), S keys, D and M the widths of
+ * keys and values.
+ */
+#ifndef CLI_PICTURES_H
+#define CLI_PICTURES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "pictures/draw.h"
+
+typedef struct {
+  double width; /* px; 0: 1200. Less than 480 is taken as 480 */
+  bool dark;
+} picture_look;
+
+/* Said in the title and in the caption. */
+typedef struct {
+  const char *model;  /* "gpt2" */
+  const char *form;   /* "softmax" */
+  const char *role;   /* "encoder", "decoder", "cross"; NULL: not said */
+  int layer, head;    /* from 0; -1: not one alone */
+  const char *notice; /* NULL, or a sentence more: "From 512 of 4096 rows." */
+} picture_about;
+
+typedef struct {
+  const char *const *text; /* [count], UTF-8; what is not is replaced */
+  int count;
+} picture_tokens;
+
+/* Why a cell has no weight. */
+enum {
+  PICTURE_SEEN = 0,
+  PICTURE_LATER,   /* after the query: causal */
+  PICTURE_FAR,     /* outside the window */
+  PICTURE_PADDING, /* no token */
+  PICTURE_MASKS
+};
+
+/* Each draws into `out`, which it starts and the caller frees, and returns NULL,
+ * or the sentence that says why there is nothing to draw; out is then empty. */
+
+/* ---- all heads -------------------------------------------------------------- */
+
+typedef struct {
+  picture_about about; /* layer and head: the one that is marked */
+  int layers, heads;
+  int height, width;       /* cells of a thumbnail */
+  const uint8_t *cells;    /* [L, H, height, width], 255: the head's largest */
+  const char *const *does; /* [L, H] "previous", "": nothing special; or NULL */
+} picture_model_data;
+
+const char *picture_model(const picture_model_data *d, const picture_look *look,
+                          drawing *out);
+
+/* ---- a head, or several, as curves from token to token ---------------------- */
+
+typedef struct {
+  picture_about about; /* head: not said, see `head` */
+  picture_tokens rows, keys;
+  int heads;
+  const int *head;      /* [heads] their numbers, which choose the colours */
+  const float *weights; /* [heads, T, S] */
+  int token;            /* the one query to show, -1: all */
+} picture_head_data;
+
+const char *picture_head(const picture_head_data *d, const picture_look *look,
+                         drawing *out);
+
+/* ---- one query, number by number --------------------------------------------- */
+
+typedef struct {
+  picture_about about;
+  const char *query;    /* the token that looks */
+  int row;              /* its place */
+  picture_tokens keys;  /* those that it sees */
+  int first;            /* place of the first of them */
+  int dim, dim_v;       /* D, M */
+  double scale;         /* of q.k */
+  const float *q;       /* [D] */
+  const float *k;       /* [S, D] */
+  const float *v;       /* [S, M] */
+  const float *weights; /* [S] */
+  const float *out;     /* [M] what the head gives */
+} picture_neuron_data;
+
+const char *picture_neuron(const picture_neuron_data *d,
+                           const picture_look *look, drawing *out);
+
+/* ---- the matrix of a head ------------------------------------------------------ */
+
+typedef struct {
+  picture_about about;
+  picture_tokens rows, keys; /* all of them, though cells may be fewer */
+  int height, width;    /* cell (y, x) holds rows [y T / height, ..) x .. */
+  const float *cells;   /* [height, width] */
+  const uint8_t *mask;  /* [height, width] PICTURE_SEEN..; NULL: all seen */
+  double most;          /* the scale's end; 0: the largest cell */
+  bool is_signed;       /* weights may be negative */
+  int token, key;       /* a row and a column to mark, -1: none */
+  const float *entropy; /* [height] nats, drawn beside; NULL: left out */
+} picture_matrix_data;
+
+const char *picture_matrix(const picture_matrix_data *d,
+                           const picture_look *look, drawing *out);
+
+/* ---- heads over the steps of training ---------------------------------------------- */
+
+typedef struct {
+  double step, loss;
+} picture_point;
+
+typedef struct {
+  picture_about about;
+  picture_tokens rows, keys;
+  int heads;
+  const int *head; /* [heads] their numbers */
+  int frames;
+  const double *step; /* [frames] rising */
+  const double *loss; /* [frames] NaN: not known */
+  bool left_out;      /* there are more steps */
+  int height, width;
+  const float *cells;  /* [heads, frames, height, width] */
+  const uint8_t *mask; /* [height, width] or NULL */
+  bool is_signed;
+  const picture_point *curve, *valid; /* the loss, in training and else */
+  int losses, valids;
+} picture_film_data;
+
+const char *picture_film(const picture_film_data *d, const picture_look *look,
+                         drawing *out);
+
+/* ---- how far a token sees through the layers -------------------------------------- */
+
+typedef struct {
+  int layer, from, to, head; /* head -1: the token itself */
+} picture_edge;
+
+typedef struct {
+  picture_about about; /* layer, head: not said */
+  picture_tokens tokens;
+  int layers;
+  int token;              /* followed from after the last layer to the input */
+  const float *shares;    /* [L + 1, T] rollout; NULL: argmax, which has .. */
+  const uint8_t *reached; /* [L + 1, T] 1: reached */
+  const picture_edge *edges; /* from `from` after `layer` to `to` before it */
+  int edge_count;
+} picture_flow_data;
+
+const char *picture_flow(const picture_flow_data *d, const picture_look *look,
+                         drawing *out);
+
+/* ---- two of them ---------------------------------------------------------------------- */
+
+typedef struct {
+  picture_about about;
+  const char *name, *other_name; /* "softmax", "favor(m=256)" */
+  picture_tokens rows, keys;
+  int height, width;
+  const float *cells, *other; /* [height, width] */
+  const uint8_t *mask;        /* [height, width] or NULL */
+  double distance, output_error, entropy, other_entropy; /* NaN: not said */
+  int layers, heads;
+  const float *distances; /* [L, H] of every head; NULL: left out */
+} picture_compare_data;
+
+const char *picture_compare(const picture_compare_data *d,
+                            const picture_look *look, drawing *out);
+
+/* ---- tokens as they were chosen -------------------------------------------------------- */
+
+typedef struct {
+  const char *text;
+  double p;
+} picture_candidate;
+
+typedef struct {
+  const char *text;                    /* the token that was chosen */
+  double p;                            /* NaN: not known */
+  const picture_candidate *candidates; /* likeliest first */
+  int candidate_count;
+  double cache_bytes; /* NaN: not known */
+} picture_step;
+
+typedef struct {
+  picture_about about;
+  const char *prompt;
+  const picture_step *steps;
+  int step_count;
+} picture_generate_data;
+
+const char *picture_generate(const picture_generate_data *d,
+                             const picture_look *look, drawing *out);
+
+/* ---- tokens as vectors, and their positions ------------------------------------------------ */
+
+typedef struct {
+  picture_about about; /* layer: states before it; L: after the last */
+  picture_tokens rows, keys;
+  int height, width;   /* cells, as in a matrix */
+  const float *cosine; /* [height, width]; NULL: positions alone */
+  int count, dim;      /* sinusoidal positions; 0: tokens alone */
+  const float *table;  /* [count, dim] */
+  const float *shift;  /* [dim, dim] M with p_(t+1) = M p_t */
+  double shift_error;  /* largest |p_(t+1) - M p_t|; NaN: not said */
+} picture_embeddings_data;
+
+const char *picture_embeddings(const picture_embeddings_data *d,
+                               const picture_look *look, drawing *out);
+
+/* ---- a designed head above its learned twin ---------------------------------------------- */
+
+enum { PICTURE_GRIDS = 8 };
+
+typedef struct {
+  const char *title; /* "Km" */
+  int rows, columns;
+  const float *cells;              /* [rows, columns] */
+  const char *const *row_names;    /* [rows]; NULL: numbers */
+  const char *const *column_names; /* [columns]; NULL: numbers */
+  bool is_weight;                  /* 0 to 1; otherwise signed */
+} picture_grid;
+
+typedef struct {
+  const char *name; /* "layer 0, head same" */
+  int grids, twins; /* twins: 1 or 2, designed and learned */
+  picture_grid grid[2][PICTURE_GRIDS];
+} picture_design_head;
+
+typedef struct {
+  const char *title;
+  const char *const *sentences; /* [n_sentences], paragraphs below the maps */
+  int n_sentences;
+  const picture_design_head *head; /* [heads] */
+  int heads;
+} picture_design_data;
+
+const char *picture_design(const picture_design_data *d,
+                           const picture_look *look, drawing *out);
+
+#endif

@@ -1,0 +1,394 @@
+/* Weights drawn in a terminal: one head's matrix, or all heads.
+ *
+ * Place: cli/ - `attend view` without a browser.
+ *
+ * In colour a character holds two cells, one above the other: a half block with
+ * one cell's colour on the other's. A matrix that is small enough has a line
+ * for each row instead, with the row's name and its heaviest key. Without
+ * colour, five shades.
+ */
+#include "pictures/terminal_map.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "pictures/letters.h"
+
+enum { NARROWEST = 24, NAME = 16, LINES = 48, TILE_LEAST = 6, TILE_MOST = 16 };
+
+/* ---- what the terminal can do ----------------------------------------------------- */
+
+static int columns_of(FILE *out) {
+  struct winsize size;
+  const char *columns = getenv("COLUMNS");
+  int wide = columns ? atoi(columns) : 0;
+  if (isatty(fileno(out)) && !ioctl(fileno(out), TIOCGWINSZ, &size) &&
+      size.ws_col > 0)
+    wide = size.ws_col;
+  if (wide <= 0) wide = 80;
+  return wide < NARROWEST ? NARROWEST : wide > 1000 ? 1000 : wide;
+}
+
+static terminal_colours colours_of(FILE *out) {
+  const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+  const char *has = getenv("COLORTERM");
+  if (!isatty(fileno(out)) || (no && *no) || (term && !strcmp(term, "dumb")))
+    return TERMINAL_SHADES;
+  bool all = has && (!strcmp(has, "truecolor") || !strcmp(has, "24bit"));
+  return all ? TERMINAL_TRUE : TERMINAL_256;
+}
+
+/* COLORFGBG ends in the background: 7 and 9 to 15 are light. */
+static bool is_dark(void) {
+  const char *says = getenv("COLORFGBG");
+  const char *last = says ? strrchr(says, ';') : NULL;
+  int background = last ? atoi(last + 1) : 0;
+  return background != 7 && background < 9;
+}
+
+terminal_look terminal_look_of(FILE *out) {
+  return (terminal_look){columns_of(out), colours_of(out), is_dark()};
+}
+
+/* ---- colours ----------------------------------------------------------------------- */
+
+/* Of the 6 x 6 x 6 colours and the 24 greys, the nearest. */
+static int nearest_256(colour c) {
+  static const int levels[] = {0, 95, 135, 175, 215, 255};
+  const int rgb[3] = {c.r, c.g, c.b};
+  int cube[3], off = 0, mean = (c.r + c.g + c.b) / 3;
+  for (int i = 0; i < 3; i++) {
+    cube[i] = 0;
+    for (int l = 1; l < 6; l++)
+      if (abs(levels[l] - rgb[i]) < abs(levels[cube[i]] - rgb[i])) cube[i] = l;
+    off += (levels[cube[i]] - rgb[i]) * (levels[cube[i]] - rgb[i]);
+  }
+  int grey = (mean - 3) / 10, off_grey = 0;
+  grey = grey < 0 ? 0 : grey > 23 ? 23 : grey;
+  for (int i = 0; i < 3; i++)
+    off_grey += (8 + 10 * grey - rgb[i]) * (8 + 10 * grey - rgb[i]);
+  return off_grey < off ? 232 + grey
+                        : 16 + 36 * cube[0] + 6 * cube[1] + cube[2];
+}
+
+static void set_colour(FILE *out, const terminal_look *look, bool behind,
+                       colour c) {
+  int what = behind ? 48 : 38;
+  if (look->colours == TERMINAL_TRUE)
+    fprintf(out, "\033[%d;2;%d;%d;%dm", what, c.r, c.g, c.b);
+  else
+    fprintf(out, "\033[%d;5;%dm", what, nearest_256(c));
+}
+
+void terminal_colour(FILE *out, const terminal_look *look, bool behind,
+                     colour c) {
+  if (look->colours != TERMINAL_SHADES) set_colour(out, look, behind, c);
+}
+void terminal_plain(FILE *out, const terminal_look *look) {
+  if (look->colours != TERMINAL_SHADES) fputs("\033[0m", out);
+}
+
+/* ---- a field of cells ---------------------------------------------------------------- */
+
+typedef struct {
+  int rows, columns;
+  float *share; /* where on the scale, -1 to 1; NaN: not seen */
+  bool is_signed;
+} field;
+
+static field field_start(int rows, int columns, bool is_signed) {
+  field f = {rows, columns, need((size_t)rows * (size_t)columns, sizeof(float)),
+             is_signed};
+  return f;
+}
+
+static float share_at(const field *f, int y, int x) {
+  return y < f->rows ? f->share[(size_t)y * (size_t)f->columns + (size_t)x]
+                     : NAN;
+}
+
+static colour colour_at(const field *f, const terminal_look *look, int y,
+                        int x) {
+  const palette *p = palette_get(look->dark);
+  double share = (double)share_at(f, y, x);
+  if (isnan(share)) return p->masked;
+  return f->is_signed ? palette_sign(p, share) : palette_weight(p, share);
+}
+
+/* Colours are set only where they change. */
+static void print_halves(FILE *out, const field *f, const terminal_look *look,
+                         int y) {
+  colour last[2] = {{0, 0, 0, 0}, {0, 0, 0, 0}};
+  for (int x = 0; x < f->columns; x++) {
+    for (int i = 0; i < 2; i++) {
+      colour c = colour_at(f, look, y + i, x);
+      if (y + i >= f->rows || !memcmp(&c, &last[i], sizeof c)) continue;
+      set_colour(out, look, i == 1, c);
+      last[i] = c;
+    }
+    fputs("▀", out);
+  }
+  fputs("\033[0m", out);
+}
+
+static void print_shade(FILE *out, float share, int wide) {
+  static const char *const shades[] = {" ", "░", "▒", "▓", "█"};
+  float size = fabsf(share);
+  const char *shade = isnan(share) ? " " : shades[(int)(size * 4.999f)];
+  for (int i = 0; i < wide; i++) fputs(shade, out);
+}
+
+/* One row of cells, each `wide` columns. */
+static void print_row(FILE *out, const field *f, const terminal_look *look,
+                      int y, int wide) {
+  bool coloured = look->colours != TERMINAL_SHADES;
+  for (int x = 0; x < f->columns; x++) {
+    if (!coloured) {
+      print_shade(out, share_at(f, y, x), wide);
+      continue;
+    }
+    set_colour(out, look, true, colour_at(f, look, y, x));
+    fprintf(out, "%*s", wide, "");
+  }
+  if (coloured) fputs("\033[0m", out);
+}
+
+/* Two rows of cells as one line, the heavier of each two where there is no
+ * colour. */
+static void print_pair(FILE *out, const field *f, const terminal_look *look,
+                       int y) {
+  if (look->colours != TERMINAL_SHADES) {
+    print_halves(out, f, look, y);
+    return;
+  }
+  for (int x = 0; x < f->columns; x++) {
+    float a = share_at(f, y, x), b = share_at(f, y + 1, x);
+    print_shade(out, isnan(a) || fabsf(b) > fabsf(a) ? b : a, 1);
+  }
+}
+
+/* ---- texts ------------------------------------------------------------------------------ */
+
+/* A text in so many columns, cut with … where it is longer. */
+static void print_name(FILE *out, const char *text, int columns, bool right) {
+  int width = letters_width(text),
+      room = width > columns ? columns - 1 : columns;
+  int used = 0;
+  if (right && width < columns) fprintf(out, "%*s", columns - width, "");
+  for (uint32_t code; (code = letters_next(&text));) {
+    char bytes[LETTER_BYTES];
+    int wide = letters_columns(code);
+    if (used + wide > room) break;
+    size_t length = letters_put(code, bytes);
+    fwrite(bytes, 1, length, out);
+    used += wide;
+  }
+  if (width > columns) fputs("…", out), used++;
+  if (!right && used < columns) fprintf(out, "%*s", columns - used, "");
+}
+
+/* ---- a matrix --------------------------------------------------------------------------- */
+
+typedef struct {
+  const picture_matrix_data *d;
+  const terminal_look *look;
+  field f;
+  int name;  /* columns of the names */
+  int wide;  /* columns of a cell */
+  bool each; /* a line for each row */
+} sheet;
+
+static double most_of(const picture_matrix_data *d) {
+  double most = d->most;
+  for (int i = 0; !(d->most > 0) && i < d->height * d->width; i++)
+    most = fmax(most, fabs((double)d->cells[i]));
+  return most;
+}
+
+/* The heaviest of the cells that share one; NaN if none is seen. */
+static float pooled(const picture_matrix_data *d, const field *f, int y,
+                    int x) {
+  float best = NAN;
+  for (int i = y * d->height / f->rows; i < (y + 1) * d->height / f->rows; i++)
+    for (int j = x * d->width / f->columns; j < (x + 1) * d->width / f->columns;
+         j++) {
+      if (d->mask && d->mask[i * d->width + j]) continue;
+      float v = d->cells[i * d->width + j];
+      if (isnan(best) || fabsf(v) > fabsf(best)) best = v;
+    }
+  return best;
+}
+
+static void lay_out(sheet *s) {
+  const picture_matrix_data *d = s->d;
+  int room, number = d->rows.count > 999 ? 5 : d->rows.count > 99 ? 4 : 3;
+  s->name = 0;
+  for (int i = 0; i < d->rows.count && i < d->height; i++) {
+    int wide = letters_width(d->rows.text[i]);
+    if (wide > s->name) s->name = wide;
+  }
+  s->name = number + 1 + (s->name > NAME ? NAME : s->name);
+  room = s->look->columns - s->name - 1;
+  s->each = d->height <= LINES && d->height == d->rows.count;
+  s->wide = s->each && 2 * d->width <= room ? 2 : 1;
+  int rows = d->height, columns = d->width < room ? d->width : room;
+  if (columns < d->width) { /* keep the shape */
+    rows = (int)lround((double)rows * columns / d->width);
+    s->each = false;
+  }
+  s->f = field_start(rows > 0 ? rows : 1, columns, d->is_signed);
+}
+
+static void fill(sheet *s) {
+  double most = most_of(s->d);
+  for (int y = 0; y < s->f.rows; y++)
+    for (int x = 0; x < s->f.columns; x++) {
+      float v = pooled(s->d, &s->f, y, x);
+      s->f.share[(size_t)y * (size_t)s->f.columns + (size_t)x] =
+          isnan(v) ? v : (float)palette_share((double)v, most);
+    }
+}
+
+/* Places of the keys, as far apart as they are long. */
+static void print_places(FILE *out, const sheet *s) {
+  int every = 5, columns = s->f.columns * s->wide, at = 0;
+  double per = (double)s->d->keys.count / columns;
+  while (every < 8 * per || every * s->wide < 5) every *= 2;
+  fprintf(out, "%*s", s->name + 1, "");
+  for (int key = 0; key < s->d->keys.count; key += every) {
+    int column = (int)(key / per + 0.5);
+    if (column < at || column + 4 > columns) continue;
+    at = column + fprintf(out, "%*s%d", column - at, "", key) - (column - at);
+  }
+  fputc('\n', out);
+}
+
+static void print_label(FILE *out, const sheet *s, int y) {
+  int row = (int)((long)y * s->d->rows.count / s->f.rows);
+  int number = s->d->rows.count > 999 ? 5 : s->d->rows.count > 99 ? 4 : 3;
+  fprintf(out, "%*d ", number, row);
+  print_name(out, s->d->rows.text[row], s->name - number - 1, false);
+  fputc(' ', out);
+}
+
+/* "0.57 street", where there is room for it. */
+static void print_heaviest(FILE *out, const sheet *s, int row) {
+  const picture_matrix_data *d = s->d;
+  int room = s->look->columns - s->name - 1 - s->f.columns * s->wide - 8;
+  int best = -1;
+  for (int j = 0; j < d->width; j++) {
+    if (d->mask && d->mask[row * d->width + j]) continue;
+    if (best < 0 || fabsf(d->cells[row * d->width + j]) >
+                        fabsf(d->cells[row * d->width + best]))
+      best = j;
+  }
+  if (best < 0 || room < 6 || d->width != d->keys.count) return;
+  fprintf(out, "  %5.2f ", (double)d->cells[row * d->width + best]);
+  int wide = letters_width(d->keys.text[best]);
+  print_name(out, d->keys.text[best], wide < room ? wide : room, false);
+}
+
+void terminal_matrix(FILE *out, const picture_matrix_data *d,
+                     const terminal_look *look) {
+  sheet s = {.d = d, .look = look};
+  if (d->height < 1 || d->width < 1) return;
+  lay_out(&s);
+  fill(&s);
+  print_places(out, &s);
+  for (int y = 0; y < s.f.rows; y += s.each ? 1 : 2) {
+    print_label(out, &s, y);
+    if (s.each)
+      print_row(out, &s.f, look, y, s.wide);
+    else
+      print_pair(out, &s.f, look, y);
+    if (s.each) print_heaviest(out, &s, y);
+    fputc('\n', out);
+  }
+  free(s.f.share);
+}
+
+/* ---- all heads ---------------------------------------------------------------------------- */
+
+typedef struct {
+  const picture_model_data *d;
+  const terminal_look *look;
+  int tile, lines, across; /* columns, lines of a head; heads in a band */
+} wall;
+
+/* The largest of a head's cells under one of the tile's. */
+static field tile_of(const wall *w, int index) {
+  const picture_model_data *d = w->d;
+  const uint8_t *cells =
+      d->cells + (size_t)index * (size_t)d->height * (size_t)d->width;
+  field f = field_start(2 * w->lines, w->tile, false);
+  for (int y = 0; y < f.rows; y++)
+    for (int x = 0; x < f.columns; x++) {
+      uint8_t most = 0;
+      int y1 = ((y + 1) * d->height - 1) / f.rows;
+      int x1 = ((x + 1) * d->width - 1) / f.columns;
+      for (int i = y * d->height / f.rows; i <= y1; i++)
+        for (int j = x * d->width / f.columns; j <= x1; j++)
+          if (cells[i * d->width + j] > most) most = cells[i * d->width + j];
+      f.share[y * f.columns + x] = (float)palette_share(most, 255);
+    }
+  return f;
+}
+
+static void print_heads(FILE *out, const wall *w, int first, int count) {
+  fputs("     ", out);
+  for (int h = first; h < first + count; h++) fprintf(out, "%-*d ", w->tile, h);
+  fputc('\n', out);
+}
+
+static void print_doings(FILE *out, const wall *w, int index, int count) {
+  if (!w->d->does) return;
+  fputs("     ", out);
+  for (int i = index; i < index + count; i++) {
+    print_name(out, w->d->does[i] ? w->d->does[i] : "", w->tile, false);
+    fputc(' ', out);
+  }
+  fputc('\n', out);
+}
+
+static void print_band(FILE *out, const wall *w, int layer, int first,
+                       int count) {
+  int index = layer * w->d->heads + first;
+  field *tiles = need((size_t)count, sizeof *tiles);
+  for (int i = 0; i < count; i++) tiles[i] = tile_of(w, index + i);
+  for (int line = 0; line < w->lines; line++) {
+    if (line == w->lines / 2)
+      fprintf(out, "%4d ", layer);
+    else
+      fputs("     ", out);
+    for (int i = 0; i < count; i++) {
+      print_pair(out, &tiles[i], w->look, 2 * line);
+      fputc(' ', out);
+    }
+    fputc('\n', out);
+  }
+  print_doings(out, w, index, count);
+  for (int i = 0; i < count; i++) free(tiles[i].share);
+  free(tiles);
+}
+
+void terminal_model(FILE *out, const picture_model_data *d,
+                    const terminal_look *look) {
+  wall w = {.d = d, .look = look};
+  int room = look->columns - 5;
+  if (d->layers < 1 || d->heads < 1 || d->height < 1 || d->width < 1) return;
+  w.tile = room / d->heads - 1;
+  w.tile = w.tile < TILE_LEAST  ? TILE_LEAST
+           : w.tile > TILE_MOST ? TILE_MOST
+                                : w.tile;
+  w.lines = (w.tile + 1) / 2;
+  w.across = room / (w.tile + 1) > 0 ? room / (w.tile + 1) : 1;
+  for (int first = 0; first < d->heads; first += w.across) {
+    int count = d->heads - first < w.across ? d->heads - first : w.across;
+    print_heads(out, &w, first, count);
+    for (int l = 0; l < d->layers; l++) print_band(out, &w, l, first, count);
+  }
+}

@@ -1,0 +1,29 @@
+/* What holds a report together while it is written.
+ *
+ * Place: lab/studies/ - report.c, report_figure.c and study.c alone.
+ */
+#ifndef STUDIES_REPORT_H
+#define STUDIES_REPORT_H
+
+#include "studies/study.h"
+
+enum { LANE_BYTES = 64 }; /* kernels may read whole lanes past an end */
+
+typedef struct {
+  const char *name, *text;
+  size_t count;
+  double *numbers;
+} setting_store;
+
+typedef struct report_store {
+  attend_report report; /* first: a report is its store */
+  struct memory *memory;
+  attend_study_block *blocks;
+  attend_study_claim *claims;
+  setting_store *settings; /* [n_settings] */
+} report_store;
+
+report_store *report_create(void);
+attend_status report_add_figure(report_store *s, const attend_study_figure *f);
+
+#endif

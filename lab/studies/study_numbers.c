@@ -1,0 +1,71 @@
+/* Numbers that studies have in common: moments, quantiles, exponents, times.
+ *
+ * Place: lab/studies/ - see study.h.
+ */
+#include <stdlib.h>
+#include <time.h>
+
+#include "studies/study.h"
+
+study_moments study_moments_of(const double *x, size_t n) {
+  double sum = 0, square = 0, fourth = 0, count = (double)n;
+  for (size_t i = 0; i < n; i++) sum += x[i];
+  const double mean = sum / count;
+  for (size_t i = 0; i < n; i++) {
+    double d = (x[i] - mean) * (x[i] - mean);
+    square += d;
+    fourth += d * d;
+  }
+  const double variance = square / (count - 1);
+  double spread = fourth / count - variance * variance;
+  if (spread < 0) spread = 0;
+  return (study_moments){.mean = mean,
+                         .variance = variance,
+                         .mean_error = sqrt(variance / count),
+                         .variance_error = sqrt(spread / count)};
+}
+
+static int by_size(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+double study_quantile(double *x, size_t n, double share) {
+  qsort(x, n, sizeof *x, by_size);
+  double at = share * (double)(n - 1);
+  size_t low = (size_t)at, high = low + 1 < n ? low + 1 : low;
+  return x[low] + (at - (double)low) * (x[high] - x[low]);
+}
+
+double study_exponent(const double *x, const double *y, size_t n, double *a) {
+  double sx = 0, sy = 0, sxx = 0, sxy = 0, count = (double)n;
+  for (size_t i = 0; i < n; i++) {
+    double u = log(x[i]), v = log(y[i]);
+    sx += u;
+    sy += v;
+    sxx += u * u;
+    sxy += u * v;
+  }
+  double b = (count * sxy - sx * sy) / (count * sxx - sx * sx);
+  if (a) *a = exp((sy - b * sx) / count);
+  return b;
+}
+
+double study_now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+double study_seconds(void (*work)(void *user), void *user, int repeat) {
+  enum { MOST = 64 };
+  double seconds[MOST];
+  if (repeat > MOST) repeat = MOST;
+  work(user);
+  for (int i = 0; i < repeat; i++) {
+    double begin = study_now();
+    work(user);
+    seconds[i] = study_now() - begin;
+  }
+  return study_quantile(seconds, (size_t)repeat, 0.5);
+}
