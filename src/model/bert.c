@@ -11,52 +11,45 @@
 static void refuse_relative(config_reader *r) {
   const char *kind =
       read_text_of(r, r->json, "position_embedding_type", "absolute");
-  if (strcmp(kind, "absolute") && !r->status)
-    r->status = fail(r->ctx, ATTEND_UNSUPPORTED,
-                     "%s: position_embedding_type \"%.40s\" is not supported: "
-                     "absolute is",
-                     r->path, kind);
+  if (strcmp(kind, "absolute"))
+    REFUSE(
+        r, ATTEND_UNSUPPORTED,
+        "%s: position_embedding_type \"%.40s\" is not supported: absolute is",
+        r->path, kind);
 }
 
-static attend_status configure_bert(attend_context *ctx,
-                                    const attend_json *json, const char *path,
-                                    attend_config *c) {
-  config_reader r = {ctx, json, path, ATTEND_OK};
+static void configure_bert(config_reader *r, attend_config *c) {
   attend_stack *s = &c->encoder;
   c->parts = ATTEND_ENCODER;
-  s->layers = read_size(&r, "num_hidden_layers", -1);
-  s->width = read_size(&r, "hidden_size", -1);
-  s->heads = read_size(&r, "num_attention_heads", -1);
-  s->mlp = read_size(&r, "intermediate_size", -1);
-  complete_stack(&r, s);
-  c->vocab = read_size(&r, "vocab_size", -1);
-  c->positions = read_size(&r, "max_position_embeddings", 512);
-  c->types = read_size(&r, "type_vocab_size", 2);
-  c->norm_eps = read_epsilon(&r, "layer_norm_eps", 1e-12);
+  s->layers = read_size(r, "num_hidden_layers", -1);
+  s->width = read_size(r, "hidden_size", -1);
+  s->heads = read_size(r, "num_attention_heads", -1);
+  s->mlp = read_size(r, "intermediate_size", -1);
+  complete_stack(r, s);
+  c->vocab = read_size(r, "vocab_size", -1);
+  c->positions = read_size(r, "max_position_embeddings", 512);
+  c->types = read_size(r, "type_vocab_size", 2);
+  c->norm_eps = read_epsilon(r, "layer_norm_eps", 1e-12);
   c->norms = ATTEND_NORM_SUM;
   c->embed_norm = c->transform = 1;
-  c->activation = read_activation(&r, "hidden_act", "gelu");
+  c->activation = read_activation(r, "hidden_act", "gelu");
   c->head_activation = c->activation;
-  c->tied = read_switch(&r, "tie_word_embeddings", true);
-  refuse_switch(&r, "is_decoder", "BERT as a decoder");
-  refuse_relative(&r);
-  return r.status;
+  c->tied = read_switch(r, "tie_word_embeddings", true);
+  refuse_switch(r, "is_decoder", "BERT as a decoder");
+  refuse_relative(r);
 }
 
 /* Rows up to the padding's id are not positions; the head knows gelu alone. */
-static attend_status configure_roberta(attend_context *ctx,
-                                       const attend_json *json,
-                                       const char *path, attend_config *c) {
-  int64_t pad = 1;
-  ATTEND_TRY(configure_bert(ctx, json, path, c));
-  ATTEND_TRY(attend_json_read_integer(ctx, path, json, "pad_token_id",
-                                      INT64_MIN, INT64_MAX, &pad));
-  if (pad < 0 || pad + 1 >= c->positions)
-    return fail(ctx, ATTEND_IO, "%s: pad_token_id leaves no positions", path);
+static void configure_roberta(config_reader *r, attend_config *c) {
+  configure_bert(r, c);
+  int64_t pad = read_integer(r, "pad_token_id", INT64_MIN, INT64_MAX, 1);
+  if (pad < 0 || pad >= c->positions - 1) {
+    REFUSE(r, ATTEND_IO, "%s: pad_token_id leaves no positions", r->path);
+    return;
+  }
   c->head_activation = ATTEND_GELU;
   c->position_offset = (int)pad + 1;
   c->positions -= c->position_offset;
-  return ATTEND_OK;
 }
 
 #define ENCODER_LAYER(prefix)                                                  \

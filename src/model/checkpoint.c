@@ -16,7 +16,7 @@
 static const attend_tensor *find_either(const attend_checkpoint *c,
                                         const parameter *p, char *name) {
   const attend_tensor *t = checkpoint_named(c, name);
-  if (t || !slot_is_norm(p->slot)) return t;
+  if (t || slot_infos[p->slot].kind != A_NORM) return t;
   size_t stem = strlen(name) - strlen(p->suffix);
   strcpy(name + stem, p->is_bias ? ".beta" : ".gamma");
   t = checkpoint_named(c, name);
@@ -230,41 +230,6 @@ const attend_config *attend_checkpoint_config(const attend_checkpoint *c) {
 }
 size_t attend_checkpoint_bytes(const attend_checkpoint *c) { return c->bytes; }
 
-static const char *const slot_names[SLOTS] = {
-    [TOKENS] = "token table",
-    [POSITIONS] = "position table",
-    [TYPES] = "segment table",
-    [EMBED_NORM] = "norm of the embeddings",
-    [FINAL_NORM] = "final norm",
-    [RELATIVE] = "relative positions",
-    [SELF_NORM] = "self-attention norm",
-    [SELF_Q] = "self-attention query",
-    [SELF_K] = "self-attention key",
-    [SELF_V] = "self-attention value",
-    [SELF_QKV] = "self-attention query, key, value",
-    [SELF_O] = "self-attention output",
-    [Q_NORM] = "query norm",
-    [K_NORM] = "key norm",
-    [SELF_AFTER_NORM] = "norm after self-attention",
-    [CROSS_NORM] = "cross-attention norm",
-    [CROSS_Q] = "cross-attention query",
-    [CROSS_K] = "cross-attention key",
-    [CROSS_V] = "cross-attention value",
-    [CROSS_O] = "cross-attention output",
-    [MLP_NORM] = "mlp norm",
-    [MLP_GATE] = "mlp gate",
-    [MLP_UP] = "mlp up",
-    [MLP_DOWN] = "mlp down",
-    [MLP_AFTER_NORM] = "norm after the mlp",
-    [PROJECTION] = "embedding projection",
-    [TRANSFORM] = "head's transform",
-    [TRANSFORM_NORM] = "norm of the head's transform",
-    [HEAD] = "head",
-    [COPY_Q] = "copy query",
-    [COPY_K] = "copy key",
-    [COPY_GATE] = "copy gate",
-};
-
 int attend_checkpoint_get(const attend_checkpoint *c, size_t i,
                           attend_parameter *out) {
   if (i >= c->table.count) return 0;
@@ -278,7 +243,7 @@ int attend_checkpoint_get(const attend_checkpoint *c, size_t i,
   out->turned = p->turned;
   out->matrix = p->rank == 2 && p->slot > RELATIVE;
   out->bias = p->is_bias;
-  out->what = slot_names[p->slot];
+  out->what = slot_infos[p->slot].what;
   out->tensor = p->tensor;
   return 1;
 }

@@ -4,25 +4,22 @@
  */
 #include "model/family.h"
 
-static attend_status configure(attend_context *ctx, const attend_json *json,
-                               const char *path, attend_config *c) {
-  config_reader r = {ctx, json, path, ATTEND_OK};
+static void configure(config_reader *r, attend_config *c) {
   attend_stack *s = &c->encoder;
   c->parts = ATTEND_ENCODER;
-  s->layers = read_size(&r, "n_layers", -1);
-  s->width = read_size(&r, "dim", -1);
-  s->heads = read_size(&r, "n_heads", -1);
-  s->mlp = read_size(&r, "hidden_dim", -1);
-  complete_stack(&r, s);
-  c->vocab = read_size(&r, "vocab_size", -1);
-  c->positions = read_size(&r, "max_position_embeddings", 512);
+  s->layers = read_size(r, "n_layers", -1);
+  s->width = read_size(r, "dim", -1);
+  s->heads = read_size(r, "n_heads", -1);
+  s->mlp = read_size(r, "hidden_dim", -1);
+  complete_stack(r, s);
+  c->vocab = read_size(r, "vocab_size", -1);
+  c->positions = read_size(r, "max_position_embeddings", 512);
   c->norm_eps = 1e-12f;
   c->norms = ATTEND_NORM_SUM;
   c->embed_norm = c->transform = 1;
-  c->activation = read_activation(&r, "activation", "gelu");
+  c->activation = read_activation(r, "activation", "gelu");
   c->head_activation = c->activation;
-  c->tied = read_switch(&r, "tie_word_embeddings", true);
-  return r.status;
+  c->tied = read_switch(r, "tie_word_embeddings", true);
 }
 
 #define LAYER "transformer.layer.%d."

@@ -10,49 +10,53 @@
 #include "attend/model.h"
 #include "base/base.h"
 
-/* Where a tensor goes in the one transformer. */
-enum slot {
-  TOKENS, /* tables, [rows, F] */
-  POSITIONS,
-  TYPES,
-  EMBED_NORM, /* once a stack */
-  FINAL_NORM,
-  RELATIVE,  /* T5's buckets, [buckets, H] */
-  SELF_NORM, /* from here on once a layer */
-  SELF_Q,
-  SELF_K,
-  SELF_V,
-  SELF_QKV, /* the three stored as one */
-  SELF_O,
-  Q_NORM, /* of queries and keys */
-  K_NORM,
-  SELF_AFTER_NORM, /* of what attention adds */
-  CROSS_NORM,
-  CROSS_Q,
-  CROSS_K,
-  CROSS_V,
-  CROSS_O,
-  MLP_NORM,
-  MLP_GATE,
-  MLP_UP,
-  MLP_AFTER_NORM,
-  MLP_DOWN,   /* the last of a layer */
-  PROJECTION, /* tokens' rows to a side of another width, once a stack */
-  TRANSFORM,  /* the head's, once */
-  TRANSFORM_NORM,
-  HEAD,
-  COPY_Q, /* see model/copying.c, once */
-  COPY_K,
-  COPY_GATE,
-  SLOTS
-};
+/* Where a tensor goes in the one transformer: what holds it there, and what it is
+ * called. From SELF_NORM to MLP_DOWN once a layer; norms of embeddings, the final one
+ * and a projection once a stack; what follows, the head's, once. */
+#define SLOT_LIST(X)                                                     \
+  X(TOKENS, A_TABLE, "token table")                                      \
+  X(POSITIONS, A_TABLE, "position table")                                \
+  X(TYPES, A_TABLE, "segment table")                                     \
+  X(EMBED_NORM, A_NORM, "norm of the embeddings")                        \
+  X(FINAL_NORM, A_NORM, "final norm")                                    \
+  X(RELATIVE, A_TABLE, "relative positions") /* T5's, [buckets, H] */    \
+  X(SELF_NORM, A_NORM, "self-attention norm")                            \
+  X(SELF_Q, A_LINEAR, "self-attention query")                            \
+  X(SELF_K, A_LINEAR, "self-attention key")                              \
+  X(SELF_V, A_LINEAR, "self-attention value")                            \
+  X(SELF_QKV, A_LINEAR, "self-attention query, key, value") /* as one */ \
+  X(SELF_O, A_LINEAR, "self-attention output")                           \
+  X(Q_NORM, A_NORM, "query norm")                                        \
+  X(K_NORM, A_NORM, "key norm")                                          \
+  X(SELF_AFTER_NORM, A_NORM, "norm after self-attention")                \
+  X(CROSS_NORM, A_NORM, "cross-attention norm")                          \
+  X(CROSS_Q, A_LINEAR, "cross-attention query")                          \
+  X(CROSS_K, A_LINEAR, "cross-attention key")                            \
+  X(CROSS_V, A_LINEAR, "cross-attention value")                          \
+  X(CROSS_O, A_LINEAR, "cross-attention output")                         \
+  X(MLP_NORM, A_NORM, "mlp norm")                                        \
+  X(MLP_GATE, A_LINEAR, "mlp gate")                                      \
+  X(MLP_UP, A_LINEAR, "mlp up")                                          \
+  X(MLP_AFTER_NORM, A_NORM, "norm after the mlp")                        \
+  X(MLP_DOWN, A_LINEAR, "mlp down")                                      \
+  X(PROJECTION, A_LINEAR, "embedding projection") /* to another width */ \
+  X(TRANSFORM, A_LINEAR, "head's transform")                             \
+  X(TRANSFORM_NORM, A_NORM, "norm of the head's transform")              \
+  X(HEAD, A_LINEAR, "head")                                              \
+  X(COPY_Q, A_LINEAR, "copy query") /* see model/copying.c */            \
+  X(COPY_K, A_LINEAR, "copy key")                                        \
+  X(COPY_GATE, A_LINEAR, "copy gate")
 
-static inline bool slot_is_norm(enum slot s) {
-  return s == EMBED_NORM || s == FINAL_NORM || s == SELF_NORM ||
-         s == SELF_AFTER_NORM || s == Q_NORM || s == K_NORM ||
-         s == CROSS_NORM || s == MLP_NORM || s == MLP_AFTER_NORM ||
-         s == TRANSFORM_NORM;
-}
+#define X(slot, kind, what) slot,
+enum slot { SLOT_LIST(X) SLOTS };
+#undef X
+
+typedef enum { A_LINEAR, A_NORM, A_TABLE } field_kind;
+typedef struct {
+  field_kind kind;
+  const char *what;
+} slot_info;
+extern const slot_info slot_infos[SLOTS]; /* parameters.c */
 
 enum {                 /* what a line says besides */
        BIASED = 1,     /* name.weight and name.bias */
@@ -80,11 +84,18 @@ typedef struct {
   unsigned flags;
 } line;
 
+/* Reading a config.json. */
+typedef struct {
+  attend_context *ctx;
+  const attend_json *json;
+  const char *path;
+  attend_status status; /* the first failure: one check at the end is enough */
+} config_reader;
+
 typedef struct family {
   const char *types[4]; /* config.json's model_type; ends with NULL */
   const char *prefix;   /* before the base model's names in new checkpoints */
-  attend_status (*configure)(attend_context *ctx, const attend_json *json,
-                             const char *path, attend_config *config);
+  void (*configure)(config_reader *r, attend_config *config);
   const line *lines; /* ends with a name of NULL */
 } family;
 
@@ -100,17 +111,15 @@ attend_status config_read_as(attend_context *ctx, const char *path,
 
 /* ---- reading a configuration (config.c) --------------------------------------- */
 
-typedef struct {
-  attend_context *ctx;
-  const attend_json *json;
-  const char *path;
-  attend_status status; /* the first failure: one check at the end is enough */
-} config_reader;
+/* Unless something failed before. */
+#define REFUSE(r, ...) \
+  ((r)->status ? (r)->status : ((r)->status = fail((r)->ctx, __VA_ARGS__)))
 
 /* A member of another type is a failure; one that is absent or null has its
- * usual value.
- *
- * A size in [1, 2^28]. Missing: `otherwise`, or a failure if that is negative. */
+ * usual value. */
+int64_t read_integer(config_reader *r, const char *name, int64_t low,
+                     int64_t high, int64_t otherwise);
+/* A size in [1, 2^28]. Missing: `otherwise`, or a failure if that is negative. */
 int read_size(config_reader *r, const char *name, int otherwise);
 /* What is added to a norm's variance. */
 float read_epsilon(config_reader *r, const char *name, double otherwise);

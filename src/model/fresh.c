@@ -15,10 +15,6 @@
 /* A gate's bias: a copy head begins with copying about a quarter. */
 static const float COPY_BEGINS = -1;
 
-static bool is_table(enum slot s) {
-  return s == TOKENS || s == POSITIONS || s == TYPES || s == RELATIVE;
-}
-
 /* A bias is drawn like its layer's weights, whose inputs say how wide. */
 static int64_t inputs_of(const attend_checkpoint *c, const parameter *p) {
   for (size_t i = 0; i < c->table.count; i++) {
@@ -33,7 +29,7 @@ static int64_t inputs_of(const attend_checkpoint *c, const parameter *p) {
 /* Uniform within 1/sqrt(inputs); tables normal. */
 static void draw_reset(const attend_checkpoint *c, const parameter *p,
                        attend_random r, size_t n, float *to) {
-  if (is_table(p->slot)) {
+  if (slot_infos[p->slot].kind == A_TABLE) {
     attend_random_normal(r, 0, n, to);
     return;
   }
@@ -91,7 +87,7 @@ static void draw(const attend_checkpoint *c, size_t i, uint64_t seed,
                  drawing how, float *to) {
   const parameter *p = &c->table.entry[i];
   size_t n = (size_t)p->tensor->count;
-  if (!slot_is_norm(p->slot)) {
+  if (slot_infos[p->slot].kind != A_NORM) {
     how(c, p, (attend_random){seed, i}, n, to);
     return;
   }

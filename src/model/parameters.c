@@ -4,6 +4,10 @@
  */
 #include "model/checkpoint.h"
 
+#define X(slot, kind, what) {kind, what},
+const slot_info slot_infos[SLOTS] = {SLOT_LIST(X)};
+#undef X
+
 static const attend_stack *stack_of(const attend_config *c, attend_parts of) {
   bool encoder = of == ATTEND_ENCODER || c->parts == ATTEND_ENCODER;
   return encoder ? &c->encoder : &c->decoder;
@@ -14,44 +18,25 @@ static int64_t size_of(const attend_config *c, attend_parts of, char letter) {
   const int64_t q = (int64_t)s->heads * s->dim,
                 k = (int64_t)s->kv_heads * s->dim,
                 w = (int64_t)s->kv_heads * s->dim_v;
-  switch (letter) {
-    case 'V':
-      return c->vocab;
-    case 'F':
-      return s->width;
-    case 'E':
-      return c->encoder.width;
-    case 'D':
-      return c->embed_width ? c->embed_width : stack_of(c, 0)->width;
-    case 'N':
-      return s->dim;
-    case 'P':
-      return (int64_t)c->positions + c->position_offset;
-    case 'T':
-      return c->types;
-    case 'Q':
-      return q;
-    case 'K':
-      return k;
-    case 'W':
-      return w;
-    case 'O':
-      return (int64_t)s->heads * s->dim_v;
-    case 'A':
-      return q + k + w;
-    case 'I':
-      return s->mlp;
-    case 'B':
-      return c->buckets;
-    case 'H':
-      return s->heads;
-    case 'C':
-      return c->copy;
-    case '1':
-      return 1;
-    default:
-      return 0;
-  }
+  const int64_t sizes['Z'] = {
+      ['V'] = c->vocab,
+      ['F'] = s->width,
+      ['E'] = c->encoder.width,
+      ['D'] = c->embed_width ? c->embed_width : stack_of(c, 0)->width,
+      ['N'] = s->dim,
+      ['P'] = (int64_t)c->positions + c->position_offset,
+      ['T'] = c->types,
+      ['Q'] = q,
+      ['K'] = k,
+      ['W'] = w,
+      ['O'] = (int64_t)s->heads * s->dim_v,
+      ['A'] = q + k + w,
+      ['I'] = s->mlp,
+      ['B'] = c->buckets,
+      ['H'] = s->heads,
+      ['C'] = c->copy,
+      ['1'] = 1};
+  return sizes[(unsigned char)letter];
 }
 
 static bool is_wanted(const attend_config *c, const line *l) {

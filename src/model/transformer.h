@@ -96,7 +96,6 @@ static inline int layer_kind(const attend_config *c, const stack *s, int i) {
 
 /* What holds weights, one after the other: weights.c has the list. visit gets the
  * place in the model (a linear, a norm or a table), and where it comes from. */
-typedef enum { A_LINEAR, A_NORM, A_TABLE } field_kind;
 enum { MOST_PARTS = 4 };
 typedef struct {
   field_kind kind;
