@@ -378,7 +378,7 @@ static attend_status read_field(attend_model *m, const field *f,
                                 void *user) {
   loading *l = user;
   bool head = f->slot[0] >= TRANSFORM;
-  if (head && (l->options->no_head || !checkpoint_has_head(m->files)))
+  if (head && (l->options->no_head || !attend_checkpoint_has_head(m->files)))
     return ATTEND_OK;
   if (f->kind == A_NORM) return read_norm(m, f->slot[0], of, number, place);
   if (f->kind == A_TABLE) return read_table(m, f->slot[0], of, place);
