@@ -32,10 +32,8 @@ static attend_status open_cache(const pass *p, const mixing *m) {
   if (!r->cache_plan[kind])
     ATTEND_TRY(attend_plan_create(p->ctx, &d, &r->cache_plan[kind]));
   if (!r->caches[kind])
-    ATTEND_TRY(take_zeroed(
-        p->ctx,
-        (size_t)r->model->config.decoder.layers * sizeof *r->caches[kind],
-        "keys that are hooked", &r->caches[kind]));
+    ATTEND_TRY(states_make(p->ctx, NULL, r->model->config.decoder.layers,
+                           "keys that are hooked", &r->caches[kind]));
   attend_state **state = &r->caches[kind][m->layer];
   return *state ? ATTEND_OK : attend_state_create(r->cache_plan[kind], state);
 }
@@ -75,15 +73,11 @@ static attend_status look(const pass *p, const mixing *by,
   return attend_state_observe(by->plan, by->state, p->n, t->q, lse, what);
 }
 
-/* f on every such cache of the layers. */
-#define EACH_CACHE(r, s)                                                     \
-  for (int i_ = 0; i_ < 2 * (r)->model->config.decoder.layers; i_++)         \
-    for (attend_state *s = (r)->caches[i_ % 2] ? (r)->caches[i_ % 2][i_ / 2] \
-                                               : NULL;                       \
-         s; s = NULL)
-
 attend_status caches_reorder(attend_session *r, const int32_t *parents) {
-  EACH_CACHE(r, s) ATTEND_TRY(attend_state_reorder(s, parents));
+  for (int i = 0; i < 2 * r->model->config.decoder.layers; i++) {
+    attend_state **of = r->caches[i % 2];
+    if (of && of[i / 2]) ATTEND_TRY(attend_state_reorder(of[i / 2], parents));
+  }
   return ATTEND_OK;
 }
 
@@ -94,10 +88,9 @@ void caches_truncate(attend_session *r, int b, int64_t length) {
 }
 
 void caches_free(attend_session *r) {
-  EACH_CACHE(r, s) attend_state_free(s);
   for (int kind = 0; kind < 2; kind++) {
     attend_plan_free(r->cache_plan[kind]);
-    give(r->ctx, r->caches[kind]);
+    states_free(r->ctx, r->model->config.decoder.layers, r->caches[kind]);
     r->cache_plan[kind] = NULL;
     r->caches[kind] = NULL;
   }

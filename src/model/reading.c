@@ -82,12 +82,10 @@ static attend_status make_sums(attend_reading *x, int rows) {
   d.purpose = ATTEND_FOR_EXTEND;
   d.engine = "linear";
   ATTEND_TRY(attend_plan_create(x->ctx, &d, &r->encoder_plan));
-  ATTEND_TRY(take_zeroed(x->ctx, size_times((size_t)x->layers, sizeof *x->sums),
-                         "a reading", &x->sums));
   ATTEND_TRY(take_zeroed(x->ctx, (size_t)kept_files(x) * sizeof *x->kept,
                          "a reading", &x->kept));
-  for (int i = 0; i < x->layers; i++)
-    ATTEND_TRY(attend_state_create(r->encoder_plan, &x->sums[i]));
+  ATTEND_TRY(
+      states_make(x->ctx, r->encoder_plan, x->layers, "a reading", &x->sums));
   r->sums = x->sums;
   return ATTEND_OK;
 }
@@ -120,8 +118,7 @@ attend_status attend_reading_create(attend_model *model,
 void attend_reading_free(attend_reading *x) {
   if (!x) return;
   attend_context *ctx = x->model->ctx;
-  for (int i = 0; x->sums && i < x->layers; i++) attend_state_free(x->sums[i]);
-  give(ctx, x->sums);
+  states_free(ctx, x->layers, x->sums);
   give(ctx, x->kept);
   attend_session_free(x->session);
   give(ctx, x);

@@ -76,11 +76,10 @@ static attend_status logits_of(attend_session *r, int n, head_source s,
                inputs, width_of(r));
   bool wide = c->vocab % 16 || !r->ctx->device->host;
   if (wide && !r->wide)
-    ATTEND_TRY(
-        device_take(r->ctx,
-                    SIZE_PRODUCT((size_t)r->head_room, (size_t)padded(c->vocab),
-                                 sizeof *r->wide),
-                    "logits", &r->wide));
+    ATTEND_TRY(own(r->ctx, &r->memory, ON_DEVICE,
+                   SIZE_PRODUCT((size_t)r->head_room, (size_t)padded(c->vocab),
+                                sizeof *r->wide),
+                   "logits", &r->wide));
   for (int start = 0; start < n; start += r->head_room) {
     int rows = (int)min64(r->head_room, n - start);
     read_rows(r, &s, start, rows);

@@ -80,8 +80,9 @@ struct attend_model {
   norm_weights transform_norm;
   linear_weights copy_q, copy_k, copy_gate; /* none: nothing is copied */
   rotation rope[LAYER_KINDS];
-  void **kept; /* small blocks of the device, freed with the model */
-  size_t n_kept, bytes;
+  blocks
+      kept; /* that end with the model: small ones of the device, the layers */
+  size_t bytes;
   double flops;
 };
 
@@ -263,8 +264,8 @@ typedef struct {
   float *keys;          /* [batch][n][padded P], of the device */
   int32_t *ids, *first; /* [batch][n]; where each id comes first in its text */
   int32_t *device_ids, *device_first;
-  bool by_words; /* one text, whose words are there once: copy_reading.c */
-  float *often;  /* [n] then, how often */
+  bool by_words;               /* one text, whose words are there once */
+  float *often;                /* [n] then, how often */
   float *device_often;         /* its logarithm, where it is copied from */
   size_t room;                 /* tokens that these hold */
   int n, span;                 /* span: that weight has room for */
@@ -273,6 +274,7 @@ typedef struct {
   int32_t *texts;              /* [head_room] that rows copy from */
   float *q, *gate;             /* [head_room][padded P], [head_room][16] */
   float *weight;               /* [head_room][n] */
+  blocks memory;               /* of what tokens have room in */
   float *before;     /* [padded P] twice: of a reading's last token, and work */
   int32_t *fold_to;  /* of a reading's tokens: the words that they join, */
   float *fold_often; /* and as how many-eth of them */
@@ -293,8 +295,10 @@ struct attend_session {
   attend_plan *encoder_plan;
   int encoder_batch, encoder_rows; /* that it was made for */
   attend_state **sums; /* [layers] of a reading's encoder, else NULL */
+  blocks memory;       /* as long as the session */
   /* of the current call */
   pass p;
+  blocks buffers; /* those below, */
   size_t room;    /* rows that the buffers below hold */
   float *x, *y;   /* [room][ldx]: x what the layers gave, y the next layer's */
   activations at; /* the others */
@@ -319,6 +323,10 @@ struct attend_session {
 attend_status session_create(attend_context *ctx, attend_model *model,
                              const attend_session_options *options,
                              attend_session **session);
+/* One of the plan for each layer, or NULL where that is NULL. */
+attend_status states_make(attend_context *ctx, attend_plan *plan, int layers,
+                          const char *what, attend_state ***states);
+void states_free(const attend_context *ctx, int layers, attend_state **states);
 attend_status session_room(attend_session *r, size_t rows);
 void session_begin(attend_session *r, const stack *side, int count, int n);
 /* All layers and the final norm, from r->x to r->x. */
@@ -335,7 +343,6 @@ static inline size_t copy_width(const attend_session *r) { /* of a key's row */
   return (size_t)padded(r->model->config.copy);
 }
 attend_status copy_make(attend_session *r);
-void copy_free(attend_session *r);
 /* Keys of what was read, from the encoder's output in x; ids [count][n]. */
 attend_status copy_fill(attend_session *r, const int32_t *ids);
 /* Logits [rows][ldl] of rows x that the head read, of head_of, to log p. */
@@ -343,12 +350,7 @@ void copy_rows(attend_session *r, int rows, const float *x, int ld,
                float *logits, int ldl);
 void copy_reorder(attend_session *r, const int32_t *parents);
 void copy_reset(attend_session *r);
-/* Memory for so many tokens of all texts, n of one; what was there is lost if it
- * must grow. */
-attend_status copy_room(attend_session *r, size_t tokens, int n);
-/* Brings ids and where they come first to the device. */
-void copy_upload(attend_session *r, size_t tokens);
-/* copy_reading.c: a reading's next tokens, from x; the whole text, for another
+/* A reading's next tokens, from x; the whole text, for another
  * session; and files of it, whose text had so many tokens. */
 attend_status copy_read(attend_session *r, const int32_t *ids);
 attend_status copy_recall(attend_session *r, const attend_session *from);
