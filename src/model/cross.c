@@ -16,7 +16,7 @@ static attend_status cross_piece(attend_session *r, int i, int start, int n,
   mixing m = {ATTEND_CROSS, r->cross_plan, r->cross[i], i};
   for (int b = 0; b < r->batch; b++)
     lengths[b] = (int32_t)max64(0, min64(r->lengths[b] - start, n));
-  ATTEND_TRY(hook_cross(&r->p, &m, n, lengths, keys, values));
+  ATTEND_TRY(hook_keys(&r->p, &m, n, lengths, keys, values, HOOK_FORWARD));
   ATTEND_TRY(attend_state_append(r->cross_plan, r->cross[i], n, keys, values));
   return hook_keep(&r->p, &m, n, lengths, keys, values);
 }

@@ -154,8 +154,9 @@ static void call_all(const pass *p, const hook_place *at, unsigned which,
   }
 }
 
-attend_status hooks_call(const pass *p, const hook_place *at, unsigned which) {
+attend_status hook_at(const pass *p, const hook_place *at, unsigned which) {
   float *data;
+  which &= hooks_asked(p, at);
   if (!which) return ATTEND_OK;
   int depth = stream_suspend(&p->ctx->stream); /* what came before is done */
   attend_status status = bring(p, at, &data);
@@ -165,44 +166,17 @@ attend_status hooks_call(const pass *p, const hook_place *at, unsigned which) {
   return status;
 }
 
-attend_status hook_at(const pass *p, const hook_place *at) {
-  return hooks_call(p, at, hooks_asked(p, at) & (HOOK_READS | HOOK_EDITS));
-}
-
-attend_status hook_gradient_at(const pass *p, const hook_place *at) {
-  return hooks_call(p, at, hooks_asked(p, at) & HOOK_GRADIENTS);
-}
-
-static hook_place stream_place(const pass *p, attend_point point, int layer,
-                               float *x) {
-  const int width = p->side->shape->width, ld = padded(width);
-  return (hook_place){.point = point,
-                      .role = self_role(p),
-                      .layer = layer,
-                      .shape = {p->count, 1, p->n, width},
-                      .lengths = p->lengths,
-                      .view = {x, {(ptrdiff_t)p->n * ld, 0, ld, 1}}};
-}
-
 attend_status hook_stream(const pass *p, attend_point point, int layer,
-                          float *x) {
+                          float *x, unsigned which) {
+  const int width = p->side->shape->width, ld = padded(width);
   if (!p->hooks) return ATTEND_OK;
-  hook_place at = stream_place(p, point, layer, x);
-  return hook_at(p, &at);
-}
-
-attend_status hook_stream_again(const pass *p, attend_point point, int layer,
-                                float *x) {
-  if (!p->hooks) return ATTEND_OK;
-  hook_place at = stream_place(p, point, layer, x);
-  return hooks_call(p, &at, hooks_asked(p, &at) & HOOK_EDITS);
-}
-
-attend_status hook_stream_gradient(const pass *p, attend_point point, int layer,
-                                   float *dx) {
-  if (!p->hooks) return ATTEND_OK;
-  hook_place at = stream_place(p, point, layer, dx);
-  return hook_gradient_at(p, &at);
+  hook_place at = {.point = point,
+                   .role = self_role(p),
+                   .layer = layer,
+                   .shape = {p->count, 1, p->n, width},
+                   .lengths = p->lengths,
+                   .view = {x, {(ptrdiff_t)p->n * ld, 0, ld, 1}}};
+  return hook_at(p, &at, which);
 }
 
 /* ---- stopping --------------------------------------------------------------------------- */

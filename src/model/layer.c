@@ -94,7 +94,7 @@ static attend_status branch_output(const pass *p, const branch *b,
      .ldo = ld);
   if (!b->sum) return ATTEND_OK;
   if (norms_after(p)) norm_rows(p, b->after, p->rows, width, b->added, adds);
-  if (point) ATTEND_TRY(hook_stream(p, point, i, adds));
+  if (point) ATTEND_TRY(hook_stream(p, point, i, adds, HOOK_FORWARD));
   drop_rows(p, b->place, adds);
   if (!in_place || between) add_rows(p, width, b->onto, adds, b->sum);
   if (norms_sum(p) && b->out)
@@ -129,7 +129,7 @@ static attend_status attention(const pass *p, const mixing *m,
   const int ld = (int)t->o.stride[2];
   if (!p->hooks) return attend_with(p, m, t, lse);
   if (!lse) lse = p->session->lse;
-  ATTEND_TRY(hook_before_attention(p, m, t));
+  ATTEND_TRY(hook_before_attention(p, m, t, HOOK_FORWARD));
   ATTEND_TRY(attend_with(p, m, t, lse));
   if (t->heads.data != t->o.data)
     copy_stream(p, ld, t->o.data, ld, t->heads.data, ld);
@@ -281,11 +281,13 @@ static attend_status mlp(const pass *p, int i, const activations *a) {
 attend_status layer_forward(const pass *p, int i, const activations *a) {
   const layer_weights *w = layer_of(p->side, i);
   if (p->session) ATTEND_TRY(hook_stop(p->session));
-  if (!p->again) ATTEND_TRY(hook_stream(p, ATTEND_AT_RESIDUAL, i, a->x));
+  if (!p->again)
+    ATTEND_TRY(hook_stream(p, ATTEND_AT_RESIDUAL, i, a->x, HOOK_FORWARD));
   ATTEND_TRY(self_attention(p, i, a));
   ATTEND_TRY(cross_attention(p, i, a));
   ATTEND_TRY(hook_stream(p, ATTEND_AT_RESIDUAL_MIDDLE, i,
-                         w->cross_q.go ? a->cross_out : a->self_out));
+                         w->cross_q.go ? a->cross_out : a->self_out,
+                         HOOK_FORWARD));
   return w->up.go ? mlp(p, i, a) : ATTEND_OK;
 }
 
@@ -305,7 +307,7 @@ static attend_status branch_output_back(const pass *p, const branch *b,
   if (p->drop > 0 || hooked) {
     copy_stream(p, ld, dx, ld, own, ld);
     drop_rows(p, b->place, own);
-    if (hooked) ATTEND_TRY(hook_stream_gradient(p, point, i, own));
+    if (hooked) ATTEND_TRY(hook_stream(p, point, i, own, HOOK_GRADIENTS));
     *dy = own;
   }
   if (!norms_after(p)) return ATTEND_OK;
@@ -333,7 +335,7 @@ static attend_status recall_input(const pass *p, const norm_weights *w,
   norm_rows(p, w, p->rows, p->side->shape->width, sum, x);
   b->x = x;
   return i < 0 ? ATTEND_OK
-               : hook_stream_again(p, ATTEND_AT_RESIDUAL_MIDDLE, i, x);
+               : hook_stream(p, ATTEND_AT_RESIDUAL_MIDDLE, i, x, HOOK_EDITS);
 }
 
 static attend_status mlp_back(const pass *p, int i, const activations *a,
@@ -449,13 +451,13 @@ attend_status layer_backward(const pass *p, int i, const activations *a,
   const bool parallel = config_of(p)->parallel != ATTEND_PARALLEL_NONE;
   float *dy = dx;
   if (parallel) { /* attention was given what the mlp was given */
-    ATTEND_TRY(hook_stream_gradient(p, middle, i, dx));
+    ATTEND_TRY(hook_stream(p, middle, i, dx, HOOK_GRADIENTS));
     dy = p->back.middle;
     copy_stream(p, ld, dx, ld, dy, ld);
   }
   if (w->up.go) ATTEND_TRY(mlp_back(p, i, a, dx));
-  if (!parallel) ATTEND_TRY(hook_stream_gradient(p, middle, i, dx));
+  if (!parallel) ATTEND_TRY(hook_stream(p, middle, i, dx, HOOK_GRADIENTS));
   if (w->cross_q.go) ATTEND_TRY(cross_back(p, i, a, dx));
   ATTEND_TRY(self_back(p, i, a, dy, dx));
-  return hook_stream_gradient(p, ATTEND_AT_RESIDUAL, i, dx);
+  return hook_stream(p, ATTEND_AT_RESIDUAL, i, dx, HOOK_GRADIENTS);
 }

@@ -301,7 +301,8 @@ attend_status session_stack(attend_session *r) {
   attend_status status = session_layers(r, layers);
   if (!status && r->model->config.final_norm)
     norm_rows(&r->p, &s->final_norm, r->p.rows, s->shape->width, r->x, r->x);
-  if (!status) status = hook_stream(&r->p, ATTEND_AT_RESIDUAL, layers, r->x);
+  if (!status)
+    status = hook_stream(&r->p, ATTEND_AT_RESIDUAL, layers, r->x, HOOK_FORWARD);
   stream_leave(&r->ctx->stream);
   return status;
 }

@@ -97,7 +97,7 @@ static attend_status hook_logits(attend_session *r, int rows, float *logits) {
                    .view = {logits, {(ptrdiff_t)rows * vocab, 0, vocab, 1}},
                    .on_host = true};
   r->p.hooks = r->hooks.n ? &r->hooks : NULL;
-  return hook_at(&r->p, &at);
+  return hook_at(&r->p, &at, HOOK_FORWARD);
 }
 
 attend_status attend_session_logits(attend_session *r, int n_places,
