@@ -4,10 +4,10 @@
  * Place: model/ - between the configuration, which names one form and where it
  * is, and the plans of a session or a learner, which are one a role.
  */
-#include "model/role.h"
-
 #include <stdio.h>
 #include <string.h>
+
+#include "model/transformer.h"
 
 static const char gaps[] = ", ";
 
@@ -67,15 +67,14 @@ attend_status attend_config_forms(attend_context *ctx, const attend_config *c,
   return ATTEND_OK;
 }
 
-int config_attention(const attend_config *c, const attend_form *forms,
-                     const float *relative, attend_role role,
-                     attend_desc *desc) {
-  attend_parts of =
-      role == ATTEND_ENCODER_SELF ? ATTEND_ENCODER : ATTEND_DECODER;
-  const attend_stack *s = of == ATTEND_ENCODER ? &c->encoder : &c->decoder;
-  if (!(c->parts & of) || (role == ATTEND_CROSS && c->parts != ATTEND_BOTH))
-    return 0;
-  *desc = (attend_desc){.form = forms[role],
+int model_attention(const attend_model *m, attend_role role, int layer,
+                    attend_desc *desc) {
+  const attend_config *c = &m->config;
+  const bool encoder = role == ATTEND_ENCODER_SELF;
+  const attend_stack *s = encoder ? &c->encoder : &c->decoder;
+  const stack *side = encoder ? &m->encoder : &m->decoder;
+  if (!(roles_of(c->parts) & 1u << role)) return 0;
+  *desc = (attend_desc){.form = m->forms[role],
                         .heads = s->heads,
                         .kv_heads = s->kv_heads,
                         .dim = s->dim,
@@ -84,13 +83,21 @@ int config_attention(const attend_config *c, const attend_form *forms,
                         .soft_cap = c->score_cap};
   if (role == ATTEND_DECODER_SELF) {
     desc->mask.causal = ATTEND_CAUSAL;
-    desc->mask.window = c->window;
+    if (layer_kind(c, side, layer) == SLIDING) desc->mask.window = c->window;
   }
-  if (role != ATTEND_CROSS && relative)
+  if (role != ATTEND_CROSS && side->relative.t.data)
     desc->bias = (attend_bias){.kind = ATTEND_BUCKETS,
-                               .table = relative,
+                               .table = side->relative.t.data,
                                .buckets = c->buckets,
                                .max_distance = c->max_distance,
-                               .one_sided = role == ATTEND_DECODER_SELF};
+                               .one_sided = !encoder};
   return 1;
+}
+
+int attend_model_attention(const attend_model *m, attend_role role, int layer,
+                           attend_desc *desc) {
+  const stack *s = role == ATTEND_ENCODER_SELF ? &m->encoder : &m->decoder;
+  int found = model_attention(m, role, layer, desc);
+  if (found && desc->bias.table) desc->bias.table = s->relative_host;
+  return found;
 }

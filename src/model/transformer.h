@@ -16,7 +16,6 @@
 #include "attend/state.h"
 #include "device/device.h"
 #include "model/checkpoint.h"
-#include "model/role.h"
 
 /* ---- weights: gradients and what they need are training's, else NULL ------------- */
 
@@ -114,6 +113,8 @@ void model_close(attend_model *m);
 /* As attend_model_attention, with tables of the device. */
 int model_attention(const attend_model *m, attend_role role, int layer,
                     attend_desc *desc);
+/* Floats from one row to the next: whole lanes. */
+static inline int padded(int n) { return (int)round_up((size_t)n, 16); }
 /* Packs w and b, of the host or the device; back: its transpose too. */
 attend_status linear_pack(attend_model *m, linear_weights *x, bool back);
 /* Packs every linear layer whose w is kept again, after steps changed it. */
@@ -336,8 +337,6 @@ attend_status session_layers(attend_session *r, int layers);
 void session_embed(attend_session *r, const int32_t *ids, const int32_t *types);
 /* Keys and values of cross-attention, from the encoder's output in x. */
 attend_status cross_fill(attend_session *r);
-/* A reading: keys and values of the encoder's layer, from x, into its sums. */
-attend_status sums_fill(attend_session *r, int layer);
 /* ---- copying.c: what a head that copies needs, where the model has one ---- */
 static inline size_t copy_width(const attend_session *r) { /* of a key's row */
   return (size_t)padded(r->model->config.copy);

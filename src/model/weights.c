@@ -441,22 +441,5 @@ const attend_form *attend_model_role_form(const attend_model *m,
   return &m->forms[role];
 }
 
-int model_attention(const attend_model *m, attend_role role, int layer,
-                    attend_desc *desc) {
-  const stack *s = role == ATTEND_ENCODER_SELF ? &m->encoder : &m->decoder;
-  if (!config_attention(&m->config, m->forms, s->relative.t.data, role, desc))
-    return 0;
-  if (layer_kind(&m->config, s, layer) == FULL) desc->mask.window = 0;
-  return 1;
-}
-
-int attend_model_attention(const attend_model *m, attend_role role, int layer,
-                           attend_desc *desc) {
-  const stack *s = role == ATTEND_ENCODER_SELF ? &m->encoder : &m->decoder;
-  int found = model_attention(m, role, layer, desc);
-  if (found && desc->bias.table) desc->bias.table = s->relative_host;
-  return found;
-}
-
 size_t attend_model_bytes(const attend_model *m) { return m->bytes; }
 double attend_model_flops(const attend_model *m) { return m->flops; }
