@@ -30,10 +30,6 @@ typedef struct {
   size_t count;
 } parameter_table;
 
-/* Expands a family's lines. Freed with give(entry). */
-attend_status table_make(attend_context *ctx, const attend_config *config,
-                         const line *lines, parameter_table *table);
-
 /* The family's own name of it, with the prefix where it is not outside. */
 void parameter_name(const parameter *p, const char *prefix,
                     char name[LONGEST_NAME]);

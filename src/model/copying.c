@@ -261,31 +261,13 @@ attend_status copy_recall(attend_session *r, const attend_session *from) {
 
 /* ---- its files -------------------------------------------------------------------------- */
 
-static attend_status write_words(attend_session *r, const char *path,
-                                 const float *keys, const float *before) {
-  const copying *c = &r->copy;
-  const int64_t n = c->length[0], width = (int64_t)copy_width(r);
-  const attend_tensor list[] = {{.name = "keys",
-                                 .stored = ATTEND_STORED_F32,
-                                 .rank = 2,
-                                 .shape = {n, width},
-                                 .data = keys},
-                                {.name = "ids",
-                                 .stored = ATTEND_STORED_I32,
-                                 .rank = 1,
-                                 .shape = {n},
-                                 .data = c->ids},
-                                {.name = "before",
-                                 .stored = ATTEND_STORED_F32,
-                                 .rank = 1,
-                                 .shape = {width},
-                                 .data = before},
-                                {.name = "often",
-                                 .stored = ATTEND_STORED_F32,
-                                 .rank = 1,
-                                 .shape = {n},
-                                 .data = c->often}};
-  return attend_tensor_file_write(r->ctx, path, c->by_words ? 4 : 3, list);
+static attend_tensor tensor_of(const char *name, attend_stored stored,
+                               int64_t n, int64_t width, const void *data) {
+  return (attend_tensor){.name = name,
+                         .stored = stored,
+                         .rank = width ? 2 : 1,
+                         .shape = {n, width},
+                         .data = data};
 }
 
 attend_status copy_save(attend_session *r, const char *path) {
@@ -297,7 +279,13 @@ attend_status copy_save(attend_session *r, const char *path) {
   float *before = keys + n * width;
   r->ctx->device->read(r->ctx, keys, c->keys, n * width * sizeof *keys);
   r->ctx->device->read(r->ctx, before, c->before, width * sizeof *keys);
-  attend_status status = write_words(r, path, keys, before);
+  const attend_tensor list[] = {
+      tensor_of("keys", ATTEND_STORED_F32, (int64_t)n, (int64_t)width, keys),
+      tensor_of("ids", ATTEND_STORED_I32, (int64_t)n, 0, c->ids),
+      tensor_of("before", ATTEND_STORED_F32, (int64_t)width, 0, before),
+      tensor_of("often", ATTEND_STORED_F32, (int64_t)n, 0, c->often)};
+  attend_status status =
+      attend_tensor_file_write(r->ctx, path, c->by_words ? 4 : 3, list);
   give(r->ctx, keys);
   return status;
 }

@@ -1,7 +1,7 @@
 /* A family: how its config.json reads, and what its tensors are called.
  *
  * Place: model/ - one small file per family defines one of these; config.c
- * picks it by model_type, parameters.c expands its names into the parameter table.
+ * picks it by model_type, checkpoint.c expands its names into the parameter table.
  */
 #ifndef MODEL_FAMILY_H
 #define MODEL_FAMILY_H
@@ -56,7 +56,7 @@ typedef struct {
   field_kind kind;
   const char *what;
 } slot_info;
-extern const slot_info slot_infos[SLOTS]; /* parameters.c */
+extern const slot_info slot_infos[SLOTS];
 
 enum {                 /* what a line says besides */
        BIASED = 1,     /* name.weight and name.bias */

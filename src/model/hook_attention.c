@@ -12,18 +12,22 @@
 #include "model/hooks.h"
 
 /* [count, heads, n, width]; a view without strides is contiguous. */
-static hook_place place_of(const pass *p, const mixing *m, attend_point point,
-                           int heads, int n, int width, attend_view view) {
-  return (hook_place){.point = point,
+static attend_hooked place_of(const pass *p, const mixing *m,
+                              attend_point point, int heads, int n, int width,
+                              attend_view view) {
+  attend_hooked at = {.point = point,
                       .role = m->role,
                       .layer = m->layer,
                       .shape = {p->count, heads, n, width},
-                      .lengths = p->lengths,
-                      .view = view_complete(view, heads, n, width)};
+                      .lengths = p->lengths};
+  view = view_complete(view, heads, n, width);
+  at.view.data = view.data;
+  memcpy(at.view.stride, view.stride, sizeof view.stride);
+  return at;
 }
 
 static unsigned asked_at(const pass *p, const mixing *m, attend_point point) {
-  hook_place at = place_of(p, m, point, 0, 0, 0, (attend_view){0});
+  attend_hooked at = place_of(p, m, point, 0, 0, 0, (attend_view){0});
   return hooks_asked(p, &at);
 }
 
@@ -154,7 +158,7 @@ static attend_status pattern_make(pattern *x, const mixing *m,
   return look(p, &x->by, t, lse, &all);
 }
 
-static hook_place pattern_place(const pattern *x, float *weights) {
+static attend_hooked pattern_place(const pattern *x, float *weights) {
   return place_of(x->p, &x->by, ATTEND_AT_PATTERN, x->d->heads, x->p->n,
                   x->keys, (attend_view){.data = weights});
 }
@@ -192,7 +196,7 @@ static struct op_pattern pattern_op(const pattern *x, attend_view o) {
 
 static attend_status call_pattern(pattern *x, const attention_tensors *t,
                                   unsigned which) {
-  hook_place at = pattern_place(x, x->weights);
+  attend_hooked at = pattern_place(x, x->weights);
   ATTEND_TRY(hook_at(x->p, &at, which));
   if (!(which & HOOK_EDITS)) return ATTEND_OK;
   ATTEND_TRY(pattern_values(x, t->v));
@@ -216,8 +220,8 @@ static attend_status hook_pattern(const pass *p, const mixing *m,
 /* ---- denominators and entropies --------------------------------------------------------------- */
 
 /* One number for each query of each head: [B,H,n,1]. */
-static hook_place row_place(const pass *p, const mixing *m, attend_point point,
-                            float *numbers) {
+static attend_hooked row_place(const pass *p, const mixing *m,
+                               attend_point point, float *numbers) {
   return place_of(p, m, point, attend_plan_desc(m->plan)->heads, p->n, 1,
                   (attend_view){.data = numbers});
 }
@@ -235,7 +239,7 @@ static attend_status hook_entropy(const pass *p, const mixing *m,
                                       (size_t)p->n, sizeof *entropy),
                          "entropy that is hooked", &entropy));
   attend_look what = {.entropy = entropy};
-  hook_place at = row_place(p, m, ATTEND_AT_ENTROPY, entropy);
+  attend_hooked at = row_place(p, m, ATTEND_AT_ENTROPY, entropy);
   attend_status status = look(p, &by, t, lse, &what);
   if (!status) status = hook_at(p, &at, HOOK_FORWARD);
   device_give(p->ctx, entropy);
@@ -247,7 +251,7 @@ static attend_status hook_denominator(const pass *p, const mixing *m,
                                       attend_view heads, const float *lse,
                                       unsigned which) {
   const attend_desc *d = attend_plan_desc(m->plan);
-  hook_place at = row_place(p, m, ATTEND_AT_DENOMINATOR, (float *)lse);
+  attend_hooked at = row_place(p, m, ATTEND_AT_DENOMINATOR, (float *)lse);
   const int all = p->count * d->heads * p->n;
   float *edited;
   if (!(which & hooks_asked(p, &at) & HOOK_EDITS))
@@ -273,7 +277,7 @@ attend_status hook_keys(const pass *p, const mixing *m, int n,
                         unsigned which) {
   const attend_desc *d = attend_plan_desc(m->plan);
   if (!p->hooks) return ATTEND_OK;
-  hook_place at = place_of(p, m, ATTEND_AT_KEY, d->kv_heads, n, d->dim, k);
+  attend_hooked at = place_of(p, m, ATTEND_AT_KEY, d->kv_heads, n, d->dim, k);
   at.lengths = lengths;
   ATTEND_TRY(hook_at(p, &at, which));
   at = place_of(p, m, ATTEND_AT_VALUE, d->kv_heads, n, d->dim_v, v);
@@ -285,7 +289,8 @@ attend_status hook_before_attention(const pass *p, const mixing *m,
                                     const attention_tensors *t,
                                     unsigned which) {
   const attend_desc *d = attend_plan_desc(m->plan);
-  hook_place at = place_of(p, m, ATTEND_AT_QUERY, d->heads, p->n, d->dim, t->q);
+  attend_hooked at =
+      place_of(p, m, ATTEND_AT_QUERY, d->heads, p->n, d->dim, t->q);
   ATTEND_TRY(hook_at(p, &at, which));
   if (m->role != ATTEND_CROSS)
     return hook_keys(p, m, p->n, p->lengths, t->k, t->v, which);
@@ -296,7 +301,7 @@ attend_status hook_before_attention(const pass *p, const mixing *m,
 static attend_status hook_heads(const pass *p, const mixing *m,
                                 attend_view heads, unsigned which) {
   const attend_desc *d = attend_plan_desc(m->plan);
-  hook_place at =
+  attend_hooked at =
       place_of(p, m, ATTEND_AT_HEAD_OUTPUT, d->heads, p->n, d->dim_v, heads);
   return hook_at(p, &at, which);
 }
@@ -323,7 +328,7 @@ static attend_status back_from(pattern *x, const attention_tensors *t,
   ATTEND_TRY(take_weights(x, &d_weights));
   OP(p->ctx, gather, .rows = rows, .width = x->keys, .factor = 1,
      .x = x->weights, .ldx = x->keys, .y = edited, .ldy = x->keys);
-  hook_place at = pattern_place(x, edited);
+  attend_hooked at = pattern_place(x, edited);
   ATTEND_TRY(hook_at(p, &at, HOOK_EDITS));
   x->values = t->v;
   struct op_pattern op = pattern_op(x, g->o);

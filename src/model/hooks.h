@@ -7,32 +7,23 @@
 
 #include "model/transformer.h"
 
-/* A tensor where hooks may stand. */
-typedef struct {
-  attend_point point;
-  attend_role role;
-  int layer;
-  int shape[4];
-  const int32_t *lengths;
-  attend_view view;
-  bool on_host; /* whatever the device is */
-} hook_place;
-
 void hooks_free(const attend_context *ctx, hooks *h);
 attend_status hooks_set(attend_context *ctx, hooks *h, int n,
                         const attend_hook *list);
 /* Whether some hook edits at one of these points. */
 bool hooks_edit(const hooks *h, unsigned points);
 
-/* What is asked for at a place, and calling those who ask for some of it. */
+/* What is asked for of a tensor, and calling those who ask for some of it. It is
+ * memory of the device, or ON_HOST whatever that is. */
 enum {
   HOOK_READS = 1,
   HOOK_EDITS = 2,
   HOOK_FORWARD = HOOK_READS | HOOK_EDITS,
-  HOOK_GRADIENTS = 4
+  HOOK_GRADIENTS = 4,
+  HOOK_ON_HOST = 8
 };
-unsigned hooks_asked(const pass *p, const hook_place *at);
-attend_status hook_at(const pass *p, const hook_place *at, unsigned which);
+unsigned hooks_asked(const pass *p, const attend_hooked *at);
+attend_status hook_at(const pass *p, const attend_hooked *at, unsigned which);
 /* The stream, or what is added to it, or its gradient: [rows][ldx]. */
 attend_status hook_stream(const pass *p, attend_point point, int layer,
                           float *x, unsigned which);

@@ -368,24 +368,17 @@ static attend_status put_mark(attend_reading *x, const char *path) {
   attend_json_writer w = attend_json_writer_text(x->ctx);
   snprintf(digest, sizeof digest, "%016llx", (unsigned long long)x->digest);
   attend_json_open(&w, '{');
-  attend_json_member(&w, "text");
-  attend_json_put_string(&w, digest);
-  attend_json_member(&w, "tokens");
-  attend_json_put_integer(&w, x->count);
-  attend_json_member(&w, "pass");
-  attend_json_put_integer(&w, x->now.pass);
-  attend_json_member(&w, "at");
-  attend_json_put_integer(&w, x->now.at);
+  json_put_text(&w, "text", digest);
+  json_put_integer(&w, "tokens", x->count);
+  json_put_integer(&w, "pass", x->now.pass);
+  json_put_integer(&w, "at", x->now.at);
   attend_json_member(&w, "digests");
   attend_json_open(&w, '[');
   for (int i = 0; i < x->files; i++)
     attend_json_put_string(&w, x->kept[i].rows ? x->kept[i].digest : "");
   attend_json_close(&w, ']');
   attend_json_close(&w, '}');
-  attend_status status = attend_json_finish(&w);
-  if (!status) status = attend_file_write(x->ctx, path, w.text, w.length);
-  attend_json_writer_free(&w);
-  return status;
+  return json_write(&w, path);
 }
 
 attend_status attend_reading_save(attend_reading *x, const char *folder) {

@@ -90,14 +90,13 @@ static attend_status logits_of(attend_session *r, int n, head_source s,
 
 static attend_status hook_logits(attend_session *r, int rows, float *logits) {
   const int vocab = r->model->config.vocab;
-  hook_place at = {.point = ATTEND_AT_LOGITS,
-                   .role = self_role(&r->p),
-                   .shape = {1, 1, rows, vocab},
-                   .lengths = r->lengths,
-                   .view = {logits, {(ptrdiff_t)rows * vocab, 0, vocab, 1}},
-                   .on_host = true};
+  attend_hooked at = {.point = ATTEND_AT_LOGITS,
+                      .role = self_role(&r->p),
+                      .shape = {1, 1, rows, vocab},
+                      .lengths = r->lengths,
+                      .view = {logits, {(ptrdiff_t)rows * vocab, 0, vocab, 1}}};
   r->p.hooks = r->hooks.n ? &r->hooks : NULL;
-  return hook_at(&r->p, &at, HOOK_FORWARD);
+  return hook_at(&r->p, &at, HOOK_FORWARD | HOOK_ON_HOST);
 }
 
 attend_status attend_session_logits(attend_session *r, int n_places,

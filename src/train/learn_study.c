@@ -267,10 +267,10 @@ static attend_status head_piece(heading *w, attend_outcome *outcome) {
      .factor = c->head_factor, .x = w->x->hidden, .ldx = ld_of(w->x), .y = h->x,
      .ldy = h->ld);
   const float *read = head_forward(p, h);
-  hook_place at = {.point = ATTEND_AT_LOGITS,
-                   .role = self_role(p),
-                   .shape = {1, 1, h->rows, c->vocab},
-                   .view = {l->logits, {0, 0, ldv, 1}}};
+  attend_hooked at = {.point = ATTEND_AT_LOGITS,
+                      .role = self_role(p),
+                      .shape = {1, 1, h->rows, c->vocab},
+                      .view = {l->logits, {0, 0, ldv, 1}}};
   ATTEND_TRY(hook_at(p, &at, HOOK_FORWARD));
   if (l->model.copy_q.go)
     copy_losses(w, read);
