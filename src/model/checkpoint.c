@@ -195,10 +195,6 @@ const attend_tensor *attend_checkpoint_unused(const attend_checkpoint *c,
 
 /* ---- the parameter table: a family's lines for every layer, with their shapes ----- */
 
-#define X(slot, kind, what) {kind, what},
-const slot_info slot_infos[SLOTS] = {SLOT_LIST(X)};
-#undef X
-
 static const attend_stack *stack_of(const attend_config *c, attend_parts of) {
   bool encoder = of == ATTEND_ENCODER || c->parts == ATTEND_ENCODER;
   return encoder ? &c->encoder : &c->decoder;
@@ -250,7 +246,7 @@ static bool is_biased(const attend_config *c, const line *l) {
 }
 
 static int layers_of(const attend_config *c, const line *l) {
-  bool layered = l->slot >= SELF_NORM && l->slot <= MLP_DOWN;
+  bool layered = l->slot >= SELF_NORM && l->slot < FINAL_NORM;
   if (!layered || l->flags & ONE_LAYER) return 0;
   return c->layer_groups ? c->layer_groups : stack_of(c, l->of)->layers;
 }
@@ -534,7 +530,7 @@ int attend_checkpoint_get(const attend_checkpoint *c, size_t i,
   out->encoder = p->of == ATTEND_ENCODER;
   out->layer = p->layer;
   out->turned = p->turned;
-  out->matrix = p->rank == 2 && p->slot > RELATIVE;
+  out->matrix = p->rank == 2 && slot_infos[p->slot].kind == A_LINEAR;
   out->bias = p->is_bias;
   out->what = slot_infos[p->slot].what;
   out->tensor = p->tensor;

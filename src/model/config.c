@@ -17,7 +17,7 @@ static const family *const families[] = {
     &family_gpt2,    &family_llama, &family_bert, &family_distilbert,
     &family_roberta, &family_bart,  &family_t5,   NULL};
 
-const family *family_of(const char *type) {
+static const family *family_of(const char *type) {
   for (int i = 0; families[i]; i++)
     for (int j = 0; families[i]->types[j]; j++)
       if (!strcmp(families[i]->types[j], type)) return families[i];
@@ -177,6 +177,66 @@ static void read_form(config_reader *r, attend_config *c) {
   text = read_text_of(r, r->json, "attend_attention_roles", NULL);
   if (text && !r->status)
     r->status = attend_roles_parse(r->ctx, text, &c->roles);
+}
+
+/* ---- forms by role --------------------------------------------------------------- */
+
+static const char gaps[] = ", ";
+
+attend_status attend_roles_parse(attend_context *ctx, const char *text,
+                                 unsigned *roles) {
+  *roles = 0;
+  for (const char *at = text + strspn(text, gaps); *at;
+       at += strspn(at, gaps)) {
+    size_t n = strcspn(at, gaps);
+    unsigned found = 0;
+    for (int i = 0; i < ATTEND_ROLES; i++) {
+      const char *name = attend_role_name((attend_role)i);
+      if (strlen(name) == n && !strncmp(name, at, n)) found = 1u << i;
+    }
+    ATTEND_CHECK(ctx, found,
+                 "attention has the roles encoder, decoder and cross, not "
+                 "\"%.*s\"",
+                 n < 40 ? (int)n : 40, at);
+    *roles |= found;
+    at += n;
+  }
+  ATTEND_CHECK(ctx, *roles,
+               "name a role of attention: encoder, decoder or cross");
+  return ATTEND_OK;
+}
+
+const char *attend_roles_text(unsigned roles, char text[ATTEND_ROLES_TEXT]) {
+  size_t n = 0;
+  *text = 0;
+  for (int i = 0; i < ATTEND_ROLES; i++)
+    if (roles & 1u << i)
+      n += (size_t)snprintf(text + n, ATTEND_ROLES_TEXT - n, "%s%s",
+                            n ? "," : "", attend_role_name((attend_role)i));
+  return text;
+}
+
+unsigned roles_of(attend_parts parts) {
+  return (parts & ATTEND_ENCODER ? ATTEND_IN_ENCODER : 0u) |
+         (parts & ATTEND_DECODER ? ATTEND_IN_DECODER : 0u) |
+         (parts == ATTEND_BOTH ? ATTEND_IN_CROSS : 0u);
+}
+
+attend_status attend_config_forms(attend_context *ctx, const attend_config *c,
+                                  const attend_form *form, unsigned roles,
+                                  attend_form forms[ATTEND_ROLES]) {
+  char text[ATTEND_ROLES_TEXT];
+  ATTEND_CHECK(ctx, form || !roles,
+               "roles of attention say where a form is: name one");
+  ATTEND_CHECK(ctx, !roles || roles & roles_of(c->parts),
+               "a %s has no attention of the role %s", c->family,
+               attend_roles_text(roles, text));
+  for (int i = 0; i < ATTEND_ROLES; i++) {
+    bool asked = form && (!roles || roles & 1u << i);
+    bool learnt = !c->roles || c->roles & 1u << i;
+    forms[i] = asked ? *form : learnt ? c->form : (attend_form){0};
+  }
+  return ATTEND_OK;
 }
 
 /* ---- the whole -------------------------------------------------------------------- */

@@ -10,53 +10,57 @@
 #include "attend/model.h"
 #include "base/base.h"
 
-/* Where a tensor goes in the one transformer: what holds it there, and what it is
- * called. From SELF_NORM to MLP_DOWN once a layer; norms of embeddings, the final one
- * and a projection once a stack; what follows, the head's, once. */
-#define SLOT_LIST(X)                                                     \
-  X(TOKENS, A_TABLE, "token table")                                      \
-  X(POSITIONS, A_TABLE, "position table")                                \
-  X(TYPES, A_TABLE, "segment table")                                     \
-  X(EMBED_NORM, A_NORM, "norm of the embeddings")                        \
-  X(FINAL_NORM, A_NORM, "final norm")                                    \
-  X(RELATIVE, A_TABLE, "relative positions") /* T5's, [buckets, H] */    \
-  X(SELF_NORM, A_NORM, "self-attention norm")                            \
-  X(SELF_Q, A_LINEAR, "self-attention query")                            \
-  X(SELF_K, A_LINEAR, "self-attention key")                              \
-  X(SELF_V, A_LINEAR, "self-attention value")                            \
-  X(SELF_QKV, A_LINEAR, "self-attention query, key, value") /* as one */ \
-  X(SELF_O, A_LINEAR, "self-attention output")                           \
-  X(Q_NORM, A_NORM, "query norm")                                        \
-  X(K_NORM, A_NORM, "key norm")                                          \
-  X(SELF_AFTER_NORM, A_NORM, "norm after self-attention")                \
-  X(CROSS_NORM, A_NORM, "cross-attention norm")                          \
-  X(CROSS_Q, A_LINEAR, "cross-attention query")                          \
-  X(CROSS_K, A_LINEAR, "cross-attention key")                            \
-  X(CROSS_V, A_LINEAR, "cross-attention value")                          \
-  X(CROSS_O, A_LINEAR, "cross-attention output")                         \
-  X(MLP_NORM, A_NORM, "mlp norm")                                        \
-  X(MLP_GATE, A_LINEAR, "mlp gate")                                      \
-  X(MLP_UP, A_LINEAR, "mlp up")                                          \
-  X(MLP_AFTER_NORM, A_NORM, "norm after the mlp")                        \
-  X(MLP_DOWN, A_LINEAR, "mlp down")                                      \
-  X(PROJECTION, A_LINEAR, "embedding projection") /* to another width */ \
-  X(TRANSFORM, A_LINEAR, "head's transform")                             \
-  X(TRANSFORM_NORM, A_NORM, "norm of the head's transform")              \
-  X(HEAD, A_LINEAR, "head")                                              \
-  X(COPY_Q, A_LINEAR, "copy query") /* see model/copying.c */            \
-  X(COPY_K, A_LINEAR, "copy key")                                        \
-  X(COPY_GATE, A_LINEAR, "copy gate")
+/* Where a tensor goes in the one transformer: the member of the model, of a side or of
+ * a layer that holds it (model/transformer.h), and what it is called. In this order
+ * training lays them out. What goes into one member follows one another, side by side;
+ * a family has some of it: query, key and value as one, or three. A tied head is the
+ * token table, and its matrix has no tensor of its own. */
+#define SLOT_LIST(X)                                                         \
+  X(TOKENS, attend_model, tokens, "token table")                             \
+  X(PROJECTION, stack, projection, "embedding projection")                   \
+  X(POSITIONS, stack, positions, "position table")                           \
+  X(TYPES, stack, types, "segment table")                                    \
+  X(EMBED_NORM, stack, embed_norm, "norm of the embeddings")                 \
+  X(RELATIVE, stack, relative, "relative positions")                         \
+  X(SELF_NORM, layer_weights, self_norm, "self-attention norm")              \
+  X(SELF_QKV, layer_weights, qkv, "self-attention query, key, value")        \
+  X(SELF_Q, layer_weights, qkv, "self-attention query")                      \
+  X(SELF_K, layer_weights, qkv, "self-attention key")                        \
+  X(SELF_V, layer_weights, qkv, "self-attention value")                      \
+  X(Q_NORM, layer_weights, q_norm, "query norm")                             \
+  X(K_NORM, layer_weights, k_norm, "key norm")                               \
+  X(SELF_O, layer_weights, out, "self-attention output")                     \
+  X(SELF_AFTER_NORM, layer_weights, self_after, "norm after self-attention") \
+  X(CROSS_NORM, layer_weights, cross_norm, "cross-attention norm")           \
+  X(CROSS_Q, layer_weights, cross_q, "cross-attention query")                \
+  X(CROSS_K, layer_weights, cross_kv, "cross-attention key")                 \
+  X(CROSS_V, layer_weights, cross_kv, "cross-attention value")               \
+  X(CROSS_O, layer_weights, cross_out, "cross-attention output")             \
+  X(MLP_NORM, layer_weights, mlp_norm, "mlp norm")                           \
+  X(MLP_GATE, layer_weights, up, "mlp gate")                                 \
+  X(MLP_UP, layer_weights, up, "mlp up")                                     \
+  X(MLP_DOWN, layer_weights, down, "mlp down")                               \
+  X(MLP_AFTER_NORM, layer_weights, mlp_after, "norm after the mlp")          \
+  X(FINAL_NORM, stack, final_norm, "final norm")                             \
+  X(TRANSFORM, attend_model, transform, "head's transform")                  \
+  X(TRANSFORM_NORM, attend_model, transform_norm,                            \
+    "norm of the head's transform")                                          \
+  X(HEAD, attend_model, head, "head")                                        \
+  X(COPY_Q, attend_model, copy_q, "copy query")                              \
+  X(COPY_K, attend_model, copy_k, "copy key")                                \
+  X(COPY_GATE, attend_model, copy_gate, "copy gate")
 
-#define X(slot, kind, what) slot,
+#define X(slot, of, member, what) slot,
 enum slot { SLOT_LIST(X) SLOTS };
 #undef X
 
 typedef enum { A_LINEAR, A_NORM, A_TABLE } field_kind;
 typedef struct {
   field_kind kind;
+  size_t at; /* in what has it */
   const char *what;
 } slot_info;
-extern const slot_info slot_infos[SLOTS];
+extern const slot_info slot_infos[SLOTS]; /* weights.c */
 
 enum {                 /* what a line says besides */
        BIASED = 1,     /* name.weight and name.bias */
@@ -102,7 +106,8 @@ typedef struct family {
 extern const family family_gpt2, family_llama, family_bert, family_distilbert,
     family_roberta, family_bart, family_t5;
 
-const family *family_of(const char *type);
+/* Roles of attention, of attend_in, that parts have. */
+unsigned roles_of(attend_parts parts);
 
 /* attend_config_read as family *f; *f NULL: as the one that model_type names, which
  * it then is. */

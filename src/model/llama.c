@@ -20,16 +20,8 @@ static double rope_number(config_reader *r, const attend_json *rope,
   return read_real_of(r, rope, name, 1e-12, MOST, otherwise);
 }
 
-static void read_llama3(config_reader *r, const attend_json *rope,
-                        attend_rope *p) {
-  p->scaling = ATTEND_ROPE_LLAMA3;
-  p->low = rope_number(r, rope, "low_freq_factor", 1);
-  p->high = rope_number(r, rope, "high_freq_factor", 4);
-}
-
 static void read_yarn(config_reader *r, const attend_json *rope,
                       attend_rope *p) {
-  p->scaling = ATTEND_ROPE_YARN;
   p->low = rope_number(r, rope, "beta_slow", 1);
   p->high = rope_number(r, rope, "beta_fast", 32);
   p->stretch = read_real_of(r, rope, "attention_factor", 0, MOST, 0);
@@ -41,22 +33,23 @@ static void read_yarn(config_reader *r, const attend_json *rope,
 
 static void read_scaling(config_reader *r, const attend_json *rope,
                          attend_rope *p) {
-  const char *type = read_text_of(r, rope, "type", "default");
+  static const char *const types[] = {"default", "linear", "llama3", "yarn"};
+  int scaling = ATTEND_ROPE_PLAIN;
+  const char *type = read_text_of(r, rope, "type", types[scaling]);
   type = read_text_of(r, rope, "rope_type", type);
   if (r->status) return;
-  if (!strcmp(type, "default"))
-    p->scaling = ATTEND_ROPE_PLAIN;
-  else if (!strcmp(type, "linear"))
-    p->scaling = ATTEND_ROPE_LINEAR;
-  else if (!strcmp(type, "llama3"))
-    read_llama3(r, rope, p);
-  else if (!strcmp(type, "yarn"))
-    read_yarn(r, rope, p);
-  else
+  while (scaling <= ATTEND_ROPE_YARN && strcmp(type, types[scaling])) scaling++;
+  if (scaling > ATTEND_ROPE_YARN)
     REFUSE(r, ATTEND_UNSUPPORTED,
            "%s: rotary scaling of type \"%.40s\" is not known here: default, "
            "linear, llama3 and yarn are",
            r->path, type);
+  p->scaling = scaling;
+  if (scaling == ATTEND_ROPE_LLAMA3) {
+    p->low = rope_number(r, rope, "low_freq_factor", 1);
+    p->high = rope_number(r, rope, "high_freq_factor", 4);
+  }
+  if (scaling == ATTEND_ROPE_YARN) read_yarn(r, rope, p);
 }
 
 static void read_rope(config_reader *r, attend_config *c) {

@@ -255,19 +255,16 @@ attend_status attend_reading_next(attend_reading *x) {
   return ATTEND_OK;
 }
 
-/* Of a pass: its layers, and about a quarter of one for keys and values. */
-static double work_of(int layers) { return layers + 0.25; }
+/* Of the passes before: in each its layers, and about a quarter of one for keys and
+ * values. */
+static double work_before(int n) { return n * (n - 0.5) / 2; }
 
 double attend_reading_share(const attend_reading *x) {
-  double done = 0, all = 0;
   if (attend_reading_done(x)) return 1;
-  for (int i = 0; i <= x->layers; i++) {
-    all += work_of(i);
-    if (i < x->now.pass) done += work_of(i);
-  }
+  double done = work_before(x->now.pass);
   if (x->count)
-    done += work_of(x->now.pass) * (double)x->now.at / (double)x->count;
-  return done / all;
+    done += (x->now.pass + 0.25) * (double)x->now.at / (double)x->count;
+  return done / work_before(x->layers + 1);
 }
 
 size_t attend_reading_bytes(const attend_reading *x) {

@@ -151,6 +151,7 @@ static attend_status make_session(attend_session *r) {
   ATTEND_TRY(own(r->ctx, &r->memory, place, \
                  size_times(count, sizeof *r->field), what, &r->field))
   TAKE(ON_HOST, lengths, b);
+  TAKE(ON_HOST, piece, b);
   TAKE(ON_HOST, before, b);
   TAKE(ON_HOST, held, b);
   TAKE(ON_HOST, last_at, b);
@@ -361,8 +362,7 @@ static void set_lengths(attend_session *r, int count, int n, int start,
 }
 
 /* n rows of keys and values from row `start` of r->at.qkv on. */
-static attend_status cross_piece(attend_session *r, int i, int start, int n,
-                                 int32_t *lengths) {
+static attend_status cross_piece(attend_session *r, int i, int start, int n) {
   const attend_stack *s = &r->model->config.decoder;
   const int ld = padded(r->model->decoder.layers[0].cross_kv.outputs);
   float *k = r->at.qkv + (size_t)start * (size_t)ld;
@@ -370,31 +370,25 @@ static attend_status cross_piece(attend_session *r, int i, int start, int n,
   attend_view values = heads_at(k + s->kv_heads * s->dim, r->p.n, ld, s->dim_v);
   mixing m = {ATTEND_CROSS, r->cross_plan, r->cross[i], i};
   for (int b = 0; b < r->batch; b++)
-    lengths[b] = (int32_t)max64(0, min64(r->lengths[b] - start, n));
-  ATTEND_TRY(hook_keys(&r->p, &m, n, lengths, keys, values, HOOK_FORWARD));
+    r->piece[b] = (int32_t)max64(0, min64(r->lengths[b] - start, n));
+  ATTEND_TRY(hook_keys(&r->p, &m, n, r->piece, keys, values, HOOK_FORWARD));
   ATTEND_TRY(attend_state_append(r->cross_plan, r->cross[i], n, keys, values));
-  return hook_keep(&r->p, &m, n, lengths, keys, values);
+  return hook_keep(&r->p, &m, n, r->piece, keys, values);
 }
 
 attend_status cross_fill(attend_session *r) {
   const stack *s = &r->model->decoder;
-  const int rows = r->p.rows, n = r->p.n;
-  int32_t *lengths;
-  ATTEND_TRY(take(r->ctx, size_times((size_t)r->batch, sizeof *lengths),
-                  "lengths", &lengths));
-  attend_plan_set_padding(r->cross_plan, lengths, NULL);
-  attend_status status = ATTEND_OK;
-  for (int i = 0; i < s->shape->layers && !status; i++) {
+  const int n = r->p.n;
+  attend_plan_set_padding(r->cross_plan, r->piece, NULL);
+  for (int i = 0; i < s->shape->layers; i++) {
     const linear_weights *w = &layer_of(s, i)->cross_kv;
-    multiply_rows(&r->p, w, rows, r->x, padded(w->inputs), r->at.qkv,
+    multiply_rows(&r->p, w, r->p.rows, r->x, padded(w->inputs), r->at.qkv,
                   padded(w->outputs));
-    for (int start = 0; start < n && !status; start += r->limit)
-      status =
-          cross_piece(r, i, start, (int)min64(r->limit, n - start), lengths);
+    for (int start = 0; start < n; start += r->limit)
+      ATTEND_TRY(cross_piece(r, i, start, (int)min64(r->limit, n - start)));
   }
   attend_plan_set_padding(r->cross_plan, r->lengths, NULL);
-  give(r->ctx, lengths);
-  return status;
+  return ATTEND_OK;
 }
 
 attend_status attend_session_encode(attend_session *r, int count, int n,

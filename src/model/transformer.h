@@ -94,7 +94,7 @@ static inline int layer_kind(const attend_config *c, const stack *s, int i) {
   return slides ? SLIDING : FULL;
 }
 
-/* What holds weights, one after the other: weights.c has the list. visit gets the
+/* What holds weights, one after the other: family.h has the list. visit gets the
  * place in the model (a linear, a norm or a table), and where it comes from. */
 enum { MOST_PARTS = 4 };
 typedef struct {
@@ -307,6 +307,7 @@ struct attend_session {
   int32_t *ids, *types; /* [room] of the device */
   int32_t *position;    /* [room] of the host */
   int32_t *lengths;     /* [batch] */
+  int32_t *piece;       /* [batch] of them, in a piece of the encoder's rows */
   int64_t *before;      /* [batch] tokens held before the call */
   float *last;      /* [batch][padded F]: hidden, after each one's last token */
   int64_t *last_at; /* [batch] tokens that were held then */

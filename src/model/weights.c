@@ -13,49 +13,15 @@
 
 /* ---- what holds weights --------------------------------------------------------------- */
 
-#define FIELD(kind, of, member, ...)                                  \
-  {                                                                   \
-    kind, offsetof(of, member), {__VA_ARGS__},                        \
-        (int)(sizeof((enum slot[]){__VA_ARGS__}) / sizeof(enum slot)) \
-  }
-
-/* In this order training lays them out: a matrix's biases follow it. */
-static const field side_fields[] = {
-    FIELD(A_LINEAR, stack, projection, PROJECTION),
-    FIELD(A_TABLE, stack, positions, POSITIONS),
-    FIELD(A_TABLE, stack, types, TYPES),
-    FIELD(A_NORM, stack, embed_norm, EMBED_NORM),
-    FIELD(A_TABLE, stack, relative, RELATIVE)};
-
-static const field layer_fields[] = {
-    FIELD(A_NORM, layer_weights, self_norm, SELF_NORM),
-    FIELD(A_LINEAR, layer_weights, qkv, SELF_QKV, SELF_Q, SELF_K, SELF_V),
-    FIELD(A_NORM, layer_weights, q_norm, Q_NORM),
-    FIELD(A_NORM, layer_weights, k_norm, K_NORM),
-    FIELD(A_LINEAR, layer_weights, out, SELF_O),
-    FIELD(A_NORM, layer_weights, self_after, SELF_AFTER_NORM),
-    FIELD(A_NORM, layer_weights, cross_norm, CROSS_NORM),
-    FIELD(A_LINEAR, layer_weights, cross_q, CROSS_Q),
-    FIELD(A_LINEAR, layer_weights, cross_kv, CROSS_K, CROSS_V),
-    FIELD(A_LINEAR, layer_weights, cross_out, CROSS_O),
-    FIELD(A_NORM, layer_weights, mlp_norm, MLP_NORM),
-    FIELD(A_LINEAR, layer_weights, up, MLP_GATE, MLP_UP),
-    FIELD(A_LINEAR, layer_weights, down, MLP_DOWN),
-    FIELD(A_NORM, layer_weights, mlp_after, MLP_AFTER_NORM)};
-
-static const field last_fields[] = {
-    FIELD(A_NORM, stack, final_norm, FINAL_NORM)};
-
-static const field tokens_field = FIELD(A_TABLE, attend_model, tokens, TOKENS);
-
-/* A tied head is the token table: its matrix has no slot of its own. */
-static const field head_fields[] = {
-    FIELD(A_LINEAR, attend_model, transform, TRANSFORM),
-    FIELD(A_NORM, attend_model, transform_norm, TRANSFORM_NORM),
-    FIELD(A_LINEAR, attend_model, head, HEAD),
-    FIELD(A_LINEAR, attend_model, copy_q, COPY_Q),
-    FIELD(A_LINEAR, attend_model, copy_k, COPY_K),
-    FIELD(A_LINEAR, attend_model, copy_gate, COPY_GATE)};
+#define KIND(x)                     \
+  _Generic((x), linear_weights      \
+           : A_LINEAR, norm_weights \
+           : A_NORM, table_weights  \
+           : A_TABLE)
+#define X(slot, of, member, what) \
+  {KIND(((of *)0)->member), offsetof(of, member), what},
+const slot_info slot_infos[SLOTS] = {SLOT_LIST(X)};
+#undef X
 
 typedef struct {
   attend_model *m;
@@ -63,32 +29,34 @@ typedef struct {
   void *user;
 } visiting;
 
-#define COUNT(list) (sizeof(list) / sizeof *(list))
-
-static attend_status visit_fields(const visiting *v, size_t n, const field *f,
-                                  attend_parts of, int layer, void *owner) {
-  for (size_t i = 0; i < n; i++)
-    ATTEND_TRY(
-        v->visit(v->m, &f[i], of, layer, (char *)owner + f[i].at, v->user));
+/* The members of the owner that hold slots from `slot` up to `end`. */
+static attend_status visit_slots(const visiting *v, enum slot slot,
+                                 enum slot end, attend_parts of, int layer,
+                                 void *owner) {
+  while (slot < end) {
+    field f = {.kind = slot_infos[slot].kind, .at = slot_infos[slot].at};
+    while (slot < end && slot_infos[slot].at == f.at)
+      f.slot[f.slots++] = slot++;
+    ATTEND_TRY(v->visit(v->m, &f, of, layer, (char *)owner + f.at, v->user));
+  }
   return ATTEND_OK;
 }
 
 static attend_status visit_side(const visiting *v, stack *s) {
   attend_parts of = s->encoder ? ATTEND_ENCODER : ATTEND_DECODER;
   if (!s->layers) return ATTEND_OK;
-  ATTEND_TRY(visit_fields(v, COUNT(side_fields), side_fields, of, -1, s));
+  ATTEND_TRY(visit_slots(v, PROJECTION, SELF_NORM, of, -1, s));
   for (int i = 0; i < s->groups; i++)
-    ATTEND_TRY(visit_fields(v, COUNT(layer_fields), layer_fields, of, i,
-                            &s->layers[i]));
-  return visit_fields(v, COUNT(last_fields), last_fields, of, -1, s);
+    ATTEND_TRY(visit_slots(v, SELF_NORM, FINAL_NORM, of, i, &s->layers[i]));
+  return visit_slots(v, FINAL_NORM, TRANSFORM, of, -1, s);
 }
 
 attend_status model_each(attend_model *m, field_visit visit, void *user) {
   visiting v = {m, visit, user};
-  ATTEND_TRY(visit_fields(&v, 1, &tokens_field, 0, -1, m));
+  ATTEND_TRY(visit_slots(&v, TOKENS, PROJECTION, 0, -1, m));
   ATTEND_TRY(visit_side(&v, &m->encoder));
   ATTEND_TRY(visit_side(&v, &m->decoder));
-  return visit_fields(&v, COUNT(head_fields), head_fields, 0, -1, m);
+  return visit_slots(&v, TRANSFORM, SLOTS, 0, -1, m);
 }
 
 /* ---- sides and rotations ----------------------------------------------------------------- */
@@ -439,6 +407,41 @@ const attend_form *attend_model_form(const attend_model *m) { return &m->form; }
 const attend_form *attend_model_role_form(const attend_model *m,
                                           attend_role role) {
   return &m->forms[role];
+}
+
+int model_attention(const attend_model *m, attend_role role, int layer,
+                    attend_desc *desc) {
+  const attend_config *c = &m->config;
+  const bool encoder = role == ATTEND_ENCODER_SELF;
+  const attend_stack *s = encoder ? &c->encoder : &c->decoder;
+  const stack *side = encoder ? &m->encoder : &m->decoder;
+  if (!(roles_of(c->parts) & 1u << role)) return 0;
+  *desc = (attend_desc){.form = m->forms[role],
+                        .heads = s->heads,
+                        .kv_heads = s->kv_heads,
+                        .dim = s->dim,
+                        .dim_v = s->dim_v,
+                        .scale = c->score_factor,
+                        .soft_cap = c->score_cap};
+  if (role == ATTEND_DECODER_SELF) {
+    desc->mask.causal = ATTEND_CAUSAL;
+    if (layer_kind(c, side, layer) == SLIDING) desc->mask.window = c->window;
+  }
+  if (role != ATTEND_CROSS && side->relative.t.data)
+    desc->bias = (attend_bias){.kind = ATTEND_BUCKETS,
+                               .table = side->relative.t.data,
+                               .buckets = c->buckets,
+                               .max_distance = c->max_distance,
+                               .one_sided = !encoder};
+  return 1;
+}
+
+int attend_model_attention(const attend_model *m, attend_role role, int layer,
+                           attend_desc *desc) {
+  const stack *s = role == ATTEND_ENCODER_SELF ? &m->encoder : &m->decoder;
+  int found = model_attention(m, role, layer, desc);
+  if (found && desc->bias.table) desc->bias.table = s->relative_host;
+  return found;
 }
 
 size_t attend_model_bytes(const attend_model *m) { return m->bytes; }
