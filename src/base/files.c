@@ -77,6 +77,13 @@ bool file_beside(const char *folder, const char *name, char *path,
          S_ISREG(info.st_mode);
 }
 
+attend_status json_write(attend_json_writer *w, const char *path) {
+  attend_status status = attend_json_finish(w);
+  if (!status) status = attend_file_write(w->ctx, path, w->text, w->length);
+  attend_json_writer_free(w);
+  return status;
+}
+
 attend_status json_read(attend_context *ctx, const char *path,
                         attend_json **root) {
   char *bytes;

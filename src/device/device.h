@@ -55,4 +55,11 @@ static inline void device_give(const attend_context *ctx, void *block) {
   ctx->device->give(ctx, block);
 }
 
+/* A list of blocks that end together; NULL: none. own adds a zeroed one. */
+typedef struct owned *blocks;
+typedef enum { ON_HOST, ON_DEVICE } block_place;
+attend_status own(attend_context *ctx, blocks *list, block_place place,
+                  size_t bytes, const char *what, void *block /* T ** */);
+void blocks_free(const attend_context *ctx, blocks *list);
+
 #endif

@@ -23,26 +23,23 @@ static void read_stack(config_reader *r, const char *side, int width,
   complete_stack(r, s);
 }
 
-static attend_status configure(attend_context *ctx, const attend_json *json,
-                               const char *path, attend_config *c) {
-  config_reader r = {ctx, json, path, ATTEND_OK};
+static void configure(config_reader *r, attend_config *c) {
   c->parts = ATTEND_BOTH;
-  int width = read_size(&r, "d_model", -1);
-  read_stack(&r, "encoder", read_size(&r, "attend_encoder_width", width),
+  int width = read_size(r, "d_model", -1);
+  read_stack(r, "encoder", read_size(r, "attend_encoder_width", width),
              &c->encoder);
-  read_stack(&r, "decoder", width, &c->decoder);
-  c->vocab = read_size(&r, "vocab_size", -1);
-  c->positions = read_size(&r, "max_position_embeddings", 1024);
+  read_stack(r, "decoder", width, &c->decoder);
+  c->vocab = read_size(r, "vocab_size", -1);
+  c->positions = read_size(r, "max_position_embeddings", 1024);
   c->position_offset = 2;
   c->norm_eps = 1e-5f;
   c->norms = ATTEND_NORM_SUM;
   c->embed_norm = 1;
-  c->activation = read_activation(&r, "activation_function", "gelu");
-  if (read_switch(&r, "scale_embedding", false))
+  c->activation = read_activation(r, "activation_function", "gelu");
+  if (read_switch(r, "scale_embedding", false))
     c->embed_factor = sqrtf((float)c->decoder.width);
-  c->tied = read_switch(&r, "tie_word_embeddings", true);
-  c->copy = read_copy(&r);
-  return r.status;
+  c->tied = read_switch(r, "tie_word_embeddings", true);
+  c->copy = read_copy(r);
 }
 
 #define EMBEDDINGS(side, of)                                \

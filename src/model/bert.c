@@ -1,7 +1,7 @@
-/* BERT and RoBERTa: encoders, norms last, learned positions, masked-LM heads.
+/* BERT, RoBERTa, DistilBERT: encoders, norms last, learned positions, masked-LM heads.
  *
- * Place: model/ - two families that differ in the names of the head and in
- * where positions start.
+ * Place: model/ - three families. RoBERTa differs from BERT in the names of the head
+ * and in where positions start, DistilBERT in all names, and it has no segments.
  */
 #include <string.h>
 
@@ -11,52 +11,45 @@
 static void refuse_relative(config_reader *r) {
   const char *kind =
       read_text_of(r, r->json, "position_embedding_type", "absolute");
-  if (strcmp(kind, "absolute") && !r->status)
-    r->status = fail(r->ctx, ATTEND_UNSUPPORTED,
-                     "%s: position_embedding_type \"%.40s\" is not supported: "
-                     "absolute is",
-                     r->path, kind);
+  if (strcmp(kind, "absolute"))
+    REFUSE(
+        r, ATTEND_UNSUPPORTED,
+        "%s: position_embedding_type \"%.40s\" is not supported: absolute is",
+        r->path, kind);
 }
 
-static attend_status configure_bert(attend_context *ctx,
-                                    const attend_json *json, const char *path,
-                                    attend_config *c) {
-  config_reader r = {ctx, json, path, ATTEND_OK};
+static void configure_bert(config_reader *r, attend_config *c) {
   attend_stack *s = &c->encoder;
   c->parts = ATTEND_ENCODER;
-  s->layers = read_size(&r, "num_hidden_layers", -1);
-  s->width = read_size(&r, "hidden_size", -1);
-  s->heads = read_size(&r, "num_attention_heads", -1);
-  s->mlp = read_size(&r, "intermediate_size", -1);
-  complete_stack(&r, s);
-  c->vocab = read_size(&r, "vocab_size", -1);
-  c->positions = read_size(&r, "max_position_embeddings", 512);
-  c->types = read_size(&r, "type_vocab_size", 2);
-  c->norm_eps = read_epsilon(&r, "layer_norm_eps", 1e-12);
+  s->layers = read_size(r, "num_hidden_layers", -1);
+  s->width = read_size(r, "hidden_size", -1);
+  s->heads = read_size(r, "num_attention_heads", -1);
+  s->mlp = read_size(r, "intermediate_size", -1);
+  complete_stack(r, s);
+  c->vocab = read_size(r, "vocab_size", -1);
+  c->positions = read_size(r, "max_position_embeddings", 512);
+  c->types = read_size(r, "type_vocab_size", 2);
+  c->norm_eps = read_epsilon(r, "layer_norm_eps", 1e-12);
   c->norms = ATTEND_NORM_SUM;
   c->embed_norm = c->transform = 1;
-  c->activation = read_activation(&r, "hidden_act", "gelu");
+  c->activation = read_activation(r, "hidden_act", "gelu");
   c->head_activation = c->activation;
-  c->tied = read_switch(&r, "tie_word_embeddings", true);
-  refuse_switch(&r, "is_decoder", "BERT as a decoder");
-  refuse_relative(&r);
-  return r.status;
+  c->tied = read_switch(r, "tie_word_embeddings", true);
+  refuse_switch(r, "is_decoder", "BERT as a decoder");
+  refuse_relative(r);
 }
 
 /* Rows up to the padding's id are not positions; the head knows gelu alone. */
-static attend_status configure_roberta(attend_context *ctx,
-                                       const attend_json *json,
-                                       const char *path, attend_config *c) {
-  int64_t pad = 1;
-  ATTEND_TRY(configure_bert(ctx, json, path, c));
-  ATTEND_TRY(attend_json_read_integer(ctx, path, json, "pad_token_id",
-                                      INT64_MIN, INT64_MAX, &pad));
-  if (pad < 0 || pad + 1 >= c->positions)
-    return fail(ctx, ATTEND_IO, "%s: pad_token_id leaves no positions", path);
+static void configure_roberta(config_reader *r, attend_config *c) {
+  configure_bert(r, c);
+  int64_t pad = read_integer(r, "pad_token_id", INT64_MIN, INT64_MAX, 1);
+  if (pad < 0 || pad >= c->positions - 1) {
+    REFUSE(r, ATTEND_IO, "%s: pad_token_id leaves no positions", r->path);
+    return;
+  }
   c->head_activation = ATTEND_GELU;
   c->position_offset = (int)pad + 1;
   c->positions -= c->position_offset;
-  return ATTEND_OK;
 }
 
 #define ENCODER_LAYER(prefix)                                                  \
@@ -100,3 +93,45 @@ const family family_roberta = {{"roberta", "xlm-roberta", "camembert"},
                                "roberta.",
                                configure_roberta,
                                roberta_lines};
+
+/* ---- DistilBERT ------------------------------------------------------------------ */
+
+static void configure_distilbert(config_reader *r, attend_config *c) {
+  attend_stack *s = &c->encoder;
+  c->parts = ATTEND_ENCODER;
+  s->layers = read_size(r, "n_layers", -1);
+  s->width = read_size(r, "dim", -1);
+  s->heads = read_size(r, "n_heads", -1);
+  s->mlp = read_size(r, "hidden_dim", -1);
+  complete_stack(r, s);
+  c->vocab = read_size(r, "vocab_size", -1);
+  c->positions = read_size(r, "max_position_embeddings", 512);
+  c->norm_eps = 1e-12f;
+  c->norms = ATTEND_NORM_SUM;
+  c->embed_norm = c->transform = 1;
+  c->activation = read_activation(r, "activation", "gelu");
+  c->head_activation = c->activation;
+  c->tied = read_switch(r, "tie_word_embeddings", true);
+}
+
+#define LAYER "transformer.layer.%d."
+static const line distilbert_lines[] = {
+    {TOKENS, 0, "embeddings.word_embeddings", "VF", 0},
+    {POSITIONS, ATTEND_ENCODER, "embeddings.position_embeddings", "PF", 0},
+    {EMBED_NORM, ATTEND_ENCODER, "embeddings.LayerNorm", "F", BIASED},
+    {SELF_Q, ATTEND_ENCODER, LAYER "attention.q_lin", "QF", BIASED},
+    {SELF_K, ATTEND_ENCODER, LAYER "attention.k_lin", "KF", BIASED},
+    {SELF_V, ATTEND_ENCODER, LAYER "attention.v_lin", "WF", BIASED},
+    {SELF_O, ATTEND_ENCODER, LAYER "attention.out_lin", "FO", BIASED},
+    {SELF_NORM, ATTEND_ENCODER, LAYER "sa_layer_norm", "F", BIASED},
+    {MLP_UP, ATTEND_ENCODER, LAYER "ffn.lin1", "IF", BIASED},
+    {MLP_DOWN, ATTEND_ENCODER, LAYER "ffn.lin2", "FI", BIASED},
+    {MLP_NORM, ATTEND_ENCODER, LAYER "output_layer_norm", "F", BIASED},
+    {TRANSFORM, 0, "vocab_transform", "FF", BIASED | OUTSIDE | MAY_LACK},
+    {TRANSFORM_NORM, 0, "vocab_layer_norm", "F", BIASED | OUTSIDE | MAY_LACK},
+    {HEAD, 0, "vocab_projector", "VF", OUTSIDE | MAY_LACK},
+    {HEAD, 0, "vocab_projector.bias", "V", BARE_BIAS | OUTSIDE | MAY_LACK},
+    {.name = NULL}};
+
+const family family_distilbert = {
+    {"distilbert"}, "distilbert.", configure_distilbert, distilbert_lines};

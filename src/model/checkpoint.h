@@ -30,10 +30,6 @@ typedef struct {
   size_t count;
 } parameter_table;
 
-/* Expands a family's lines. Freed with give(entry). */
-attend_status table_make(attend_context *ctx, const attend_config *config,
-                         const line *lines, parameter_table *table);
-
 /* The family's own name of it, with the prefix where it is not outside. */
 void parameter_name(const parameter *p, const char *prefix,
                     char name[LONGEST_NAME]);
@@ -41,6 +37,7 @@ void parameter_name(const parameter *p, const char *prefix,
 typedef struct {
   const attend_tensor *tensor;
   int file;
+  bool used; /* the table has it */
 } named_tensor;
 
 struct attend_checkpoint {
@@ -51,10 +48,9 @@ struct attend_checkpoint {
   attend_tensor_file **file;
   int files;
   size_t bytes;
-  named_tensor *by_name; /* [tensors] of all files, sorted */
-  size_t tensors;
-  const attend_tensor **unused; /* [n_unused] in the order of the files */
-  size_t n_unused;
+  named_tensor
+      *list;      /* [tensors] of all files by name, while they are sought; */
+  size_t tensors; /* then those that are left, in the order of the files */
   parameter_table table;
   attend_tensor *drawn;      /* [table.count] of untrained weights, or NULL */
   char prefix[LONGEST_NAME]; /* before the base model's names */
@@ -65,18 +61,17 @@ attend_status checkpoint_open_as(attend_context *ctx, const char *path,
                                  const family *f,
                                  attend_checkpoint **checkpoint);
 
-/* checkpoint_files.c: the folder's files; then their tensors by name; then, when
- * the table has its tensors, those that are left. */
-attend_status checkpoint_open_files(attend_checkpoint *c, const char *folder);
-attend_status checkpoint_index(attend_checkpoint *c);
-const attend_tensor *checkpoint_named(const attend_checkpoint *c,
-                                      const char *name);
-attend_status checkpoint_list_unused(attend_checkpoint *c);
+/* A checkpoint of the config.json at path (as family f, or NULL: as it says) with
+ * its table, whose tensors come from `fill`. */
+attend_status checkpoint_make(attend_context *ctx, const char *path,
+                              const family *f,
+                              attend_status (*fill)(attend_checkpoint *c,
+                                                    const void *user),
+                              const void *user, attend_checkpoint **checkpoint);
 
 /* The entry of that place, or NULL if the table or the files have none. */
 const parameter *checkpoint_find(const attend_checkpoint *c, enum slot slot,
                                  attend_parts of, int layer, bool is_bias);
-bool checkpoint_has_head(const attend_checkpoint *c);
 /* F32, F16 or BF16. */
 bool tensor_dtype(const attend_tensor *t, attend_dtype *dtype);
 /* The files' pages of this memory need not stay. user: a checkpoint. */

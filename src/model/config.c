@@ -17,7 +17,7 @@ static const family *const families[] = {
     &family_gpt2,    &family_llama, &family_bert, &family_distilbert,
     &family_roberta, &family_bart,  &family_t5,   NULL};
 
-const family *family_of(const char *type) {
+static const family *family_of(const char *type) {
   for (int i = 0; families[i]; i++)
     for (int j = 0; families[i]->types[j]; j++)
       if (!strcmp(families[i]->types[j], type)) return families[i];
@@ -26,24 +26,23 @@ const family *family_of(const char *type) {
 
 /* ---- one value ------------------------------------------------------------------ */
 
-#define REFUSE(r, ...) \
-  ((r)->status ? (r)->status : ((r)->status = fail((r)->ctx, __VA_ARGS__)))
+int64_t read_integer(config_reader *r, const char *name, int64_t low,
+                     int64_t high, int64_t otherwise) {
+  int64_t n = otherwise;
+  if (!r->status)
+    r->status =
+        attend_json_read_integer(r->ctx, r->path, r->json, name, low, high, &n);
+  return n;
+}
 
 int read_size(config_reader *r, const char *name, int otherwise) {
-  int64_t n = otherwise;
-  if (r->status) return 1;
-  r->status = attend_json_read_integer(r->ctx, r->path, r->json, name, 1,
-                                       LARGEST_SIZE, &n);
+  int64_t n = read_integer(r, name, 1, LARGEST_SIZE, otherwise);
   if (n < 0) REFUSE(r, ATTEND_IO, "%s has no %s", r->path, name);
   return r->status ? 1 : (int)n;
 }
 
 int read_copy(config_reader *r) {
-  int64_t n = 0;
-  if (!r->status)
-    r->status = attend_json_read_integer(
-        r->ctx, r->path, r->json, "attend_copy_width", 0, LARGEST_SIZE, &n);
-  return (int)n;
+  return (int)read_integer(r, "attend_copy_width", 0, LARGEST_SIZE, 0);
 }
 
 double read_real_of(config_reader *r, const attend_json *object,
@@ -135,46 +134,37 @@ void complete_stack(config_reader *r, attend_stack *s) {
 /* ---- token ids ------------------------------------------------------------------- */
 
 /* Models name ids they do not have (pad -1), and vocabularies are cut: what is
- * out of range counts as none. */
-static int read_id(config_reader *r, const char *name, int vocab) {
-  int64_t id = -1;
-  if (!r->status)
-    r->status = attend_json_read_integer(r->ctx, r->path, r->json, name,
-                                         INT64_MIN, INT64_MAX, &id);
-  return id >= 0 && id < vocab ? (int)id : -1;
-}
-
-static void add_eos(attend_config *c, int64_t id) {
-  if (id >= 0 && id < c->vocab && c->n_eos < ATTEND_MOST_EOS)
-    c->eos[c->n_eos++] = (int)id;
+ * out of range counts as none, and leaves what was read before. */
+static void read_id(config_reader *r, const char *name, const attend_config *c,
+                    int *id) {
+  int64_t n = read_integer(r, name, INT64_MIN, INT64_MAX, -1);
+  if (n >= 0 && n < c->vocab) *id = (int)n;
 }
 
 /* One id, or an array of them. */
 static void read_eos(config_reader *r, attend_config *c) {
   static const char name[] = "eos_token_id";
   const attend_json *value = attend_json_get(r->json, name);
-  int64_t id;
-  if (attend_json_kind_of(value) != ATTEND_JSON_ARRAY) {
-    add_eos(c, read_id(r, name, c->vocab));
-    return;
-  }
-  for (size_t i = 0; i < attend_json_count(value); i++) {
-    if (!attend_json_integer(attend_json_at(value, i), &id))
+  bool list = attend_json_kind_of(value) == ATTEND_JSON_ARRAY;
+  int n = 0;
+  for (size_t i = 0; i < (list ? attend_json_count(value) : 1); i++) {
+    int64_t id = list ? -1 : read_integer(r, name, INT64_MIN, INT64_MAX, -1);
+    if (list && !attend_json_integer(attend_json_at(value, i), &id))
       REFUSE(r, ATTEND_IO,
              "%s: element %zu of %s is not a whole number: expected the ids of "
              "tokens",
              r->path, i, name);
-    else
-      add_eos(c, id);
+    if (id >= 0 && id < c->vocab && n < ATTEND_MOST_EOS) c->eos[n++] = (int)id;
   }
+  if (n) c->n_eos = n;
 }
 
 static void read_ids(config_reader *r, attend_config *c) {
-  c->bos = read_id(r, "bos_token_id", c->vocab);
-  c->pad = read_id(r, "pad_token_id", c->vocab);
-  c->decoder_start = read_id(r, "decoder_start_token_id", c->vocab);
-  c->forced_bos = read_id(r, "forced_bos_token_id", c->vocab);
-  c->forced_eos = read_id(r, "forced_eos_token_id", c->vocab);
+  read_id(r, "bos_token_id", c, &c->bos);
+  read_id(r, "pad_token_id", c, &c->pad);
+  read_id(r, "decoder_start_token_id", c, &c->decoder_start);
+  read_id(r, "forced_bos_token_id", c, &c->forced_bos);
+  read_id(r, "forced_eos_token_id", c, &c->forced_eos);
   read_eos(r, c);
 }
 
@@ -182,15 +172,71 @@ static void read_ids(config_reader *r, attend_config *c) {
  * another form is nothing with softmax. */
 static void read_form(config_reader *r, attend_config *c) {
   const char *text = read_text_of(r, r->json, "attend_attention", NULL);
-  if (r->status || !text) return;
-  r->status = attend_form_parse(r->ctx, text, &c->form);
-  snprintf(c->attention, sizeof c->attention, "%s", text);
+  if (text) snprintf(c->attention, sizeof c->attention, "%s", text);
+  if (text && !r->status) r->status = attend_form_parse(r->ctx, text, &c->form);
+  text = read_text_of(r, r->json, "attend_attention_roles", NULL);
+  if (text && !r->status)
+    r->status = attend_roles_parse(r->ctx, text, &c->roles);
 }
 
-static void read_roles(config_reader *r, attend_config *c) {
-  const char *text = read_text_of(r, r->json, "attend_attention_roles", NULL);
-  if (r->status || !text) return;
-  r->status = attend_roles_parse(r->ctx, text, &c->roles);
+/* ---- forms by role --------------------------------------------------------------- */
+
+static const char gaps[] = ", ";
+
+attend_status attend_roles_parse(attend_context *ctx, const char *text,
+                                 unsigned *roles) {
+  *roles = 0;
+  for (const char *at = text + strspn(text, gaps); *at;
+       at += strspn(at, gaps)) {
+    size_t n = strcspn(at, gaps);
+    unsigned found = 0;
+    for (int i = 0; i < ATTEND_ROLES; i++) {
+      const char *name = attend_role_name((attend_role)i);
+      if (strlen(name) == n && !strncmp(name, at, n)) found = 1u << i;
+    }
+    ATTEND_CHECK(ctx, found,
+                 "attention has the roles encoder, decoder and cross, not "
+                 "\"%.*s\"",
+                 n < 40 ? (int)n : 40, at);
+    *roles |= found;
+    at += n;
+  }
+  ATTEND_CHECK(ctx, *roles,
+               "name a role of attention: encoder, decoder or cross");
+  return ATTEND_OK;
+}
+
+const char *attend_roles_text(unsigned roles, char text[ATTEND_ROLES_TEXT]) {
+  size_t n = 0;
+  *text = 0;
+  for (int i = 0; i < ATTEND_ROLES; i++)
+    if (roles & 1u << i)
+      n += (size_t)snprintf(text + n, ATTEND_ROLES_TEXT - n, "%s%s",
+                            n ? "," : "", attend_role_name((attend_role)i));
+  return text;
+}
+
+unsigned roles_of(attend_parts parts) {
+  return (parts & ATTEND_ENCODER ? ATTEND_IN_ENCODER : 0u) |
+         (parts & ATTEND_DECODER ? ATTEND_IN_DECODER : 0u) |
+         (parts == ATTEND_BOTH ? ATTEND_IN_CROSS : 0u);
+}
+
+attend_status attend_config_forms(attend_context *ctx, const attend_config *c,
+                                  const attend_form *form, unsigned roles,
+                                  attend_form forms[ATTEND_ROLES]) {
+  char text[ATTEND_ROLES_TEXT];
+  ATTEND_CHECK(ctx, form || !roles,
+               "roles of attention say where a form is: name one");
+  ATTEND_CHECK(ctx, !roles || roles & roles_of(c->parts),
+               "a %s has no attention of the role %s", c->family,
+               attend_roles_text(roles, text));
+  for (int i = 0; i < ATTEND_ROLES; i++) {
+    bool asked = form && (!roles || roles & 1u << i);
+    bool learnt = !c->roles || c->roles & 1u << i;
+    forms[i] = asked ? *form : learnt ? c->form : (attend_form){0};
+  }
+  return ATTEND_OK;
 }
 
 /* ---- the whole -------------------------------------------------------------------- */
@@ -211,10 +257,10 @@ static attend_status read_config(attend_context *ctx, const char *path,
                 path, type);
   snprintf(c->family, sizeof c->family, "%s", type);
   c->embed_factor = c->head_factor = 1;
-  ATTEND_TRY((*f)->configure(ctx, json, path, c));
+  c->bos = c->pad = c->decoder_start = c->forced_bos = c->forced_eos = -1;
+  (*f)->configure(&r, c);
   read_ids(&r, c);
   read_form(&r, c);
-  read_roles(&r, c);
   return r.status;
 }
 
@@ -227,19 +273,8 @@ static attend_status read_generation(attend_context *ctx, const char *folder,
     return ATTEND_OK;
   ATTEND_TRY(json_read(ctx, path, &json));
   config_reader r = {ctx, json, path, ATTEND_OK};
-  attend_config now = *c;
-  now.n_eos = 0;
   read_tree(&r, NULL, ATTEND_JSON_OBJECT);
-  read_ids(&r, &now);
-  if (now.bos >= 0) c->bos = now.bos;
-  if (now.pad >= 0) c->pad = now.pad;
-  if (now.decoder_start >= 0) c->decoder_start = now.decoder_start;
-  if (now.forced_bos >= 0) c->forced_bos = now.forced_bos;
-  if (now.forced_eos >= 0) c->forced_eos = now.forced_eos;
-  if (now.n_eos) {
-    memcpy(c->eos, now.eos, sizeof c->eos);
-    c->n_eos = now.n_eos;
-  }
+  read_ids(&r, c);
   attend_json_free(json);
   return r.status;
 }

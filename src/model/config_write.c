@@ -5,93 +5,69 @@
  */
 #include <string.h>
 
-#include "attend/file.h"
 #include "attend/problem.h"
+#include "base/files.h"
 #include "model/family.h"
 
-typedef struct {
-  attend_json_writer *w;
-  const attend_architecture *a;
-} sheet;
-
-static void number(sheet *s, const char *name, int64_t value) {
-  attend_json_member(s->w, name);
-  attend_json_put_integer(s->w, value);
-}
-static void real(sheet *s, const char *name, double value) {
-  attend_json_member(s->w, name);
-  attend_json_put_number(s->w, value);
-}
-static void text(sheet *s, const char *name, const char *value) {
-  attend_json_member(s->w, name);
-  attend_json_put_string(s->w, value);
-}
-static void truth(sheet *s, const char *name, bool value) {
-  attend_json_member(s->w, name);
-  attend_json_put_boolean(s->w, value);
-}
-static void id(sheet *s, const char *name, const int *value) {
-  if (value && *value >= 0) number(s, name, *value);
+static void put_id(attend_json_writer *w, const char *name, const int *value) {
+  if (value && *value >= 0) json_put_integer(w, name, *value);
 }
 
 /* ---- families ---------------------------------------------------------------- */
 
-static void write_gpt2(sheet *s) {
-  const attend_architecture *a = s->a;
-  number(s, "n_layer", a->layers);
-  number(s, "n_embd", a->width);
-  number(s, "n_head", a->heads);
-  number(s, "n_inner", a->mlp);
-  number(s, "n_positions", a->positions);
-  number(s, "n_ctx", a->positions);
-  text(s, "activation_function", "gelu_new");
-  real(s, "layer_norm_epsilon", 1e-5);
+static void write_gpt2(attend_json_writer *w, const attend_architecture *a) {
+  json_put_integer(w, "n_layer", a->layers);
+  json_put_integer(w, "n_embd", a->width);
+  json_put_integer(w, "n_head", a->heads);
+  json_put_integer(w, "n_inner", a->mlp);
+  json_put_integer(w, "n_positions", a->positions);
+  json_put_integer(w, "n_ctx", a->positions);
+  json_put_text(w, "activation_function", "gelu_new");
+  json_put_number(w, "layer_norm_epsilon", 1e-5);
 }
 
-static void write_llama(sheet *s) {
-  const attend_architecture *a = s->a;
-  number(s, "num_hidden_layers", a->layers);
-  number(s, "hidden_size", a->width);
-  number(s, "num_attention_heads", a->heads);
-  number(s, "num_key_value_heads", a->kv_heads);
-  number(s, "head_dim", a->width / a->heads);
-  number(s, "intermediate_size", a->mlp);
-  number(s, "max_position_embeddings", a->positions);
-  text(s, "hidden_act", "silu");
-  real(s, "rms_norm_eps", 1e-5);
-  real(s, "rope_theta", 10000);
-  truth(s, "attention_bias", false);
-  truth(s, "mlp_bias", false);
+static void write_llama(attend_json_writer *w, const attend_architecture *a) {
+  json_put_integer(w, "num_hidden_layers", a->layers);
+  json_put_integer(w, "hidden_size", a->width);
+  json_put_integer(w, "num_attention_heads", a->heads);
+  json_put_integer(w, "num_key_value_heads", a->kv_heads);
+  json_put_integer(w, "head_dim", a->width / a->heads);
+  json_put_integer(w, "intermediate_size", a->mlp);
+  json_put_integer(w, "max_position_embeddings", a->positions);
+  json_put_text(w, "hidden_act", "silu");
+  json_put_number(w, "rms_norm_eps", 1e-5);
+  json_put_number(w, "rope_theta", 10000);
+  json_put_truth(w, "attention_bias", false);
+  json_put_truth(w, "mlp_bias", false);
 }
 
-static void write_bert(sheet *s) {
-  const attend_architecture *a = s->a;
-  number(s, "num_hidden_layers", a->layers);
-  number(s, "hidden_size", a->width);
-  number(s, "num_attention_heads", a->heads);
-  number(s, "intermediate_size", a->mlp);
-  number(s, "max_position_embeddings", a->positions);
-  number(s, "type_vocab_size", 2);
-  text(s, "hidden_act", "gelu");
-  real(s, "layer_norm_eps", 1e-12);
+static void write_bert(attend_json_writer *w, const attend_architecture *a) {
+  json_put_integer(w, "num_hidden_layers", a->layers);
+  json_put_integer(w, "hidden_size", a->width);
+  json_put_integer(w, "num_attention_heads", a->heads);
+  json_put_integer(w, "intermediate_size", a->mlp);
+  json_put_integer(w, "max_position_embeddings", a->positions);
+  json_put_integer(w, "type_vocab_size", 2);
+  json_put_text(w, "hidden_act", "gelu");
+  json_put_number(w, "layer_norm_eps", 1e-12);
 }
 
-static void write_bart(sheet *s) {
-  const attend_architecture *a = s->a;
-  number(s, "d_model", a->decoder_width);
-  if (a->width != a->decoder_width) number(s, "attend_encoder_width", a->width);
-  number(s, "encoder_layers", a->layers);
-  number(s, "decoder_layers", a->decoder_layers);
-  number(s, "encoder_attention_heads", a->heads);
-  number(s, "decoder_attention_heads", a->decoder_heads);
-  number(s, "encoder_ffn_dim", a->mlp);
-  number(s, "decoder_ffn_dim", a->decoder_mlp);
-  number(s, "max_position_embeddings", a->positions);
-  text(s, "activation_function", "gelu");
-  truth(s, "scale_embedding", false);
-  truth(s, "is_encoder_decoder", true);
-  id(s, "decoder_start_token_id", a->eos);
-  id(s, "forced_eos_token_id", a->eos);
+static void write_bart(attend_json_writer *w, const attend_architecture *a) {
+  json_put_integer(w, "d_model", a->decoder_width);
+  if (a->width != a->decoder_width)
+    json_put_integer(w, "attend_encoder_width", a->width);
+  json_put_integer(w, "encoder_layers", a->layers);
+  json_put_integer(w, "decoder_layers", a->decoder_layers);
+  json_put_integer(w, "encoder_attention_heads", a->heads);
+  json_put_integer(w, "decoder_attention_heads", a->decoder_heads);
+  json_put_integer(w, "encoder_ffn_dim", a->mlp);
+  json_put_integer(w, "decoder_ffn_dim", a->decoder_mlp);
+  json_put_integer(w, "max_position_embeddings", a->positions);
+  json_put_text(w, "activation_function", "gelu");
+  json_put_truth(w, "scale_embedding", false);
+  json_put_truth(w, "is_encoder_decoder", true);
+  put_id(w, "decoder_start_token_id", a->eos);
+  put_id(w, "forced_eos_token_id", a->eos);
 }
 
 static bool is_lopsided(const attend_architecture *a) {
@@ -100,37 +76,36 @@ static bool is_lopsided(const attend_architecture *a) {
 }
 
 /* T5 has one size for both sides: where they differ, ours say the encoder's. */
-static void write_t5_sides(sheet *s) {
-  const attend_architecture *a = s->a;
-  number(s, "d_model", a->decoder_width);
-  number(s, "num_layers", a->layers);
-  number(s, "num_decoder_layers", a->decoder_layers);
-  number(s, "num_heads", a->decoder_heads);
-  number(s, "d_kv", a->decoder_width / a->decoder_heads);
-  number(s, "d_ff", a->decoder_mlp);
+static void write_t5_sides(attend_json_writer *w,
+                           const attend_architecture *a) {
+  json_put_integer(w, "d_model", a->decoder_width);
+  json_put_integer(w, "num_layers", a->layers);
+  json_put_integer(w, "num_decoder_layers", a->decoder_layers);
+  json_put_integer(w, "num_heads", a->decoder_heads);
+  json_put_integer(w, "d_kv", a->decoder_width / a->decoder_heads);
+  json_put_integer(w, "d_ff", a->decoder_mlp);
   if (!is_lopsided(a)) return;
-  number(s, "attend_encoder_width", a->width);
-  number(s, "attend_encoder_heads", a->heads);
-  number(s, "attend_encoder_d_kv", a->width / a->heads);
-  number(s, "attend_encoder_d_ff", a->mlp);
+  json_put_integer(w, "attend_encoder_width", a->width);
+  json_put_integer(w, "attend_encoder_heads", a->heads);
+  json_put_integer(w, "attend_encoder_d_kv", a->width / a->heads);
+  json_put_integer(w, "attend_encoder_d_ff", a->mlp);
 }
 
-static void write_t5(sheet *s) {
-  const attend_architecture *a = s->a;
-  write_t5_sides(s);
-  number(s, "n_positions", a->positions);
-  text(s, "feed_forward_proj", "relu");
-  number(s, "relative_attention_num_buckets", 32);
-  number(s, "relative_attention_max_distance", 128);
-  real(s, "layer_norm_epsilon", 1e-6);
-  truth(s, "scale_decoder_outputs", !a->untied);
-  truth(s, "is_encoder_decoder", true);
-  id(s, "decoder_start_token_id", a->pad);
+static void write_t5(attend_json_writer *w, const attend_architecture *a) {
+  write_t5_sides(w, a);
+  json_put_integer(w, "n_positions", a->positions);
+  json_put_text(w, "feed_forward_proj", "relu");
+  json_put_integer(w, "relative_attention_num_buckets", 32);
+  json_put_integer(w, "relative_attention_max_distance", 128);
+  json_put_number(w, "layer_norm_epsilon", 1e-6);
+  json_put_truth(w, "scale_decoder_outputs", !a->untied);
+  json_put_truth(w, "is_encoder_decoder", true);
+  put_id(w, "decoder_start_token_id", a->pad);
 }
 
 static const struct {
   const char *family, *class;
-  void (*write)(sheet *s);
+  void (*write)(attend_json_writer *w, const attend_architecture *a);
 } known[] = {{"gpt2", "GPT2LMHeadModel", write_gpt2},
              {"llama", "LlamaForCausalLM", write_llama},
              {"bert", "BertForMaskedLM", write_bert},
@@ -227,37 +202,31 @@ static attend_status check(attend_context *ctx, const attend_architecture *a) {
   return check_roles(ctx, a);
 }
 
-static void write_all(sheet *s, int kind) {
-  const attend_architecture *a = s->a;
-  attend_json_indent(s->w, true);
-  attend_json_open(s->w, '{');
-  attend_json_member(s->w, "architectures");
-  attend_json_open(s->w, '[');
-  attend_json_put_string(s->w, known[kind].class);
-  attend_json_close(s->w, ']');
-  text(s, "model_type", a->family);
-  number(s, "vocab_size", a->vocab);
-  known[kind].write(s);
-  truth(s, "tie_word_embeddings", !a->untied);
-  id(s, "bos_token_id", a->bos);
-  id(s, "eos_token_id", a->eos);
-  id(s, "pad_token_id", a->pad);
-  if (a->copy) number(s, "attend_copy_width", a->copy);
-  if (a->attention) text(s, "attend_attention", a->attention);
-  char roles[ATTEND_ROLES_TEXT];
-  if (a->roles)
-    text(s, "attend_attention_roles", attend_roles_text(a->roles, roles));
-  attend_json_close(s->w, '}');
-}
-
 attend_status attend_config_write(attend_context *ctx, const char *path,
                                   const attend_architecture *architecture) {
   attend_architecture a = complete(architecture);
+  char roles[ATTEND_ROLES_TEXT];
   ATTEND_TRY(check(ctx, &a));
+  const int kind = find(a.family);
   attend_json_writer w = attend_json_writer_text(ctx);
-  write_all(&(sheet){&w, &a}, find(a.family));
-  attend_status status = attend_json_finish(&w);
-  if (!status) status = attend_file_write(ctx, path, w.text, w.length);
-  attend_json_writer_free(&w);
-  return status;
+  attend_json_indent(&w, true);
+  attend_json_open(&w, '{');
+  attend_json_member(&w, "architectures");
+  attend_json_open(&w, '[');
+  attend_json_put_string(&w, known[kind].class);
+  attend_json_close(&w, ']');
+  json_put_text(&w, "model_type", a.family);
+  json_put_integer(&w, "vocab_size", a.vocab);
+  known[kind].write(&w, &a);
+  json_put_truth(&w, "tie_word_embeddings", !a.untied);
+  put_id(&w, "bos_token_id", a.bos);
+  put_id(&w, "eos_token_id", a.eos);
+  put_id(&w, "pad_token_id", a.pad);
+  if (a.copy) json_put_integer(&w, "attend_copy_width", a.copy);
+  if (a.attention) json_put_text(&w, "attend_attention", a.attention);
+  if (a.roles)
+    json_put_text(&w, "attend_attention_roles",
+                  attend_roles_text(a.roles, roles));
+  attend_json_close(&w, '}');
+  return json_write(&w, path);
 }

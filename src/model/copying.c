@@ -12,72 +12,51 @@
 
 static const char what[] = "what may be copied";
 
-#define TAKE(from, field, count) \
-  ATTEND_TRY(from(r->ctx, size_times(count, sizeof *c->field), what, &c->field))
+#define TAKE(list, place, field, count)                                    \
+  ATTEND_TRY(own(r->ctx, list, place, size_times(count, sizeof *c->field), \
+                 what, &c->field))
 
 attend_status copy_make(attend_session *r) {
   copying *c = &r->copy;
   size_t batch = (size_t)r->batch, rows = (size_t)r->head_room;
   if (!r->model->copy_k.go) return ATTEND_OK;
-  TAKE(take_zeroed, length, batch);
-  TAKE(take_zeroed, of, batch);
-  TAKE(take_zeroed, from, batch);
-  TAKE(take_zeroed, texts, rows);
-  TAKE(take_zeroed, seen, (size_t)r->model->config.vocab);
-  TAKE(device_take, q, size_times(rows, copy_width(r)));
-  TAKE(device_take, before, size_times(2, copy_width(r)));
-  TAKE(device_take, gate, size_times(rows, LANES));
+  TAKE(&r->memory, ON_HOST, length, batch);
+  TAKE(&r->memory, ON_HOST, of, batch);
+  TAKE(&r->memory, ON_HOST, from, batch);
+  TAKE(&r->memory, ON_HOST, texts, rows);
+  TAKE(&r->memory, ON_HOST, seen, (size_t)r->model->config.vocab);
+  TAKE(&r->memory, ON_DEVICE, q, size_times(rows, copy_width(r)));
+  TAKE(&r->memory, ON_DEVICE, before, size_times(2, copy_width(r)));
+  TAKE(&r->memory, ON_DEVICE, gate, size_times(rows, LANES));
   return ATTEND_OK;
 }
 
-static void free_texts(attend_session *r) {
-  copying *c = &r->copy;
-  give(r->ctx, c->ids);
-  give(r->ctx, c->first);
-  give(r->ctx, c->often);
-  give(r->ctx, c->fold_to);
-  give(r->ctx, c->fold_often);
-  void *device[] = {c->keys, c->device_ids, c->device_first, c->device_often,
-                    c->weight};
-  for (size_t i = 0; i < sizeof device / sizeof *device; i++)
-    device_give(r->ctx, device[i]);
-  c->fold_to = NULL;
-  c->keys = c->often = c->device_often = c->weight = c->fold_often = NULL;
-  c->ids = c->first = c->device_ids = c->device_first = NULL;
-  c->room = 0;
-  c->n = c->span = 0;
-}
-
-void copy_free(attend_session *r) {
-  copying *c = &r->copy;
-  free_texts(r);
-  void *host[] = {c->length, c->of, c->from, c->texts, c->seen};
-  for (size_t i = 0; i < sizeof host / sizeof *host; i++) give(r->ctx, host[i]);
-  void *device[] = {c->q, c->gate, c->before};
-  for (size_t i = 0; i < sizeof device / sizeof *device; i++)
-    device_give(r->ctx, device[i]);
-}
-
-attend_status copy_room(attend_session *r, size_t tokens, int n) {
+/* Memory for so many tokens of all texts, n of one; what was there is lost if it
+ * must grow. */
+static attend_status copy_room(attend_session *r, size_t tokens, int n) {
   copying *c = &r->copy;
   if (tokens <= c->room && n <= c->span) return ATTEND_OK;
-  free_texts(r);
-  TAKE(take, ids, tokens);
-  TAKE(take, first, tokens);
-  TAKE(take, often, tokens);
-  TAKE(take, fold_to, tokens);
-  TAKE(take, fold_often, tokens);
-  TAKE(device_take, keys, size_times(tokens, copy_width(r)));
-  TAKE(device_take, device_ids, tokens);
-  TAKE(device_take, device_first, tokens);
-  TAKE(device_take, device_often, tokens);
-  TAKE(device_take, weight, size_times((size_t)r->head_room, (size_t)n));
+  blocks_free(r->ctx, &c->memory);
+  c->room = 0;
+  c->n = c->span = 0;
+  TAKE(&c->memory, ON_HOST, ids, tokens);
+  TAKE(&c->memory, ON_HOST, first, tokens);
+  TAKE(&c->memory, ON_HOST, often, tokens);
+  TAKE(&c->memory, ON_HOST, fold_to, tokens);
+  TAKE(&c->memory, ON_HOST, fold_often, tokens);
+  TAKE(&c->memory, ON_DEVICE, keys, size_times(tokens, copy_width(r)));
+  TAKE(&c->memory, ON_DEVICE, device_ids, tokens);
+  TAKE(&c->memory, ON_DEVICE, device_first, tokens);
+  TAKE(&c->memory, ON_DEVICE, device_often, tokens);
+  TAKE(&c->memory, ON_DEVICE, weight,
+       size_times((size_t)r->head_room, (size_t)n));
   c->room = tokens;
   c->span = n;
   return ATTEND_OK;
 }
 
-void copy_upload(attend_session *r, size_t tokens) {
+/* Brings ids and where they come first to the device. */
+static void copy_upload(attend_session *r, size_t tokens) {
   const struct attend_device *d = r->ctx->device;
   copying *c = &r->copy;
   d->write(r->ctx, c->device_ids, c->ids, tokens * sizeof *c->ids);
@@ -163,4 +142,202 @@ size_t copy_work_bytes(const attend_session *r) {
              sizeof(float) +
          ((size_t)r->model->config.vocab + 3 * (size_t)r->batch + rows) *
              sizeof(int32_t);
+}
+
+/* ---- a text of any length, for reading.c ------------------------------------------ */
+
+/* A text that fits into the model's window keeps a key for every token, as
+ * attend_session_encode does, to the same bits. A longer one is kept by words: for
+ * each the mean of its keys, and how often it was read, which enters its score as a
+ * logarithm. That is exact for words that stand once, names above all; of others it
+ * sees what their places share. There are never more words than the vocabulary has.
+ * Sums of features, as the linear forms have, need no more memory either, but copying
+ * must be sharp to be right.
+ *
+ * Tokens are folded in their order: how the text was cut changes no bit. */
+static int window_of(const attend_session *r) {
+  int positions = r->model->config.positions;
+  return positions ? positions : 1024;
+}
+
+static void forget_words(attend_session *r) {
+  copying *c = &r->copy;
+  for (int v = 0; v < r->model->config.vocab; v++) c->seen[v] = -1;
+  c->length[0] = 0;
+}
+
+/* Keys of the tokens in x, n of them, after those that were read before. */
+static void make_keys(attend_session *r, float *keys) {
+  const attend_model *m = r->model;
+  const int ld = (int)copy_width(r), n = r->p.n;
+  multiply_rows(&r->p, &m->copy_k, n, r->x, padded(m->config.encoder.width),
+                keys, ld);
+  OP(r->ctx, copy_lag, .texts = 1, .n = n, .width = m->config.copy,
+     .keys = keys, .ld = ld, .before = r->copy.before);
+}
+
+/* Where token `row` goes, and as how many-eth of its word; words lie before the
+ * tokens that are not folded yet. */
+static void fold(copying *c, int row, int32_t *to, float *often) {
+  const int32_t id = c->ids[row];
+  if (c->seen[id] < 0) {
+    const int32_t at = c->seen[id] = c->length[0]++;
+    c->ids[at] = id;
+    c->first[at] = at;
+    c->often[at] = 0;
+  }
+  *to = c->seen[id];
+  *often = c->often[*to] += 1;
+}
+
+static void fold_all(attend_session *r, int row, int end) {
+  copying *c = &r->copy;
+  for (int i = row; i < end; i++)
+    fold(c, i, c->fold_to + (i - row), c->fold_often + (i - row));
+  OP(r->ctx, copy_fold, .n = end - row, .from = row, .ld = (int)copy_width(r),
+     .keys = c->keys, .to = c->fold_to, .often = c->fold_often);
+}
+
+static void keep_token(copying *c, int row) {
+  int32_t *seen = &c->seen[c->ids[row]];
+  if (*seen < 0) *seen = row;
+  c->first[row] = *seen;
+  c->length[0]++;
+}
+
+static attend_status reading_room(attend_session *r) {
+  int64_t most = max64(window_of(r), r->model->config.vocab);
+  return copy_room(r, (size_t)most + (size_t)r->limit, 1);
+}
+
+attend_status copy_read(attend_session *r, const int32_t *ids) {
+  copying *c = &r->copy;
+  const size_t width = copy_width(r);
+  const int n = r->p.n;
+  if (!r->model->copy_k.go) return ATTEND_OK;
+  ATTEND_TRY(reading_room(r));
+  if (!c->length[0]) {
+    forget_words(r);
+    r->ctx->device->zero(r->ctx, c->before, width * sizeof *c->before);
+    c->by_words = false;
+    c->of[0] = 0;
+  }
+  int row = c->length[0], end = row + n;
+  make_keys(r, c->keys + (size_t)row * width);
+  memcpy(c->ids + row, ids, (size_t)n * sizeof *ids);
+  if (!c->by_words && end > window_of(r)) {
+    c->by_words = true;
+    forget_words(r);
+    row = 0;
+  }
+  if (c->by_words) fold_all(r, row, end);
+  for (; !c->by_words && row < end; row++) keep_token(c, row);
+  c->n = c->length[0];
+  return ATTEND_OK;
+}
+
+attend_status copy_recall(attend_session *r, const attend_session *from) {
+  const copying *f = &from->copy;
+  copying *c = &r->copy;
+  const int n = f->length ? f->length[0] : 0;
+  const size_t count = (size_t)n, width = copy_width(r);
+  if (!n || !r->model->copy_k.go) return ATTEND_OK;
+  ATTEND_TRY(copy_room(r, count, n));
+  OP(r->ctx, gather, .rows = n, .width = (int)width, .factor = 1, .x = f->keys,
+     .ldx = (int)width, .y = c->keys, .ldy = (int)width);
+  memcpy(c->ids, f->ids, count * sizeof *c->ids);
+  memcpy(c->first, f->first, count * sizeof *c->first);
+  for (int j = 0; f->by_words && j < n; j++)
+    c->often[j] = (float)log((double)f->often[j]);
+  copy_upload(r, count);
+  if (f->by_words)
+    r->ctx->device->write(r->ctx, c->device_often, c->often,
+                          count * sizeof *c->often);
+  for (int b = 0; b < r->batch; b++) c->of[b] = b;
+  c->by_words = f->by_words;
+  c->length[0] = c->n = n;
+  return ATTEND_OK;
+}
+
+/* ---- its files -------------------------------------------------------------------------- */
+
+static attend_tensor tensor_of(const char *name, attend_stored stored,
+                               int64_t n, int64_t width, const void *data) {
+  return (attend_tensor){.name = name,
+                         .stored = stored,
+                         .rank = width ? 2 : 1,
+                         .shape = {n, width},
+                         .data = data};
+}
+
+attend_status copy_save(attend_session *r, const char *path) {
+  const copying *c = &r->copy;
+  const size_t n = (size_t)c->length[0], width = copy_width(r);
+  float *keys;
+  ATTEND_TRY(
+      take(r->ctx, SIZE_PRODUCT(n + 1, width, sizeof *keys), "words", &keys));
+  float *before = keys + n * width;
+  r->ctx->device->read(r->ctx, keys, c->keys, n * width * sizeof *keys);
+  r->ctx->device->read(r->ctx, before, c->before, width * sizeof *keys);
+  const attend_tensor list[] = {
+      tensor_of("keys", ATTEND_STORED_F32, (int64_t)n, (int64_t)width, keys),
+      tensor_of("ids", ATTEND_STORED_I32, (int64_t)n, 0, c->ids),
+      tensor_of("before", ATTEND_STORED_F32, (int64_t)width, 0, before),
+      tensor_of("often", ATTEND_STORED_F32, (int64_t)n, 0, c->often)};
+  attend_status status =
+      attend_tensor_file_write(r->ctx, path, c->by_words ? 4 : 3, list);
+  give(r->ctx, keys);
+  return status;
+}
+
+static const attend_tensor *find(const attend_tensor_file *file,
+                                 const char *name, attend_stored stored,
+                                 int64_t n, int64_t width) {
+  const attend_tensor *t = attend_tensor_file_find(file, name);
+  bool fits = t && t->stored == stored && t->rank == (width ? 2 : 1) &&
+              t->shape[0] == n && (!width || t->shape[1] == width);
+  return fits ? t : NULL;
+}
+
+/* Whether it is what `rows` tokens leave. */
+static bool take_words(attend_session *r, const attend_tensor_file *file,
+                       int64_t rows) {
+  copying *c = &r->copy;
+  const attend_tensor *ids = attend_tensor_file_find(file, "ids");
+  const int64_t n = ids ? ids->shape[0] : 0, vocab = r->model->config.vocab;
+  const bool by_words = attend_tensor_file_find(file, "often") != NULL;
+  ids = find(file, "ids", ATTEND_STORED_I32, n, 0);
+  const attend_tensor *keys =
+      find(file, "keys", ATTEND_STORED_F32, n, (int64_t)copy_width(r));
+  const attend_tensor *often = find(file, "often", ATTEND_STORED_F32, n, 0);
+  const attend_tensor *before =
+      find(file, "before", ATTEND_STORED_F32, (int64_t)copy_width(r), 0);
+  if (!ids || !keys || !before || by_words != !!often) return false;
+  if (n < 1 || n > (by_words ? vocab : min64(rows, window_of(r)))) return false;
+  memcpy(c->ids, ids->data, ids->bytes);
+  r->ctx->device->write(r->ctx, c->keys, keys->data, keys->bytes);
+  r->ctx->device->write(r->ctx, c->before, before->data, before->bytes);
+  if (often) memcpy(c->often, often->data, often->bytes);
+  forget_words(r);
+  for (int j = 0; j < n; j++) {
+    if (c->ids[j] < 0 || c->ids[j] >= vocab) return false;
+    if (by_words && c->seen[c->ids[j]] >= 0) return false;
+    keep_token(c, j);
+  }
+  c->by_words = by_words;
+  c->of[0] = 0;
+  c->n = (int)n;
+  return by_words || n == rows;
+}
+
+attend_status copy_load(attend_session *r, const char *path, int64_t rows) {
+  attend_tensor_file *file;
+  ATTEND_TRY(reading_room(r));
+  ATTEND_TRY(attend_tensor_file_open(r->ctx, path, &file));
+  bool taken = take_words(r, file, rows);
+  attend_tensor_file_close(file);
+  if (taken) return ATTEND_OK;
+  copy_reset(r);
+  return fail(r->ctx, ATTEND_IO, "\"%.300s\" does not hold the words of a text",
+              path);
 }

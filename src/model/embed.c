@@ -18,18 +18,21 @@ bool embeds_apart(const attend_model *m, const stack *s) {
   return m->config.embed_norm || projects_all(m, s);
 }
 
-/* The tokens' rows, as wide as their table is. */
-static void look_up(const pass *p, int width, const int32_t *ids, float *to) {
-  OP(p->ctx, embed, .table = p->model->tokens.t, .rows = p->rows,
-     .width = width, .ids = ids, .factor = p->model->config.embed_factor,
-     .y = to, .ldy = padded(width));
+/* to (+)= rows of a table, as wide as it is. */
+static void look_up(const pass *p, const table_weights *t, int width,
+                    const int32_t *ids, int offset, float factor, bool add,
+                    float *to) {
+  OP(p->ctx, embed, .table = t->t, .rows = p->rows, .width = width, .ids = ids,
+     .offset = offset, .factor = factor, .add = add, .y = to,
+     .ldy = padded(width));
 }
 
 static void embed_tokens(const pass *p, int width, const int32_t *ids,
                          float *to) {
   const linear_weights *w = &p->side->projection;
   bool narrow = w->go && !p->model->config.embed_width;
-  look_up(p, narrow ? w->inputs : width, ids, narrow ? p->h : to);
+  look_up(p, &p->model->tokens, narrow ? w->inputs : width, ids, 0,
+          p->model->config.embed_factor, false, narrow ? p->h : to);
   if (narrow)
     multiply_rows(p, w, p->rows, p->h, padded(w->inputs), to, padded(width));
 }
@@ -46,12 +49,9 @@ void embed_forward(const pass *p, const int32_t *ids, const int32_t *types,
     OP(p->ctx, sinusoidal, .rows = rows, .width = width,
        .position = p->position, .y = sum, .ldy = ld);
   if (s->positions.t.data)
-    OP(p->ctx, embed, .table = s->positions.t, .rows = rows, .width = width,
-       .ids = p->position, .offset = c->position_offset, .factor = 1,
-       .add = true, .y = sum, .ldy = ld);
-  if (s->types.t.data)
-    OP(p->ctx, embed, .table = s->types.t, .rows = rows, .width = width,
-       .ids = types, .factor = 1, .add = true, .y = sum, .ldy = ld);
+    look_up(p, &s->positions, width, p->position, c->position_offset, 1, true,
+            sum);
+  if (s->types.t.data) look_up(p, &s->types, width, types, 0, 1, true, sum);
   if (c->embed_norm) norm_rows(p, &s->embed_norm, rows, width, sum, normed);
   if (projects_all(m, s))
     multiply_rows(p, &s->projection, rows, c->embed_norm ? normed : sum, ld, x,
@@ -60,10 +60,11 @@ void embed_forward(const pass *p, const int32_t *ids, const int32_t *types,
 }
 
 static void table_back(const pass *p, const table_weights *t, int width,
-                       const int32_t *ids, int offset, const float *dx) {
+                       const int32_t *ids, int offset, float factor,
+                       const float *dx) {
   if (t->dw)
     OP(p->ctx, embed_back, .rows = p->rows, .width = width,
-       .entries = t->t.entries, .ids = ids, .offset = offset, .factor = 1,
+       .entries = t->t.entries, .ids = ids, .offset = offset, .factor = factor,
        .dy = dx, .lddy = padded(width), .dtable = t->dw);
 }
 
@@ -72,16 +73,14 @@ static void embed_tokens_back(const pass *p, int width, const int32_t *ids,
   const linear_weights *w = &p->side->projection;
   const table_weights *t = &p->model->tokens;
   if (w->go && !p->model->config.embed_width) {
-    look_up(p, w->inputs, ids, p->h);
+    look_up(p, t, w->inputs, ids, 0, p->model->config.embed_factor, false,
+            p->h);
     multiply_back(p, w, p->rows, p->h, padded(w->inputs), dx, padded(width),
                   false, p->back.dh, padded(w->inputs));
     dx = p->back.dh;
     width = w->inputs;
   }
-  OP(p->ctx, embed_back, .rows = p->rows, .width = width,
-     .entries = t->t.entries, .ids = ids,
-     .factor = p->model->config.embed_factor, .dy = dx, .lddy = padded(width),
-     .dtable = t->dw);
+  table_back(p, t, width, ids, 0, p->model->config.embed_factor, dx);
 }
 
 void embed_backward(const pass *p, const int32_t *ids, const int32_t *types,
@@ -100,7 +99,7 @@ void embed_backward(const pass *p, const int32_t *ids, const int32_t *types,
   }
   if (c->embed_norm)
     norm_rows_back(p, &s->embed_norm, rows, width, sum, dx, false, dx);
-  table_back(p, &s->types, width, types, 0, dx);
-  table_back(p, &s->positions, width, p->position, c->position_offset, dx);
+  table_back(p, &s->types, width, types, 0, 1, dx);
+  table_back(p, &s->positions, width, p->position, c->position_offset, 1, dx);
   embed_tokens_back(p, width, ids, dx);
 }

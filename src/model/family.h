@@ -1,7 +1,7 @@
 /* A family: how its config.json reads, and what its tensors are called.
  *
  * Place: model/ - one small file per family defines one of these; config.c
- * picks it by model_type, parameters.c expands its names into the parameter table.
+ * picks it by model_type, checkpoint.c expands its names into the parameter table.
  */
 #ifndef MODEL_FAMILY_H
 #define MODEL_FAMILY_H
@@ -10,49 +10,57 @@
 #include "attend/model.h"
 #include "base/base.h"
 
-/* Where a tensor goes in the one transformer. */
-enum slot {
-  TOKENS, /* tables, [rows, F] */
-  POSITIONS,
-  TYPES,
-  EMBED_NORM, /* once a stack */
-  FINAL_NORM,
-  RELATIVE,  /* T5's buckets, [buckets, H] */
-  SELF_NORM, /* from here on once a layer */
-  SELF_Q,
-  SELF_K,
-  SELF_V,
-  SELF_QKV, /* the three stored as one */
-  SELF_O,
-  Q_NORM, /* of queries and keys */
-  K_NORM,
-  SELF_AFTER_NORM, /* of what attention adds */
-  CROSS_NORM,
-  CROSS_Q,
-  CROSS_K,
-  CROSS_V,
-  CROSS_O,
-  MLP_NORM,
-  MLP_GATE,
-  MLP_UP,
-  MLP_AFTER_NORM,
-  MLP_DOWN,   /* the last of a layer */
-  PROJECTION, /* tokens' rows to a side of another width, once a stack */
-  TRANSFORM,  /* the head's, once */
-  TRANSFORM_NORM,
-  HEAD,
-  COPY_Q, /* see model/copying.c, once */
-  COPY_K,
-  COPY_GATE,
-  SLOTS
-};
+/* Where a tensor goes in the one transformer: the member of the model, of a side or of
+ * a layer that holds it (model/transformer.h), and what it is called. In this order
+ * training lays them out. What goes into one member follows one another, side by side;
+ * a family has some of it: query, key and value as one, or three. A tied head is the
+ * token table, and its matrix has no tensor of its own. */
+#define SLOT_LIST(X)                                                         \
+  X(TOKENS, attend_model, tokens, "token table")                             \
+  X(PROJECTION, stack, projection, "embedding projection")                   \
+  X(POSITIONS, stack, positions, "position table")                           \
+  X(TYPES, stack, types, "segment table")                                    \
+  X(EMBED_NORM, stack, embed_norm, "norm of the embeddings")                 \
+  X(RELATIVE, stack, relative, "relative positions")                         \
+  X(SELF_NORM, layer_weights, self_norm, "self-attention norm")              \
+  X(SELF_QKV, layer_weights, qkv, "self-attention query, key, value")        \
+  X(SELF_Q, layer_weights, qkv, "self-attention query")                      \
+  X(SELF_K, layer_weights, qkv, "self-attention key")                        \
+  X(SELF_V, layer_weights, qkv, "self-attention value")                      \
+  X(Q_NORM, layer_weights, q_norm, "query norm")                             \
+  X(K_NORM, layer_weights, k_norm, "key norm")                               \
+  X(SELF_O, layer_weights, out, "self-attention output")                     \
+  X(SELF_AFTER_NORM, layer_weights, self_after, "norm after self-attention") \
+  X(CROSS_NORM, layer_weights, cross_norm, "cross-attention norm")           \
+  X(CROSS_Q, layer_weights, cross_q, "cross-attention query")                \
+  X(CROSS_K, layer_weights, cross_kv, "cross-attention key")                 \
+  X(CROSS_V, layer_weights, cross_kv, "cross-attention value")               \
+  X(CROSS_O, layer_weights, cross_out, "cross-attention output")             \
+  X(MLP_NORM, layer_weights, mlp_norm, "mlp norm")                           \
+  X(MLP_GATE, layer_weights, up, "mlp gate")                                 \
+  X(MLP_UP, layer_weights, up, "mlp up")                                     \
+  X(MLP_DOWN, layer_weights, down, "mlp down")                               \
+  X(MLP_AFTER_NORM, layer_weights, mlp_after, "norm after the mlp")          \
+  X(FINAL_NORM, stack, final_norm, "final norm")                             \
+  X(TRANSFORM, attend_model, transform, "head's transform")                  \
+  X(TRANSFORM_NORM, attend_model, transform_norm,                            \
+    "norm of the head's transform")                                          \
+  X(HEAD, attend_model, head, "head")                                        \
+  X(COPY_Q, attend_model, copy_q, "copy query")                              \
+  X(COPY_K, attend_model, copy_k, "copy key")                                \
+  X(COPY_GATE, attend_model, copy_gate, "copy gate")
 
-static inline bool slot_is_norm(enum slot s) {
-  return s == EMBED_NORM || s == FINAL_NORM || s == SELF_NORM ||
-         s == SELF_AFTER_NORM || s == Q_NORM || s == K_NORM ||
-         s == CROSS_NORM || s == MLP_NORM || s == MLP_AFTER_NORM ||
-         s == TRANSFORM_NORM;
-}
+#define X(slot, of, member, what) slot,
+enum slot { SLOT_LIST(X) SLOTS };
+#undef X
+
+typedef enum { A_LINEAR, A_NORM, A_TABLE } field_kind;
+typedef struct {
+  field_kind kind;
+  size_t at; /* in what has it */
+  const char *what;
+} slot_info;
+extern const slot_info slot_infos[SLOTS]; /* weights.c */
 
 enum {                 /* what a line says besides */
        BIASED = 1,     /* name.weight and name.bias */
@@ -80,18 +88,26 @@ typedef struct {
   unsigned flags;
 } line;
 
+/* Reading a config.json. */
+typedef struct {
+  attend_context *ctx;
+  const attend_json *json;
+  const char *path;
+  attend_status status; /* the first failure: one check at the end is enough */
+} config_reader;
+
 typedef struct family {
   const char *types[4]; /* config.json's model_type; ends with NULL */
   const char *prefix;   /* before the base model's names in new checkpoints */
-  attend_status (*configure)(attend_context *ctx, const attend_json *json,
-                             const char *path, attend_config *config);
+  void (*configure)(config_reader *r, attend_config *config);
   const line *lines; /* ends with a name of NULL */
 } family;
 
 extern const family family_gpt2, family_llama, family_bert, family_distilbert,
     family_roberta, family_bart, family_t5;
 
-const family *family_of(const char *type);
+/* Roles of attention, of attend_in, that parts have. */
+unsigned roles_of(attend_parts parts);
 
 /* attend_config_read as family *f; *f NULL: as the one that model_type names, which
  * it then is. */
@@ -100,17 +116,15 @@ attend_status config_read_as(attend_context *ctx, const char *path,
 
 /* ---- reading a configuration (config.c) --------------------------------------- */
 
-typedef struct {
-  attend_context *ctx;
-  const attend_json *json;
-  const char *path;
-  attend_status status; /* the first failure: one check at the end is enough */
-} config_reader;
+/* Unless something failed before. */
+#define REFUSE(r, ...) \
+  ((r)->status ? (r)->status : ((r)->status = fail((r)->ctx, __VA_ARGS__)))
 
 /* A member of another type is a failure; one that is absent or null has its
- * usual value.
- *
- * A size in [1, 2^28]. Missing: `otherwise`, or a failure if that is negative. */
+ * usual value. */
+int64_t read_integer(config_reader *r, const char *name, int64_t low,
+                     int64_t high, int64_t otherwise);
+/* A size in [1, 2^28]. Missing: `otherwise`, or a failure if that is negative. */
 int read_size(config_reader *r, const char *name, int otherwise);
 /* What is added to a norm's variance. */
 float read_epsilon(config_reader *r, const char *name, double otherwise);

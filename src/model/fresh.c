@@ -15,10 +15,6 @@
 /* A gate's bias: a copy head begins with copying about a quarter. */
 static const float COPY_BEGINS = -1;
 
-static bool is_table(enum slot s) {
-  return s == TOKENS || s == POSITIONS || s == TYPES || s == RELATIVE;
-}
-
 /* A bias is drawn like its layer's weights, whose inputs say how wide. */
 static int64_t inputs_of(const attend_checkpoint *c, const parameter *p) {
   for (size_t i = 0; i < c->table.count; i++) {
@@ -33,7 +29,7 @@ static int64_t inputs_of(const attend_checkpoint *c, const parameter *p) {
 /* Uniform within 1/sqrt(inputs); tables normal. */
 static void draw_reset(const attend_checkpoint *c, const parameter *p,
                        attend_random r, size_t n, float *to) {
-  if (is_table(p->slot)) {
+  if (slot_infos[p->slot].kind == A_TABLE) {
     attend_random_normal(r, 0, n, to);
     return;
   }
@@ -84,19 +80,11 @@ static void draw_start(const attend_checkpoint *c, const parameter *p,
   if (p->slot == COPY_GATE && p->is_bias) *to = COPY_BEGINS;
 }
 
-typedef void (*drawing)(const attend_checkpoint *c, const parameter *p,
-                        attend_random r, size_t n, float *to);
-
-static void draw(const attend_checkpoint *c, size_t i, uint64_t seed,
-                 drawing how, float *to) {
-  const parameter *p = &c->table.entry[i];
-  size_t n = (size_t)p->tensor->count;
-  if (!slot_is_norm(p->slot)) {
-    how(c, p, (attend_random){seed, i}, n, to);
-    return;
-  }
-  for (size_t j = 0; j < n; j++) to[j] = p->is_bias ? 0 : 1;
-}
+typedef struct {
+  uint64_t seed;
+  void (*draw)(const attend_checkpoint *c, const parameter *p, attend_random r,
+               size_t n, float *to);
+} drawing;
 
 static void describe(parameter *p, attend_tensor *t) {
   t->name = p->name;
@@ -118,54 +106,41 @@ static bool is_drawn(const attend_checkpoint *c, const parameter *p) {
   return !(p->slot == HEAD && !p->is_bias && c->config.tied) && !p->fixed;
 }
 
-static attend_status draw_all(attend_checkpoint *c, uint64_t seed,
-                              drawing how) {
-  const char *prefix = c->family->prefix;
+static attend_status draw_all(attend_checkpoint *c, const void *user) {
+  const drawing *how = user;
+  ATTEND_TRY(take_zeroed(c->ctx, size_times(c->table.count, sizeof *c->drawn),
+                         "untrained weights", &c->drawn));
   for (size_t i = 0; i < c->table.count; i++) {
     parameter *p = &c->table.entry[i];
-    parameter_name(p, prefix, p->name);
+    parameter_name(p, c->family->prefix, p->name);
     if (is_drawn(c, p)) describe(p, &c->drawn[i]);
   }
   for (size_t i = 0; i < c->table.count; i++) {
+    const parameter *p = &c->table.entry[i];
     attend_tensor *t = &c->drawn[i];
-    if (!c->table.entry[i].tensor) continue;
     float *floats;
+    if (!p->tensor) continue;
     ATTEND_TRY(take(c->ctx, t->bytes, "untrained weights", &floats));
     t->data = floats;
     c->bytes += t->bytes;
-    draw(c, i, seed, how, floats);
+    if (slot_infos[p->slot].kind != A_NORM)
+      how->draw(c, p, (attend_random){how->seed, i}, (size_t)t->count, floats);
+    else
+      for (int64_t j = 0; j < t->count; j++) floats[j] = p->is_bias ? 0 : 1;
   }
   return ATTEND_OK;
-}
-
-static attend_status make(attend_context *ctx, const char *path, uint64_t seed,
-                          drawing how, attend_checkpoint **checkpoint) {
-  attend_checkpoint *c;
-  *checkpoint = NULL;
-  ATTEND_TRY(take_zeroed(ctx, sizeof *c, "a checkpoint", &c));
-  c->ctx = ctx;
-  attend_status status = config_read_as(ctx, path, &c->family, &c->config);
-  if (!status)
-    status = table_make(ctx, &c->config, c->family->lines, &c->table);
-  if (!status)
-    status = take_zeroed(ctx, size_times(c->table.count, sizeof *c->drawn),
-                         "untrained weights", &c->drawn);
-  if (!status) status = draw_all(c, seed, how);
-  if (status)
-    attend_checkpoint_close(c);
-  else
-    *checkpoint = c;
-  return status;
 }
 
 attend_status attend_checkpoint_fresh(attend_context *ctx, const char *path,
                                       uint64_t seed,
                                       attend_checkpoint **checkpoint) {
-  return make(ctx, path, seed, draw_reset, checkpoint);
+  return checkpoint_make(ctx, path, NULL, draw_all,
+                         &(drawing){seed, draw_reset}, checkpoint);
 }
 
 attend_status attend_checkpoint_start(attend_context *ctx, const char *path,
                                       uint64_t seed,
                                       attend_checkpoint **checkpoint) {
-  return make(ctx, path, seed, draw_start, checkpoint);
+  return checkpoint_make(ctx, path, NULL, draw_all,
+                         &(drawing){seed, draw_start}, checkpoint);
 }

@@ -4,26 +4,23 @@
  */
 #include "model/family.h"
 
-static attend_status configure(attend_context *ctx, const attend_json *json,
-                               const char *path, attend_config *c) {
-  config_reader r = {ctx, json, path, ATTEND_OK};
+static void configure(config_reader *r, attend_config *c) {
   attend_stack *s = &c->decoder;
   c->parts = ATTEND_DECODER;
-  s->layers = read_size(&r, "n_layer", -1);
-  s->width = read_size(&r, "n_embd", -1);
-  s->heads = read_size(&r, "n_head", -1);
-  s->mlp = read_size(&r, "n_inner", 4 * s->width);
-  complete_stack(&r, s);
-  c->vocab = read_size(&r, "vocab_size", -1);
-  c->positions = read_size(&r, "n_positions", 1024);
-  c->norm_eps = read_epsilon(&r, "layer_norm_epsilon", 1e-5);
+  s->layers = read_size(r, "n_layer", -1);
+  s->width = read_size(r, "n_embd", -1);
+  s->heads = read_size(r, "n_head", -1);
+  s->mlp = read_size(r, "n_inner", 4 * s->width);
+  complete_stack(r, s);
+  c->vocab = read_size(r, "vocab_size", -1);
+  c->positions = read_size(r, "n_positions", 1024);
+  c->norm_eps = read_epsilon(r, "layer_norm_epsilon", 1e-5);
   c->final_norm = 1;
-  c->activation = read_activation(&r, "activation_function", "gelu_new");
-  c->score_factor = read_switch(&r, "scale_attn_weights", true) ? 0 : 1;
-  c->score_by_layer = read_switch(&r, "scale_attn_by_inverse_layer_idx", false);
-  c->tied = read_switch(&r, "tie_word_embeddings", true);
-  refuse_switch(&r, "add_cross_attention", "GPT-2 with an encoder");
-  return r.status;
+  c->activation = read_activation(r, "activation_function", "gelu_new");
+  c->score_factor = read_switch(r, "scale_attn_weights", true) ? 0 : 1;
+  c->score_by_layer = read_switch(r, "scale_attn_by_inverse_layer_idx", false);
+  c->tied = read_switch(r, "tie_word_embeddings", true);
+  refuse_switch(r, "add_cross_attention", "GPT-2 with an encoder");
 }
 
 static const line lines[] = {

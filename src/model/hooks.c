@@ -69,7 +69,7 @@ attend_status hooks_set(attend_context *ctx, hooks *h, int n,
   return ATTEND_OK;
 }
 
-static bool stands_at(const attend_hook *x, const hook_place *at) {
+static bool stands_at(const attend_hook *x, const attend_hooked *at) {
   if (!(x->points & at->point)) return false;
   if (x->roles && !(x->roles & 1u << at->role)) return false;
   for (int i = 0; i < x->n_layers; i++)
@@ -77,7 +77,7 @@ static bool stands_at(const attend_hook *x, const hook_place *at) {
   return !x->n_layers;
 }
 
-unsigned hooks_asked(const pass *p, const hook_place *at) {
+unsigned hooks_asked(const pass *p, const attend_hooked *at) {
   unsigned what = 0;
   if (!p->hooks || !(p->hooks->points & at->point)) return 0;
   for (int i = 0; i < p->hooks->n; i++) {
@@ -97,7 +97,7 @@ bool hooks_edit(const hooks *h, unsigned points) {
 /* ---- calling them ------------------------------------------------------------------------ */
 
 /* Floats from the tensor's first to behind its last. */
-static size_t extent(const hook_place *at) {
+static size_t extent(const attend_hooked *at) {
   ptrdiff_t last = 0;
   for (int i = 0; i < 4; i++) {
     if (at->shape[i] < 1) return 0;
@@ -107,11 +107,12 @@ static size_t extent(const hook_place *at) {
 }
 
 /* The host's view of it. */
-static attend_status bring(const pass *p, const hook_place *at, float **data) {
+static attend_status bring(const pass *p, const attend_hooked *at, bool on_host,
+                           float **data) {
   hooks *h = p->hooks;
   size_t bytes = extent(at) * sizeof **data;
-  *data = at->view.data;
-  if (p->ctx->device->host || at->on_host) return ATTEND_OK;
+  *data = (float *)at->view.data;
+  if (on_host) return ATTEND_OK;
   if (bytes > h->stage_bytes) {
     give(p->ctx, h->stage);
     h->stage = NULL;
@@ -124,26 +125,17 @@ static attend_status bring(const pass *p, const hook_place *at, float **data) {
   return ATTEND_OK;
 }
 
-static void put_back(const pass *p, const hook_place *at, const float *data) {
+static void put_back(const pass *p, const attend_hooked *at,
+                     const float *data) {
   if (data != at->view.data)
-    p->ctx->device->write(p->ctx, at->view.data, data,
+    p->ctx->device->write(p->ctx, (void *)at->view.data, data,
                           extent(at) * sizeof *data);
 }
 
-static attend_hooked shown(const hook_place *at, const float *data) {
-  attend_hooked t = {.point = at->point,
-                     .role = at->role,
-                     .layer = at->layer,
-                     .lengths = at->lengths,
-                     .view = {.data = data}};
-  memcpy(t.shape, at->shape, sizeof t.shape);
-  memcpy(t.view.stride, at->view.stride, sizeof t.view.stride);
-  return t;
-}
-
-static void call_all(const pass *p, const hook_place *at, unsigned which,
+static void call_all(const pass *p, const attend_hooked *at, unsigned which,
                      float *data) {
-  const attend_hooked t = shown(at, data);
+  attend_hooked t = *at;
+  t.view.data = data;
   for (int i = 0; i < p->hooks->n; i++) {
     const attend_hook *x = &p->hooks->list[i];
     if (!stands_at(x, at)) continue;
@@ -154,55 +146,30 @@ static void call_all(const pass *p, const hook_place *at, unsigned which,
   }
 }
 
-attend_status hooks_call(const pass *p, const hook_place *at, unsigned which) {
+attend_status hook_at(const pass *p, const attend_hooked *at, unsigned which) {
+  const bool on_host = p->ctx->device->host || which & HOOK_ON_HOST;
   float *data;
+  which &= hooks_asked(p, at);
   if (!which) return ATTEND_OK;
   int depth = stream_suspend(&p->ctx->stream); /* what came before is done */
-  attend_status status = bring(p, at, &data);
+  attend_status status = bring(p, at, on_host, &data);
   if (!status) call_all(p, at, which, data);
   if (!status && which & ~(unsigned)HOOK_READS) put_back(p, at, data);
   stream_resume(&p->ctx->stream, depth);
   return status;
 }
 
-attend_status hook_at(const pass *p, const hook_place *at) {
-  return hooks_call(p, at, hooks_asked(p, at) & (HOOK_READS | HOOK_EDITS));
-}
-
-attend_status hook_gradient_at(const pass *p, const hook_place *at) {
-  return hooks_call(p, at, hooks_asked(p, at) & HOOK_GRADIENTS);
-}
-
-static hook_place stream_place(const pass *p, attend_point point, int layer,
-                               float *x) {
+attend_status hook_stream(const pass *p, attend_point point, int layer,
+                          float *x, unsigned which) {
   const int width = p->side->shape->width, ld = padded(width);
-  return (hook_place){.point = point,
+  if (!p->hooks) return ATTEND_OK;
+  attend_hooked at = {.point = point,
                       .role = self_role(p),
                       .layer = layer,
                       .shape = {p->count, 1, p->n, width},
                       .lengths = p->lengths,
                       .view = {x, {(ptrdiff_t)p->n * ld, 0, ld, 1}}};
-}
-
-attend_status hook_stream(const pass *p, attend_point point, int layer,
-                          float *x) {
-  if (!p->hooks) return ATTEND_OK;
-  hook_place at = stream_place(p, point, layer, x);
-  return hook_at(p, &at);
-}
-
-attend_status hook_stream_again(const pass *p, attend_point point, int layer,
-                                float *x) {
-  if (!p->hooks) return ATTEND_OK;
-  hook_place at = stream_place(p, point, layer, x);
-  return hooks_call(p, &at, hooks_asked(p, &at) & HOOK_EDITS);
-}
-
-attend_status hook_stream_gradient(const pass *p, attend_point point, int layer,
-                                   float *dx) {
-  if (!p->hooks) return ATTEND_OK;
-  hook_place at = stream_place(p, point, layer, dx);
-  return hook_gradient_at(p, &at);
+  return hook_at(p, &at, which);
 }
 
 /* ---- stopping --------------------------------------------------------------------------- */
@@ -218,13 +185,8 @@ attend_status hook_stop(attend_session *r) {
 
 /* ---- how much it would be ------------------------------------------------------------------- */
 
-/* A count in double as a size; SIZE_MAX if none holds it. */
-static size_t whole(double count) {
-  if (count >= 0x1p63) return SIZE_MAX;
-  return count > 0 ? (size_t)count : 0;
-}
-
-static size_t attention_floats(const attend_stack *s, unsigned points, double T,
+/* Of attention between T queries and S keys. */
+static double attention_floats(const attend_stack *s, unsigned points, double T,
                                double S) {
   double H = s->heads, G = s->kv_heads, sum = 0;
   if (points & ATTEND_AT_QUERY) sum += H * T * s->dim;
@@ -234,32 +196,28 @@ static size_t attention_floats(const attend_stack *s, unsigned points, double T,
   if (points & ATTEND_AT_PATTERN) sum += H * T * S;
   if (points & ATTEND_AT_DENOMINATOR) sum += H * T;
   if (points & ATTEND_AT_ENTROPY) sum += H * T;
-  return whole(sum * s->layers);
+  return sum * s->layers;
 }
 
-static size_t stream_floats(const attend_stack *s, unsigned points, double T) {
-  double sum = 0;
-  if (points & ATTEND_AT_RESIDUAL) sum += T * s->width * (s->layers + 1);
-  if (points & ATTEND_AT_RESIDUAL_MIDDLE) sum += T * s->width * s->layers;
-  if (points & ATTEND_AT_MLP) sum += T * s->width * s->layers;
-  return whole(sum);
+static double side_floats(const attend_stack *s, unsigned points, double T) {
+  double rows = 0;
+  if (points & ATTEND_AT_RESIDUAL) rows += T * (s->layers + 1);
+  if (points & ATTEND_AT_RESIDUAL_MIDDLE) rows += T * s->layers;
+  if (points & ATTEND_AT_MLP) rows += T * s->layers;
+  return attention_floats(s, points, T, T) + rows * s->width;
 }
 
+/* In double, whose range no count leaves; SIZE_MAX if no size holds it. */
 size_t attend_model_trace_bytes(const attend_model *m, unsigned points,
                                 int64_t encoder, int64_t decoder) {
   const attend_config *c = &m->config;
-  double S = (double)encoder, T = (double)decoder;
-  size_t floats = 0;
-  if (c->encoder.layers)
-    floats = size_add(attention_floats(&c->encoder, points, S, S),
-                      stream_floats(&c->encoder, points, S));
-  if (c->decoder.layers)
-    floats =
-        size_add(floats, size_add(attention_floats(&c->decoder, points, T, T),
-                                  stream_floats(&c->decoder, points, T)));
+  double S = (double)encoder, T = (double)decoder, floats = 0;
+  if (c->encoder.layers) floats += side_floats(&c->encoder, points, S);
+  if (c->decoder.layers) floats += side_floats(&c->decoder, points, T);
   if (c->parts == ATTEND_BOTH)
-    floats = size_add(floats, attention_floats(&c->decoder, points, T, S));
+    floats += attention_floats(&c->decoder, points, T, S);
   if (points & ATTEND_AT_LOGITS)
-    floats = size_add(floats, whole((c->decoder.layers ? T : S) * c->vocab));
-  return size_times(floats, sizeof(float));
+    floats += (c->decoder.layers ? T : S) * c->vocab;
+  if (floats >= 0x1p63) return SIZE_MAX;
+  return size_times(floats > 0 ? (size_t)floats : 0, sizeof(float));
 }

@@ -7,41 +7,29 @@
 
 #include "model/transformer.h"
 
-/* A tensor where hooks may stand. */
-typedef struct {
-  attend_point point;
-  attend_role role;
-  int layer;
-  int shape[4];
-  const int32_t *lengths;
-  attend_view view;
-  bool on_host; /* whatever the device is */
-} hook_place;
-
 void hooks_free(const attend_context *ctx, hooks *h);
 attend_status hooks_set(attend_context *ctx, hooks *h, int n,
                         const attend_hook *list);
 /* Whether some hook edits at one of these points. */
 bool hooks_edit(const hooks *h, unsigned points);
 
-/* What is asked for at a place, and calling those who ask. */
-enum { HOOK_READS = 1, HOOK_EDITS = 2, HOOK_GRADIENTS = 4 };
-unsigned hooks_asked(const pass *p, const hook_place *at);
-attend_status hooks_call(const pass *p, const hook_place *at, unsigned which);
-
-attend_status hook_at(const pass *p, const hook_place *at);
-attend_status hook_gradient_at(const pass *p, const hook_place *at);
-/* The stream, or what is added to it: [rows][ldx]. */
+/* What is asked for of a tensor, and calling those who ask for some of it. It is
+ * memory of the device, or ON_HOST whatever that is. */
+enum {
+  HOOK_READS = 1,
+  HOOK_EDITS = 2,
+  HOOK_FORWARD = HOOK_READS | HOOK_EDITS,
+  HOOK_GRADIENTS = 4,
+  HOOK_ON_HOST = 8
+};
+unsigned hooks_asked(const pass *p, const attend_hooked *at);
+attend_status hook_at(const pass *p, const attend_hooked *at, unsigned which);
+/* The stream, or what is added to it, or its gradient: [rows][ldx]. */
 attend_status hook_stream(const pass *p, attend_point point, int layer,
-                          float *x);
-/* The same edits to what is computed again. */
-attend_status hook_stream_again(const pass *p, attend_point point, int layer,
-                                float *x);
-attend_status hook_stream_gradient(const pass *p, attend_point point, int layer,
-                                   float *dx);
+                          float *x, unsigned which);
 /* Around a layer's attention, where there are hooks. */
 attend_status hook_before_attention(const pass *p, const mixing *m,
-                                    const attention_tensors *t);
+                                    const attention_tensors *t, unsigned which);
 attend_status hook_after_attention(const pass *p, const mixing *m,
                                    const attention_tensors *t,
                                    const float *lse);
@@ -50,8 +38,10 @@ attend_status hook_attention_back(const pass *p, const mixing *m,
                                   const attention_tensors *t,
                                   const attention_tensors *g, const float *lse,
                                   float *d_bias);
-attend_status hook_cross(const pass *p, const mixing *m, int n,
-                         const int32_t *lengths, attend_view k, attend_view v);
+/* n keys and values, lengths [batch] of them real. */
+attend_status hook_keys(const pass *p, const mixing *m, int n,
+                        const int32_t *lengths, attend_view k, attend_view v,
+                        unsigned which);
 /* n keys and values were appended to a state, lengths [batch] of them real. */
 attend_status hook_keep(const pass *p, const mixing *m, int n,
                         const int32_t *lengths, attend_view k, attend_view v);

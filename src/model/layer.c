@@ -15,16 +15,56 @@
 static const attend_config *config_of(const pass *p) {
   return &p->model->config;
 }
-static bool norms_before(const pass *p) {
+/* Whether norms stand there, of ATTEND_NORM_BEFORE, _AFTER and _SUM. */
+static bool norms(const pass *p, attend_norms there) {
   attend_norms n = config_of(p)->norms;
-  return n == ATTEND_NORM_BEFORE || n == ATTEND_NORM_BOTH;
+  return n == there || (n == ATTEND_NORM_BOTH && there != ATTEND_NORM_SUM);
 }
-static bool norms_after(const pass *p) {
-  attend_norms n = config_of(p)->norms;
-  return n == ATTEND_NORM_AFTER || n == ATTEND_NORM_BOTH;
+
+/* ---- steps that embeddings and head share ------------------------------------------- */
+
+void norm_rows(const pass *p, const norm_weights *w, int rows, int width,
+               const float *x, float *y) {
+  const attend_config *c = &p->model->config;
+  OP(p->ctx, norm, .rms = c->rms, .rows = rows, .width = width, .x = x,
+     .ldx = padded(width), .weight = w->w, .bias = w->b, .eps = c->norm_eps,
+     .y = y, .ldy = padded(width));
 }
-static bool norms_sum(const pass *p) {
-  return config_of(p)->norms == ATTEND_NORM_SUM;
+
+void norm_rows_back(const pass *p, const norm_weights *w, int rows, int width,
+                    const float *x, const float *dy, bool add, float *dx) {
+  const attend_config *c = &p->model->config;
+  const int ld = padded(width);
+  OP(p->ctx, norm_back, .rms = c->rms, .add = add, .rows = rows, .width = width,
+     .x = x, .ldx = ld, .weight = w->w, .eps = c->norm_eps, .dy = dy,
+     .lddy = ld, .dx = dx, .lddx = ld, .dweight = w->dw,
+     .dbias = c->rms ? NULL : w->db, .work = p->back.scratch);
+}
+
+void multiply_rows(const pass *p, const linear_weights *w, int rows,
+                   const float *x, int ldx, float *y, int ldy) {
+  OP(p->ctx, linear, .linear = w->go, .rows = rows, .x = x, .ldx = ldx, .y = y,
+     .ldy = ldy);
+}
+
+void multiply_back(const pass *p, const linear_weights *w, int rows,
+                   const float *x, int ldx, const float *dy, int lddy, bool add,
+                   float *dx, int lddx) {
+  OP(p->ctx, linear_grad, .kind = p->model->weights, .rows = rows,
+     .outputs = w->outputs, .inputs = w->inputs, .dy = dy, .lddy = lddy, .x = x,
+     .ldx = ldx, .dw = w->dw, .db = w->db, .work = p->back.scratch);
+  if (dx)
+    OP(p->ctx, linear, .linear = w->back, .rows = rows, .x = dy, .ldx = lddy,
+       .y = dx, .ldy = lddx, .add = add);
+}
+
+void drop_rows(const pass *p, int place, float *x) {
+  const int width = p->side->shape->width;
+  attend_random random = p->dropout;
+  if (!(p->drop > 0)) return;
+  random.stream = (random.stream + (uint64_t)place) * 2 + p->side->encoder;
+  OP(p->ctx, dropout, .random = random, .p = p->drop, .rows = p->rows,
+     .width = width, .x = x, .ldx = padded(width));
 }
 
 /* ---- rows of the stream ------------------------------------------------------------- */
@@ -74,7 +114,7 @@ static branch mlp_branch(const pass *p, const layer_weights *w, int i,
 }
 
 static const float *branch_input(const pass *p, const branch *b) {
-  if (!norms_before(p)) return b->x;
+  if (!norms(p, ATTEND_NORM_BEFORE)) return b->x;
   norm_rows(p, b->norm, p->rows, p->side->shape->width, b->x, p->h);
   return p->h;
 }
@@ -87,31 +127,49 @@ static attend_status branch_output(const pass *p, const branch *b,
                                    int ldx, attend_point point, int i) {
   const int width = p->side->shape->width, ld = padded(width);
   const bool in_place = b->sum == b->onto;
-  const bool between = norms_after(p) || p->drop > 0 || (point && p->hooks);
+  const bool between =
+      norms(p, ATTEND_NORM_AFTER) || p->drop > 0 || (point && p->hooks);
   float *adds = in_place ? b->added : b->sum;
   OP(p->ctx, linear, .linear = w->go, .rows = p->rows, .x = x, .ldx = ldx,
      .y = b->added, .ldy = ld, .onto = in_place && !between ? b->sum : NULL,
      .ldo = ld);
   if (!b->sum) return ATTEND_OK;
-  if (norms_after(p)) norm_rows(p, b->after, p->rows, width, b->added, adds);
-  if (point) ATTEND_TRY(hook_stream(p, point, i, adds));
+  if (norms(p, ATTEND_NORM_AFTER))
+    norm_rows(p, b->after, p->rows, width, b->added, adds);
+  if (point) ATTEND_TRY(hook_stream(p, point, i, adds, HOOK_FORWARD));
   drop_rows(p, b->place, adds);
   if (!in_place || between) add_rows(p, width, b->onto, adds, b->sum);
-  if (norms_sum(p) && b->out)
+  if (norms(p, ATTEND_NORM_SUM) && b->out)
     norm_rows(p, b->norm, p->rows, width, b->sum, b->out);
   return ATTEND_OK;
 }
 
 /* ---- attention ----------------------------------------------------------------------- */
 
-static attention_tensors tensors_at(const attend_desc *d, int n, float *qkv,
-                                    int ld, float *o, float *heads) {
-  float *k = qkv + d->heads * d->dim, *v = k + d->kv_heads * d->dim;
+/* Queries in rows of ldq floats; n keys, and values beside them, in rows of ld. */
+static attention_tensors tensors_at(const pass *p, const attend_desc *d,
+                                    float *q, int ldq, float *k, int n, int ld,
+                                    float *o, float *heads) {
   const int ldo = padded(d->heads * d->dim_v);
+  float *v = k ? k + d->kv_heads * d->dim : NULL;
   return (attention_tensors){
-      heads_at(qkv, n, ld, d->dim), heads_at(k, n, ld, d->dim),
-      heads_at(v, n, ld, d->dim_v), heads_at(o, n, ldo, d->dim_v),
-      heads_at(heads, n, ldo, d->dim_v)};
+      heads_at(q, p->n, ldq, d->dim), heads_at(k, n, ld, d->dim),
+      heads_at(v, n, ld, d->dim_v), heads_at(o, p->n, ldo, d->dim_v),
+      heads_at(heads, p->n, ldo, d->dim_v)};
+}
+
+static attention_tensors self_tensors(const pass *p, const attend_desc *d,
+                                      int ld, float *qkv, float *o,
+                                      float *heads) {
+  return tensors_at(p, d, qkv, ld, qkv + d->heads * d->dim, p->n, ld, o, heads);
+}
+
+static attention_tensors cross_tensors(const pass *p, const layer_weights *w,
+                                       float *q, float *kv, float *o,
+                                       float *heads) {
+  return tensors_at(p, attend_plan_desc(p->cross_plan), q,
+                    padded(w->cross_q.outputs), kv, p->encoded_n,
+                    padded(w->cross_kv.outputs), o, heads);
 }
 
 static attend_status attend_with(const pass *p, const mixing *m,
@@ -129,7 +187,7 @@ static attend_status attention(const pass *p, const mixing *m,
   const int ld = (int)t->o.stride[2];
   if (!p->hooks) return attend_with(p, m, t, lse);
   if (!lse) lse = p->session->lse;
-  ATTEND_TRY(hook_before_attention(p, m, t));
+  ATTEND_TRY(hook_before_attention(p, m, t, HOOK_FORWARD));
   ATTEND_TRY(attend_with(p, m, t, lse));
   if (t->heads.data != t->o.data)
     copy_stream(p, ld, t->o.data, ld, t->heads.data, ld);
@@ -204,24 +262,11 @@ static attend_status self_attention(const pass *p, int i,
   mixing m = {self_role(p), plan_of(p, i), p->self ? p->self[i] : NULL, i};
   layer_project(p, i, a);
   attention_tensors t =
-      tensors_at(attend_plan_desc(m.plan), p->n, a->qkv, padded(w->qkv.outputs),
-                 a->attended, a->heads);
+      self_tensors(p, attend_plan_desc(m.plan), padded(w->qkv.outputs), a->qkv,
+                   a->attended, a->heads);
   ATTEND_TRY(attention(p, &m, &t, a->lse));
   branch b = self_branch(w, i, a);
   return branch_output(p, &b, &w->out, a->heads, padded(w->out.inputs), 0, i);
-}
-
-static attention_tensors cross_tensors(const pass *p, const layer_weights *w,
-                                       float *q, float *kv, float *o,
-                                       float *heads) {
-  const attend_stack *s = p->side->shape;
-  const int ldq = padded(w->cross_q.outputs), ld = padded(w->cross_kv.outputs);
-  const int ldo = padded(s->heads * s->dim_v), n = p->encoded_n;
-  float *v = kv ? kv + s->kv_heads * s->dim : NULL;
-  return (attention_tensors){
-      heads_at(q, p->n, ldq, s->dim), heads_at(kv, n, ld, s->dim),
-      heads_at(v, n, ld, s->dim_v), heads_at(o, p->n, ldo, s->dim_v),
-      heads_at(heads, p->n, ldo, s->dim_v)};
 }
 
 static attend_status cross_attention(const pass *p, int i,
@@ -281,11 +326,13 @@ static attend_status mlp(const pass *p, int i, const activations *a) {
 attend_status layer_forward(const pass *p, int i, const activations *a) {
   const layer_weights *w = layer_of(p->side, i);
   if (p->session) ATTEND_TRY(hook_stop(p->session));
-  if (!p->again) ATTEND_TRY(hook_stream(p, ATTEND_AT_RESIDUAL, i, a->x));
+  if (!p->again)
+    ATTEND_TRY(hook_stream(p, ATTEND_AT_RESIDUAL, i, a->x, HOOK_FORWARD));
   ATTEND_TRY(self_attention(p, i, a));
   ATTEND_TRY(cross_attention(p, i, a));
   ATTEND_TRY(hook_stream(p, ATTEND_AT_RESIDUAL_MIDDLE, i,
-                         w->cross_q.go ? a->cross_out : a->self_out));
+                         w->cross_q.go ? a->cross_out : a->self_out,
+                         HOOK_FORWARD));
   return w->up.go ? mlp(p, i, a) : ATTEND_OK;
 }
 
@@ -299,16 +346,16 @@ static attend_status branch_output_back(const pass *p, const branch *b,
   const int width = p->side->shape->width, ld = padded(width);
   float *own = p->back.dh;
   bool hooked = point && hooks_edit(p->hooks, point);
-  if (norms_sum(p))
+  if (norms(p, ATTEND_NORM_SUM))
     norm_rows_back(p, b->norm, p->rows, width, b->sum, dx, false, dx);
   *dy = dx;
   if (p->drop > 0 || hooked) {
     copy_stream(p, ld, dx, ld, own, ld);
     drop_rows(p, b->place, own);
-    if (hooked) ATTEND_TRY(hook_stream_gradient(p, point, i, own));
+    if (hooked) ATTEND_TRY(hook_stream(p, point, i, own, HOOK_GRADIENTS));
     *dy = own;
   }
-  if (!norms_after(p)) return ATTEND_OK;
+  if (!norms(p, ATTEND_NORM_AFTER)) return ATTEND_OK;
   norm_rows_back(p, b->after, p->rows, width, b->added, *dy, false, own);
   *dy = own;
   return ATTEND_OK;
@@ -319,7 +366,7 @@ static attend_status branch_output_back(const pass *p, const branch *b,
 static void branch_input_back(const pass *p, const branch *b, int reads,
                               const float *dh, float *dx) {
   const int width = p->side->shape->width;
-  if (norms_before(p))
+  if (norms(p, ATTEND_NORM_BEFORE))
     norm_rows_back(p, b->norm, p->rows, width, b->x, dh, true, dx);
   else
     add_rows(p, reads, dx, dh, dx);
@@ -329,11 +376,11 @@ static void branch_input_back(const pass *p, const branch *b, int reads,
 static attend_status recall_input(const pass *p, const norm_weights *w,
                                   const float *sum, int i, branch *b) {
   float *x = p->back.middle;
-  if (!norms_sum(p)) return ATTEND_OK;
+  if (!norms(p, ATTEND_NORM_SUM)) return ATTEND_OK;
   norm_rows(p, w, p->rows, p->side->shape->width, sum, x);
   b->x = x;
   return i < 0 ? ATTEND_OK
-               : hook_stream_again(p, ATTEND_AT_RESIDUAL_MIDDLE, i, x);
+               : hook_stream(p, ATTEND_AT_RESIDUAL_MIDDLE, i, x, HOOK_EDITS);
 }
 
 static attend_status mlp_back(const pass *p, int i, const activations *a,
@@ -425,8 +472,8 @@ static attend_status self_back(const pass *p, int i, const activations *a,
                 k->d_act, ldo);
   mixing m = {self_role(p), plan_of(p, i), NULL, i};
   const attend_desc *d = attend_plan_desc(m.plan);
-  attention_tensors t = tensors_at(d, p->n, a->qkv, ld, a->attended, a->heads);
-  attention_tensors g = tensors_at(d, p->n, k->d_wide, ld, k->d_act, k->d_act);
+  attention_tensors t = self_tensors(p, d, ld, a->qkv, a->attended, a->heads);
+  attention_tensors g = self_tensors(p, d, ld, k->d_wide, k->d_act, k->d_act);
   ATTEND_TRY(hook_attention_back(p, &m, &t, &g, a->lse,
                                  bias->t.data ? k->d_bias : NULL));
   if (bias->dw)
@@ -449,13 +496,13 @@ attend_status layer_backward(const pass *p, int i, const activations *a,
   const bool parallel = config_of(p)->parallel != ATTEND_PARALLEL_NONE;
   float *dy = dx;
   if (parallel) { /* attention was given what the mlp was given */
-    ATTEND_TRY(hook_stream_gradient(p, middle, i, dx));
+    ATTEND_TRY(hook_stream(p, middle, i, dx, HOOK_GRADIENTS));
     dy = p->back.middle;
     copy_stream(p, ld, dx, ld, dy, ld);
   }
   if (w->up.go) ATTEND_TRY(mlp_back(p, i, a, dx));
-  if (!parallel) ATTEND_TRY(hook_stream_gradient(p, middle, i, dx));
+  if (!parallel) ATTEND_TRY(hook_stream(p, middle, i, dx, HOOK_GRADIENTS));
   if (w->cross_q.go) ATTEND_TRY(cross_back(p, i, a, dx));
   ATTEND_TRY(self_back(p, i, a, dy, dx));
-  return hook_stream_gradient(p, ATTEND_AT_RESIDUAL, i, dx);
+  return hook_stream(p, ATTEND_AT_RESIDUAL, i, dx, HOOK_GRADIENTS);
 }

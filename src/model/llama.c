@@ -20,16 +20,8 @@ static double rope_number(config_reader *r, const attend_json *rope,
   return read_real_of(r, rope, name, 1e-12, MOST, otherwise);
 }
 
-static void read_llama3(config_reader *r, const attend_json *rope,
-                        attend_rope *p) {
-  p->scaling = ATTEND_ROPE_LLAMA3;
-  p->low = rope_number(r, rope, "low_freq_factor", 1);
-  p->high = rope_number(r, rope, "high_freq_factor", 4);
-}
-
 static void read_yarn(config_reader *r, const attend_json *rope,
                       attend_rope *p) {
-  p->scaling = ATTEND_ROPE_YARN;
   p->low = rope_number(r, rope, "beta_slow", 1);
   p->high = rope_number(r, rope, "beta_fast", 32);
   p->stretch = read_real_of(r, rope, "attention_factor", 0, MOST, 0);
@@ -41,22 +33,23 @@ static void read_yarn(config_reader *r, const attend_json *rope,
 
 static void read_scaling(config_reader *r, const attend_json *rope,
                          attend_rope *p) {
-  const char *type = read_text_of(r, rope, "type", "default");
+  static const char *const types[] = {"default", "linear", "llama3", "yarn"};
+  int scaling = ATTEND_ROPE_PLAIN;
+  const char *type = read_text_of(r, rope, "type", types[scaling]);
   type = read_text_of(r, rope, "rope_type", type);
   if (r->status) return;
-  if (!strcmp(type, "default"))
-    p->scaling = ATTEND_ROPE_PLAIN;
-  else if (!strcmp(type, "linear"))
-    p->scaling = ATTEND_ROPE_LINEAR;
-  else if (!strcmp(type, "llama3"))
-    read_llama3(r, rope, p);
-  else if (!strcmp(type, "yarn"))
-    read_yarn(r, rope, p);
-  else
-    r->status = fail(r->ctx, ATTEND_UNSUPPORTED,
-                     "%s: rotary scaling of type \"%.40s\" is not known here: "
-                     "default, linear, llama3 and yarn are",
-                     r->path, type);
+  while (scaling <= ATTEND_ROPE_YARN && strcmp(type, types[scaling])) scaling++;
+  if (scaling > ATTEND_ROPE_YARN)
+    REFUSE(r, ATTEND_UNSUPPORTED,
+           "%s: rotary scaling of type \"%.40s\" is not known here: default, "
+           "linear, llama3 and yarn are",
+           r->path, type);
+  p->scaling = scaling;
+  if (scaling == ATTEND_ROPE_LLAMA3) {
+    p->low = rope_number(r, rope, "low_freq_factor", 1);
+    p->high = rope_number(r, rope, "high_freq_factor", 4);
+  }
+  if (scaling == ATTEND_ROPE_YARN) read_yarn(r, rope, p);
 }
 
 static void read_rope(config_reader *r, attend_config *c) {
@@ -72,40 +65,36 @@ static void read_rope(config_reader *r, attend_config *c) {
 
 static void check_rope(config_reader *r, const attend_config *c) {
   const attend_rope *p = &c->rope;
-  bool good = (p->scaling != ATTEND_ROPE_LLAMA3 || p->high > p->low) &&
-              c->decoder.dim % 2 == 0;
-  if (!good && !r->status)
-    r->status = fail(r->ctx, ATTEND_IO,
-                     "%s: rotary positions need an even head_dim and a "
-                     "high_freq_factor above low_freq_factor",
-                     r->path);
+  if ((p->scaling == ATTEND_ROPE_LLAMA3 && !(p->high > p->low)) ||
+      c->decoder.dim % 2)
+    REFUSE(r, ATTEND_IO,
+           "%s: rotary positions need an even head_dim and a high_freq_factor "
+           "above low_freq_factor",
+           r->path);
 }
 
-static attend_status configure(attend_context *ctx, const attend_json *json,
-                               const char *path, attend_config *c) {
-  config_reader r = {ctx, json, path, ATTEND_OK};
+static void configure(config_reader *r, attend_config *c) {
   attend_stack *s = &c->decoder;
   c->parts = ATTEND_DECODER;
-  s->layers = read_size(&r, "num_hidden_layers", -1);
-  s->width = read_size(&r, "hidden_size", -1);
-  s->heads = read_size(&r, "num_attention_heads", -1);
-  s->kv_heads = read_size(&r, "num_key_value_heads", 0);
-  s->dim = read_size(&r, "head_dim", 0);
-  s->mlp = read_size(&r, "intermediate_size", -1);
-  complete_stack(&r, s);
-  c->vocab = read_size(&r, "vocab_size", -1);
-  c->positions = read_size(&r, "max_position_embeddings", 2048);
+  s->layers = read_size(r, "num_hidden_layers", -1);
+  s->width = read_size(r, "hidden_size", -1);
+  s->heads = read_size(r, "num_attention_heads", -1);
+  s->kv_heads = read_size(r, "num_key_value_heads", 0);
+  s->dim = read_size(r, "head_dim", 0);
+  s->mlp = read_size(r, "intermediate_size", -1);
+  complete_stack(r, s);
+  c->vocab = read_size(r, "vocab_size", -1);
+  c->positions = read_size(r, "max_position_embeddings", 2048);
   c->position = ATTEND_POSITIONS_ROTARY;
   c->rms = c->gated = c->final_norm = 1;
-  c->norm_eps = read_epsilon(&r, "rms_norm_eps", 1e-6);
-  c->activation = read_activation(&r, "hidden_act", "silu");
-  c->attention_biases = read_switch(&r, "attention_bias", false);
-  c->mlp_biases = read_switch(&r, "mlp_bias", false);
-  c->tied = read_switch(&r, "tie_word_embeddings", false);
-  c->window = read_size(&r, "sliding_window", 0);
-  read_rope(&r, c);
-  check_rope(&r, c);
-  return r.status;
+  c->norm_eps = read_epsilon(r, "rms_norm_eps", 1e-6);
+  c->activation = read_activation(r, "hidden_act", "silu");
+  c->attention_biases = read_switch(r, "attention_bias", false);
+  c->mlp_biases = read_switch(r, "mlp_bias", false);
+  c->tied = read_switch(r, "tie_word_embeddings", false);
+  c->window = read_size(r, "sliding_window", 0);
+  read_rope(r, c);
+  check_rope(r, c);
 }
 
 static const line lines[] = {

@@ -29,8 +29,11 @@ typedef struct {
 } mark;
 
 /* A state's file, as this process wrote or verified it. */
+enum { SUMS, CROSSED, COPIED };
 typedef struct {
-  int64_t rows; /* in it; 0: there is none */
+  int kind, number;
+  attend_state **state; /* NULL: what may be copied */
+  int64_t rows;         /* in it; 0: there is none */
   char digest[ATTEND_DIGEST_TEXT];
 } kept_file;
 
@@ -44,12 +47,9 @@ struct attend_reading {
   int64_t count;
   uint64_t digest; /* of the weights and the ids */
   mark now, saved;
-  kept_file *kept; /* [kept_files]: sums, cross-attention, words to copy */
+  kept_file *kept; /* [files]: sums, cross-attention, words to copy */
+  int files;
 };
-
-static int kept_files(const attend_reading *x) {
-  return x->layers + x->session->model->config.decoder.layers + 1;
-}
 
 /* ---- making ------------------------------------------------------------------------------ */
 
@@ -82,13 +82,23 @@ static attend_status make_sums(attend_reading *x, int rows) {
   d.purpose = ATTEND_FOR_EXTEND;
   d.engine = "linear";
   ATTEND_TRY(attend_plan_create(x->ctx, &d, &r->encoder_plan));
-  ATTEND_TRY(take_zeroed(x->ctx, size_times((size_t)x->layers, sizeof *x->sums),
-                         "a reading", &x->sums));
-  ATTEND_TRY(take_zeroed(x->ctx, (size_t)kept_files(x) * sizeof *x->kept,
+  ATTEND_TRY(
+      states_make(x->ctx, r->encoder_plan, x->layers, "a reading", &x->sums));
+  r->sums = x->sums;
+  return ATTEND_OK;
+}
+
+static attend_status list_files(attend_reading *x) {
+  const int all = x->layers + x->model->config.decoder.layers;
+  x->files = all + 1;
+  ATTEND_TRY(take_zeroed(x->ctx, (size_t)x->files * sizeof *x->kept,
                          "a reading", &x->kept));
   for (int i = 0; i < x->layers; i++)
-    ATTEND_TRY(attend_state_create(r->encoder_plan, &x->sums[i]));
-  r->sums = x->sums;
+    x->kept[i] = (kept_file){SUMS, i, .state = &x->sums[i]};
+  for (int i = x->layers; i < all; i++)
+    x->kept[i] = (kept_file){CROSSED, i - x->layers,
+                             .state = &x->session->cross[i - x->layers]};
+  x->kept[all].kind = COPIED;
   return ATTEND_OK;
 }
 
@@ -110,6 +120,7 @@ attend_status attend_reading_create(attend_model *model,
   attend_status status = attend_session_create(model, &o, &x->session);
   if (!status) x->ctx = x->session->ctx;
   if (!status) status = make_sums(x, o.rows);
+  if (!status) status = list_files(x);
   if (status)
     attend_reading_free(x);
   else
@@ -120,8 +131,7 @@ attend_status attend_reading_create(attend_model *model,
 void attend_reading_free(attend_reading *x) {
   if (!x) return;
   attend_context *ctx = x->model->ctx;
-  for (int i = 0; x->sums && i < x->layers; i++) attend_state_free(x->sums[i]);
-  give(ctx, x->sums);
+  states_free(ctx, x->layers, x->sums);
   give(ctx, x->kept);
   attend_session_free(x->session);
   give(ctx, x);
@@ -138,7 +148,7 @@ static void forget(attend_reading *x) {
   for (int i = 0; i < x->layers; i++) attend_state_truncate(x->sums[i], 0, 0);
   attend_session_reset(x->session);
   x->now = x->saved = (mark){0, 0};
-  for (int i = 0; i < kept_files(x); i++) x->kept[i].rows = 0;
+  for (int i = 0; i < x->files; i++) x->kept[i].rows = 0;
 }
 
 /* What the sums depend on besides the text; bits differ by instruction set. */
@@ -195,6 +205,19 @@ static void place(attend_reading *x, int n) {
     x->session->position[i] = (int32_t)((x->now.at + i) % window);
 }
 
+/* Keys and values of the encoder's layer, from x, into its sums. */
+static attend_status sums_fill(attend_session *r, int number) {
+  const attend_stack *s = r->p.side->shape;
+  activations a = r->at;
+  a.x = r->x;
+  layer_project(&r->p, number, &a);
+  int ld = padded(layer_of(r->p.side, number)->qkv.outputs);
+  float *k = a.qkv + s->heads * s->dim;
+  return attend_state_append(
+      r->encoder_plan, r->sums[number], r->p.n, heads_at(k, r->p.n, ld, s->dim),
+      heads_at(k + s->kv_heads * s->dim, r->p.n, ld, s->dim_v));
+}
+
 static attend_status portion(attend_reading *x, int n) {
   attend_session *r = x->session;
   const int32_t *ids = x->ids + x->now.at;
@@ -232,19 +255,16 @@ attend_status attend_reading_next(attend_reading *x) {
   return ATTEND_OK;
 }
 
-/* Of a pass: its layers, and about a quarter of one for keys and values. */
-static double work_of(int layers) { return layers + 0.25; }
+/* Of the passes before: in each its layers, and about a quarter of one for keys and
+ * values. */
+static double work_before(int n) { return n * (n - 0.5) / 2; }
 
 double attend_reading_share(const attend_reading *x) {
-  double done = 0, all = 0;
   if (attend_reading_done(x)) return 1;
-  for (int i = 0; i <= x->layers; i++) {
-    all += work_of(i);
-    if (i < x->now.pass) done += work_of(i);
-  }
+  double done = work_before(x->now.pass);
   if (x->count)
-    done += work_of(x->now.pass) * (double)x->now.at / (double)x->count;
-  return done / all;
+    done += (x->now.pass + 0.25) * (double)x->now.at / (double)x->count;
+  return done / work_before(x->layers + 1);
 }
 
 size_t attend_reading_bytes(const attend_reading *x) {
@@ -275,58 +295,68 @@ attend_status attend_session_recall(attend_session *r,
 /* ---- files -------------------------------------------------------------------------------- */
 
 /* A state's file is named by the text and how much of it is in there, so that
- * it never changes; a state of NULL is what may be copied; reading.json says how far the reading is, is written last,
+ * it never changes; reading.json says how far the reading is, is written last,
  * and what it has no more use for goes. */
-typedef attend_status (*visitor)(attend_reading *x, attend_state **state,
-                                 int64_t rows, const char *path,
-                                 kept_file *kept);
+typedef attend_status (*visitor)(attend_reading *x, kept_file *kept,
+                                 int64_t rows, const char *path);
 
-static attend_status visit(attend_reading *x, const char *folder,
-                           const char *kind, int i, attend_state **state,
-                           int64_t rows, kept_file *kept, visitor what) {
-  char path[LONGEST_PATH];
-  int n = snprintf(path, sizeof path, "%s/%016llx-%s-%d-%lld.state", folder,
-                   (unsigned long long)x->digest, kind, i, (long long)rows);
+static attend_status path_in(const attend_reading *x, const char *folder,
+                             const char *name, char path[LONGEST_PATH]) {
+  int n = snprintf(path, LONGEST_PATH, "%s/%s", folder, name);
   ATTEND_CHECK(x->ctx, n > 0 && n < LONGEST_PATH,
                "the name of a file in \"%.300s\" is too long", folder);
-  return rows ? what(x, state, rows, path, kept) : ATTEND_OK;
+  return ATTEND_OK;
 }
 
-/* The states that a reading needs to go on from there. */
+/* Rows that a reading needs there to go on from m. */
+static int64_t rows_at(const attend_reading *x, const kept_file *k, mark m) {
+  bool done = m.pass > x->layers;
+  if (k->kind == SUMS)
+    return done || k->number > m.pass ? 0
+           : k->number < m.pass       ? x->count
+                                      : m.at;
+  if (k->kind == COPIED && !x->model->copy_k.go) return 0;
+  return done ? x->count : m.pass == x->layers ? m.at : 0;
+}
+
 static attend_status visit_all(attend_reading *x, const char *folder, mark m,
                                visitor what) {
-  bool done = m.pass > x->layers;
-  for (int i = 0; !done && i < x->layers && i <= m.pass; i++)
-    ATTEND_TRY(visit(x, folder, "sums", i, &x->sums[i],
-                     i < m.pass ? x->count : m.at, &x->kept[i], what));
-  int64_t rows = done ? x->count : m.pass == x->layers ? m.at : 0;
-  for (int i = 0; i < x->session->model->config.decoder.layers; i++)
-    ATTEND_TRY(visit(x, folder, "cross", i, &x->session->cross[i], rows,
-                     &x->kept[x->layers + i], what));
-  if (!x->session->model->copy_k.go) return ATTEND_OK;
-  return visit(x, folder, "copy", 0, NULL, rows, &x->kept[kept_files(x) - 1],
-               what);
+  static const char *const kinds[] = {"sums", "cross", "copy"};
+  char name[96], path[LONGEST_PATH];
+  for (kept_file *k = x->kept; k < x->kept + x->files; k++) {
+    const int64_t rows = rows_at(x, k, m);
+    if (!rows) continue;
+    snprintf(name, sizeof name, "%016llx-%s-%d-%lld.state",
+             (unsigned long long)x->digest, kinds[k->kind], k->number,
+             (long long)rows);
+    ATTEND_TRY(path_in(x, folder, name, path));
+    ATTEND_TRY(what(x, k, rows, path));
+  }
+  return ATTEND_OK;
 }
 
-static attend_status keep_state(attend_reading *x, attend_state **state,
-                                int64_t rows, const char *path,
-                                kept_file *kept) {
+static attend_status digest_of(const attend_reading *x, const char *path,
+                               char text[ATTEND_DIGEST_TEXT]) {
   attend_digest digest = {0};
-  if (kept->rows == rows) return ATTEND_OK;
-  ATTEND_TRY(state ? attend_state_save(*state, path)
-                   : copy_save(x->session, path));
   ATTEND_TRY(attend_digest_file(x->ctx, path, &digest));
-  attend_digest_text(&digest, kept->digest);
+  attend_digest_text(&digest, text);
+  return ATTEND_OK;
+}
+
+static attend_status keep_state(attend_reading *x, kept_file *kept,
+                                int64_t rows, const char *path) {
+  if (kept->rows == rows) return ATTEND_OK;
+  ATTEND_TRY(kept->state ? attend_state_save(*kept->state, path)
+                         : copy_save(x->session, path));
+  ATTEND_TRY(digest_of(x, path, kept->digest));
   kept->rows = rows;
   return ATTEND_OK;
 }
 
-static attend_status drop_state(attend_reading *x, attend_state **state,
-                                int64_t rows, const char *path,
-                                kept_file *kept) {
-  (void)kept;
-  bool sums = state && state >= x->sums && state < x->sums + x->layers;
-  if (rows == x->saved.at || (sums && attend_reading_done(x))) unlink(path);
+static attend_status drop_state(attend_reading *x, kept_file *kept,
+                                int64_t rows, const char *path) {
+  if (rows == x->saved.at || (kept->kind == SUMS && attend_reading_done(x)))
+    unlink(path);
   return ATTEND_OK;
 }
 
@@ -335,38 +365,23 @@ static attend_status put_mark(attend_reading *x, const char *path) {
   attend_json_writer w = attend_json_writer_text(x->ctx);
   snprintf(digest, sizeof digest, "%016llx", (unsigned long long)x->digest);
   attend_json_open(&w, '{');
-  attend_json_member(&w, "text");
-  attend_json_put_string(&w, digest);
-  attend_json_member(&w, "tokens");
-  attend_json_put_integer(&w, x->count);
-  attend_json_member(&w, "pass");
-  attend_json_put_integer(&w, x->now.pass);
-  attend_json_member(&w, "at");
-  attend_json_put_integer(&w, x->now.at);
+  json_put_text(&w, "text", digest);
+  json_put_integer(&w, "tokens", x->count);
+  json_put_integer(&w, "pass", x->now.pass);
+  json_put_integer(&w, "at", x->now.at);
   attend_json_member(&w, "digests");
   attend_json_open(&w, '[');
-  for (int i = 0; i < kept_files(x); i++)
+  for (int i = 0; i < x->files; i++)
     attend_json_put_string(&w, x->kept[i].rows ? x->kept[i].digest : "");
   attend_json_close(&w, ']');
   attend_json_close(&w, '}');
-  attend_status status = attend_json_finish(&w);
-  if (!status) status = attend_file_write(x->ctx, path, w.text, w.length);
-  attend_json_writer_free(&w);
-  return status;
-}
-
-static attend_status mark_path(const attend_reading *x, const char *folder,
-                               char path[LONGEST_PATH]) {
-  int n = snprintf(path, LONGEST_PATH, "%s/reading.json", folder);
-  ATTEND_CHECK(x->ctx, n > 0 && n < LONGEST_PATH,
-               "the name of a file in \"%.300s\" is too long", folder);
-  return ATTEND_OK;
+  return json_write(&w, path);
 }
 
 attend_status attend_reading_save(attend_reading *x, const char *folder) {
   char path[LONGEST_PATH];
   ATTEND_CHECK(x->ctx, x->count, "there is no text that is being read");
-  ATTEND_TRY(mark_path(x, folder, path));
+  ATTEND_TRY(path_in(x, folder, "reading.json", path));
   ATTEND_TRY(visit_all(x, folder, x->now, keep_state));
   ATTEND_TRY(put_mark(x, path));
   if (x->saved.pass != x->now.pass || x->saved.at != x->now.at)
@@ -375,42 +390,35 @@ attend_status attend_reading_save(attend_reading *x, const char *folder) {
   return ATTEND_OK;
 }
 
-static attend_status verify_file(const attend_reading *x, const char *path,
-                                 const kept_file *kept) {
-  attend_digest digest = {0};
-  char text[ATTEND_DIGEST_TEXT];
-  ATTEND_TRY(attend_digest_file(x->ctx, path, &digest));
-  attend_digest_text(&digest, text);
-  if (!strcmp(text, kept->digest)) return ATTEND_OK;
-  return fail(x->ctx, ATTEND_IO,
-              "\"%.300s\" is damaged: its digest is not the one that was saved",
-              path);
-}
-
-static attend_status load_state(attend_reading *x, attend_state **state,
-                                int64_t rows, const char *path,
-                                kept_file *kept) {
+static attend_status load_state(attend_reading *x, kept_file *kept,
+                                int64_t rows, const char *path) {
+  attend_session *r = x->session;
   attend_state *loaded;
-  ATTEND_TRY(verify_file(x, path, kept));
+  char digest[ATTEND_DIGEST_TEXT];
+  ATTEND_TRY(digest_of(x, path, digest));
+  if (strcmp(digest, kept->digest))
+    return fail(
+        x->ctx, ATTEND_IO,
+        "\"%.300s\" is damaged: its digest is not the one that was saved",
+        path);
   kept->rows = rows;
-  if (!state) return copy_load(x->session, path, rows);
-  bool sums = state >= x->sums && state < x->sums + x->layers;
+  if (!kept->state) return copy_load(r, path, rows);
   ATTEND_TRY(attend_state_load(
-      sums ? x->session->encoder_plan : x->session->cross_plan, path, &loaded));
+      kept->kind == SUMS ? r->encoder_plan : r->cross_plan, path, &loaded));
   if (attend_state_length(loaded, 0) != rows) {
     attend_state_free(loaded);
     return fail(x->ctx, ATTEND_IO, "\"%.300s\" does not hold %lld tokens", path,
                 (long long)rows);
   }
-  attend_state_free(*state);
-  *state = loaded;
+  attend_state_free(*kept->state);
+  *kept->state = loaded;
   return ATTEND_OK;
 }
 
 static attend_status read_digests(attend_reading *x, const char *path,
                                   const attend_json *json) {
   const attend_json *list = attend_json_get(json, "digests");
-  for (int i = 0; i < kept_files(x); i++) {
+  for (int i = 0; i < x->files; i++) {
     const char *text =
         attend_json_string(attend_json_at(list, (size_t)i), NULL);
     if (!text)
@@ -445,7 +453,7 @@ attend_status attend_reading_resume(attend_reading *x, const char *folder) {
   attend_json *json;
   mark m;
   ATTEND_CHECK(x->ctx, x->count, "there is no text to go on with: begin it");
-  ATTEND_TRY(mark_path(x, folder, path));
+  ATTEND_TRY(path_in(x, folder, "reading.json", path));
   ATTEND_TRY(json_read(x->ctx, path, &json));
   attend_status status = read_mark(x, path, json, &m);
   if (!status) forget(x);

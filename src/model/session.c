@@ -22,6 +22,20 @@ static const attend_stack *decoder_of(const attend_session *r) {
 
 /* ---- plans and states ----------------------------------------------------------------- */
 
+attend_status states_make(attend_context *ctx, attend_plan *plan, int layers,
+                          const char *what, attend_state ***states) {
+  ATTEND_TRY(take_zeroed(ctx, size_times((size_t)layers, sizeof **states), what,
+                         states));
+  for (int i = 0; plan && i < layers; i++)
+    ATTEND_TRY(attend_state_create(plan, &(*states)[i]));
+  return ATTEND_OK;
+}
+
+void states_free(const attend_context *ctx, int layers, attend_state **states) {
+  for (int i = 0; states && i < layers; i++) attend_state_free(states[i]);
+  give(ctx, states);
+}
+
 static attend_status plan_states(attend_session *r, attend_desc *d,
                                  attend_plan **plan) {
   d->batch = r->batch;
@@ -31,15 +45,11 @@ static attend_status plan_states(attend_session *r, attend_desc *d,
 }
 
 static attend_status make_cross(attend_session *r) {
-  const size_t layers = (size_t)decoder_of(r)->layers;
   attend_desc d;
   if (!model_attention(r->model, ATTEND_CROSS, 0, &d)) return ATTEND_OK;
   ATTEND_TRY(plan_states(r, &d, &r->cross_plan));
-  ATTEND_TRY(
-      take_zeroed(r->ctx, layers * sizeof *r->cross, "the caches", &r->cross));
-  for (size_t i = 0; i < layers; i++)
-    ATTEND_TRY(attend_state_create(r->cross_plan, &r->cross[i]));
-  return ATTEND_OK;
+  return states_make(r->ctx, r->cross_plan, decoder_of(r)->layers, "the caches",
+                     &r->cross);
 }
 
 static attend_status make_decoder(attend_session *r) {
@@ -47,8 +57,7 @@ static attend_status make_decoder(attend_session *r) {
   const int layers = c->decoder.layers;
   attend_desc d;
   ATTEND_TRY(make_cross(r));
-  ATTEND_TRY(take_zeroed(r->ctx, (size_t)layers * sizeof *r->self, "the caches",
-                         &r->self));
+  ATTEND_TRY(states_make(r->ctx, NULL, layers, "the caches", &r->self));
   for (int i = 0; i < layers; i++) {
     int kind = layer_kind(c, &r->model->decoder, i);
     model_attention(r->model, ATTEND_DECODER_SELF, i, &d);
@@ -101,28 +110,16 @@ static widths widths_of(const attend_session *r) {
   return w;
 }
 
-static void free_room(attend_session *r) {
-  void *all[] = {r->x,     r->y,   r->p.h,   r->at.qkv,    r->at.heads,
-                 r->at.up, r->ids, r->types, r->p.position};
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-    device_give(r->ctx, all[i]);
-  give(r->ctx, r->position);
-  give(r->ctx, r->hidden);
-  r->x = r->y = r->p.h = r->hidden = NULL;
-  r->at = (activations){0};
-  r->ids = r->types = r->p.position = r->position = NULL;
-  r->room = 0;
-}
-
 attend_status session_room(attend_session *r, size_t rows) {
   static const char what[] = "a session's activations";
   if (rows <= r->room) return ATTEND_OK;
   widths w = widths_of(r);
-  free_room(r);
+  blocks_free(r->ctx, &r->buffers);
+  r->room = 0;
   r->p.n = 0;
-#define TAKE(place, width)                                                 \
-  ATTEND_TRY(device_take(r->ctx, SIZE_PRODUCT(rows, width, sizeof *place), \
-                         what, &place))
+#define TAKE(place, width)                       \
+  ATTEND_TRY(own(r->ctx, &r->buffers, ON_DEVICE, \
+                 SIZE_PRODUCT(rows, width, sizeof *place), what, &place))
   TAKE(r->x, w.x);
   TAKE(r->y, w.x);
   TAKE(r->p.h, w.x);
@@ -133,11 +130,12 @@ attend_status session_room(attend_session *r, size_t rows) {
   TAKE(r->types, 1);
   TAKE(r->p.position, 1);
 #undef TAKE
-  ATTEND_TRY(take_zeroed(r->ctx, size_times(rows, sizeof *r->position), what,
-                         &r->position));
+  ATTEND_TRY(own(r->ctx, &r->buffers, ON_HOST,
+                 size_times(rows, sizeof *r->position), what, &r->position));
   if (!r->ctx->device->host)
-    ATTEND_TRY(take_zeroed(r->ctx, SIZE_PRODUCT(rows, w.x, sizeof *r->hidden),
-                           what, &r->hidden));
+    ATTEND_TRY(own(r->ctx, &r->buffers, ON_HOST,
+                   SIZE_PRODUCT(rows, w.x, sizeof *r->hidden), what,
+                   &r->hidden));
   r->at.act = r->at.up;
   r->at.cross_q = r->at.qkv;
   r->at.attended = r->at.cross_attended = r->at.cross_heads = r->at.heads;
@@ -149,16 +147,18 @@ static attend_status make_session(attend_session *r) {
   static const char what[] = "a session";
   size_t b = (size_t)r->batch, rows = (size_t)r->head_room;
   const size_t width = widths_of(r).x;
-#define TAKE(from, field, count) \
-  ATTEND_TRY(from(r->ctx, size_times(count, sizeof *r->field), what, &r->field))
-  TAKE(take_zeroed, lengths, b);
-  TAKE(take_zeroed, before, b);
-  TAKE(take_zeroed, held, b);
-  TAKE(take_zeroed, last_at, b);
-  TAKE(take_zeroed, head_of, rows);
-  TAKE(device_take, head_row, rows);
-  TAKE(device_take, last, size_times(b, width));
-  TAKE(device_take, head_rows, SIZE_PRODUCT(2, rows, width));
+#define TAKE(place, field, count)           \
+  ATTEND_TRY(own(r->ctx, &r->memory, place, \
+                 size_times(count, sizeof *r->field), what, &r->field))
+  TAKE(ON_HOST, lengths, b);
+  TAKE(ON_HOST, piece, b);
+  TAKE(ON_HOST, before, b);
+  TAKE(ON_HOST, held, b);
+  TAKE(ON_HOST, last_at, b);
+  TAKE(ON_HOST, head_of, rows);
+  TAKE(ON_DEVICE, head_row, rows);
+  TAKE(ON_DEVICE, last, size_times(b, width));
+  TAKE(ON_DEVICE, head_rows, SIZE_PRODUCT(2, rows, width));
 #undef TAKE
   if (!(r->model->config.parts & ATTEND_DECODER)) return ATTEND_OK;
   ATTEND_TRY(make_decoder(r));
@@ -202,30 +202,20 @@ attend_status attend_session_create(attend_model *model,
   return session_create(model->ctx, model, options, session);
 }
 
-static void free_states(attend_session *r, attend_state **states) {
-  for (int i = 0; states && i < decoder_of(r)->layers; i++)
-    attend_state_free(states[i]);
-  give(r->ctx, states);
-}
-
 void attend_session_free(attend_session *r) {
   if (!r) return;
   attend_context *parent = r->model->ctx;
-  free_states(r, r->self);
-  free_states(r, r->cross);
+  states_free(r->ctx, decoder_of(r)->layers, r->self);
+  states_free(r->ctx, decoder_of(r)->layers, r->cross);
   attend_plan *plans[] = {r->decoder_plan[FULL], r->decoder_plan[SLIDING],
                           r->cross_plan, r->encoder_plan};
   for (int i = 0; i < 4; i++) attend_plan_free(plans[i]);
   caches_free(r);
   hooks_free(r->ctx, &r->hooks);
-  copy_free(r);
-  free_room(r);
-  void *host[] = {r->lengths, r->before, r->held, r->last_at, r->head_of};
-  for (size_t i = 0; i < sizeof host / sizeof *host; i++) give(r->ctx, host[i]);
-  void *device[] = {r->head_row, r->last, r->head_rows, r->device_logits,
-                    r->lse};
-  for (size_t i = 0; i < sizeof device / sizeof *device; i++)
-    device_give(r->ctx, device[i]);
+  blocks_free(r->ctx, &r->copy.memory);
+  blocks_free(r->ctx, &r->buffers);
+  blocks_free(r->ctx, &r->memory);
+  device_give(r->ctx, r->lse);
   give(parent, r);
 }
 
@@ -312,7 +302,8 @@ attend_status session_stack(attend_session *r) {
   attend_status status = session_layers(r, layers);
   if (!status && r->model->config.final_norm)
     norm_rows(&r->p, &s->final_norm, r->p.rows, s->shape->width, r->x, r->x);
-  if (!status) status = hook_stream(&r->p, ATTEND_AT_RESIDUAL, layers, r->x);
+  if (!status)
+    status = hook_stream(&r->p, ATTEND_AT_RESIDUAL, layers, r->x, HOOK_FORWARD);
   stream_leave(&r->ctx->stream);
   return status;
 }
@@ -368,6 +359,36 @@ static void set_lengths(attend_session *r, int count, int n, int start,
     int real = b >= count ? 0 : lengths ? lengths[b] : start + n;
     r->lengths[b] = (int32_t)max64(0, min64(real - start, n));
   }
+}
+
+/* n rows of keys and values from row `start` of r->at.qkv on. */
+static attend_status cross_piece(attend_session *r, int i, int start, int n) {
+  const attend_stack *s = &r->model->config.decoder;
+  const int ld = padded(r->model->decoder.layers[0].cross_kv.outputs);
+  float *k = r->at.qkv + (size_t)start * (size_t)ld;
+  attend_view keys = heads_at(k, r->p.n, ld, s->dim);
+  attend_view values = heads_at(k + s->kv_heads * s->dim, r->p.n, ld, s->dim_v);
+  mixing m = {ATTEND_CROSS, r->cross_plan, r->cross[i], i};
+  for (int b = 0; b < r->batch; b++)
+    r->piece[b] = (int32_t)max64(0, min64(r->lengths[b] - start, n));
+  ATTEND_TRY(hook_keys(&r->p, &m, n, r->piece, keys, values, HOOK_FORWARD));
+  ATTEND_TRY(attend_state_append(r->cross_plan, r->cross[i], n, keys, values));
+  return hook_keep(&r->p, &m, n, r->piece, keys, values);
+}
+
+attend_status cross_fill(attend_session *r) {
+  const stack *s = &r->model->decoder;
+  const int n = r->p.n;
+  attend_plan_set_padding(r->cross_plan, r->piece, NULL);
+  for (int i = 0; i < s->shape->layers; i++) {
+    const linear_weights *w = &layer_of(s, i)->cross_kv;
+    multiply_rows(&r->p, w, r->p.rows, r->x, padded(w->inputs), r->at.qkv,
+                  padded(w->outputs));
+    for (int start = 0; start < n; start += r->limit)
+      ATTEND_TRY(cross_piece(r, i, start, (int)min64(r->limit, n - start)));
+  }
+  attend_plan_set_padding(r->cross_plan, r->lengths, NULL);
+  return ATTEND_OK;
 }
 
 attend_status attend_session_encode(attend_session *r, int count, int n,

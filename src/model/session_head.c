@@ -75,8 +75,8 @@ static attend_status logits_of(attend_session *r, int n, head_source s,
                "encoder's of %d: extend the decoder",
                inputs, width_of(r));
   if (!r->ctx->device->host && !r->device_logits)
-    ATTEND_TRY(device_take(
-        r->ctx,
+    ATTEND_TRY(own(
+        r->ctx, &r->memory, ON_DEVICE,
         SIZE_PRODUCT((size_t)r->head_room, (size_t)c->vocab, sizeof *logits),
         "logits", &r->device_logits));
   for (int start = 0; start < n; start += r->head_room) {
@@ -89,14 +89,13 @@ static attend_status logits_of(attend_session *r, int n, head_source s,
 
 static attend_status hook_logits(attend_session *r, int rows, float *logits) {
   const int vocab = r->model->config.vocab;
-  hook_place at = {.point = ATTEND_AT_LOGITS,
-                   .role = self_role(&r->p),
-                   .shape = {1, 1, rows, vocab},
-                   .lengths = r->lengths,
-                   .view = {logits, {(ptrdiff_t)rows * vocab, 0, vocab, 1}},
-                   .on_host = true};
+  attend_hooked at = {.point = ATTEND_AT_LOGITS,
+                      .role = self_role(&r->p),
+                      .shape = {1, 1, rows, vocab},
+                      .lengths = r->lengths,
+                      .view = {logits, {(ptrdiff_t)rows * vocab, 0, vocab, 1}}};
   r->p.hooks = r->hooks.n ? &r->hooks : NULL;
-  return hook_at(&r->p, &at);
+  return hook_at(&r->p, &at, HOOK_FORWARD | HOOK_ON_HOST);
 }
 
 attend_status attend_session_logits(attend_session *r, int n_places,

@@ -42,29 +42,26 @@ static bool is_encoder_alone(config_reader *r) {
          (!strcmp(what, "T5EncoderModel") || !strcmp(what, "MT5EncoderModel"));
 }
 
-static attend_status configure(attend_context *ctx, const attend_json *json,
-                               const char *path, attend_config *c) {
-  config_reader r = {ctx, json, path, ATTEND_OK};
+static void configure(config_reader *r, attend_config *c) {
   c->parts = ATTEND_BOTH;
-  read_sides(&r, &c->encoder, &c->decoder);
-  c->vocab = read_size(&r, "vocab_size", -1);
+  read_sides(r, &c->encoder, &c->decoder);
+  c->vocab = read_size(r, "vocab_size", -1);
   c->position = ATTEND_POSITIONS_BUCKETS;
-  c->buckets = read_size(&r, "relative_attention_num_buckets", 32);
-  c->max_distance = read_size(&r, "relative_attention_max_distance", 128);
+  c->buckets = read_size(r, "relative_attention_num_buckets", 32);
+  c->max_distance = read_size(r, "relative_attention_max_distance", 128);
   c->rms = c->final_norm = 1;
-  c->norm_eps = read_epsilon(&r, "layer_norm_epsilon", 1e-6);
+  c->norm_eps = read_epsilon(r, "layer_norm_epsilon", 1e-6);
   c->score_factor = 1;
-  c->tied = read_switch(&r, "tie_word_embeddings", true);
-  if (read_switch(&r, "scale_decoder_outputs", c->tied))
+  c->tied = read_switch(r, "tie_word_embeddings", true);
+  if (read_switch(r, "scale_decoder_outputs", c->tied))
     c->head_factor = 1 / sqrtf((float)c->decoder.width);
-  read_mlp(&r, c);
-  c->copy = read_copy(&r);
-  if (is_encoder_alone(&r)) {
+  read_mlp(r, c);
+  c->copy = read_copy(r);
+  if (is_encoder_alone(r)) {
     c->parts = ATTEND_ENCODER;
     c->decoder = (attend_stack){0};
     c->tied = c->copy = 0;
   }
-  return r.status;
 }
 
 #define SELF(block, of)                                                        \

@@ -16,7 +16,6 @@
 #include "attend/state.h"
 #include "device/device.h"
 #include "model/checkpoint.h"
-#include "model/role.h"
 
 /* ---- weights: gradients and what they need are training's, else NULL ------------- */
 
@@ -80,8 +79,9 @@ struct attend_model {
   norm_weights transform_norm;
   linear_weights copy_q, copy_k, copy_gate; /* none: nothing is copied */
   rotation rope[LAYER_KINDS];
-  void **kept; /* small blocks of the device, freed with the model */
-  size_t n_kept, bytes;
+  blocks
+      kept; /* that end with the model: small ones of the device, the layers */
+  size_t bytes;
   double flops;
 };
 
@@ -94,9 +94,8 @@ static inline int layer_kind(const attend_config *c, const stack *s, int i) {
   return slides ? SLIDING : FULL;
 }
 
-/* What holds weights, one after the other: weights.c has the list. visit gets the
+/* What holds weights, one after the other: family.h has the list. visit gets the
  * place in the model (a linear, a norm or a table), and where it comes from. */
-typedef enum { A_LINEAR, A_NORM, A_TABLE } field_kind;
 enum { MOST_PARTS = 4 };
 typedef struct {
   field_kind kind;
@@ -114,6 +113,8 @@ void model_close(attend_model *m);
 /* As attend_model_attention, with tables of the device. */
 int model_attention(const attend_model *m, attend_role role, int layer,
                     attend_desc *desc);
+/* Floats from one row to the next: whole lanes. */
+static inline int padded(int n) { return (int)round_up((size_t)n, 16); }
 /* Packs w and b, of the host or the device; back: its transpose too. */
 attend_status linear_pack(attend_model *m, linear_weights *x, bool back);
 /* Packs every linear layer whose w is kept again, after steps changed it. */
@@ -264,8 +265,8 @@ typedef struct {
   float *keys;          /* [batch][n][padded P], of the device */
   int32_t *ids, *first; /* [batch][n]; where each id comes first in its text */
   int32_t *device_ids, *device_first;
-  bool by_words; /* one text, whose words are there once: copy_reading.c */
-  float *often;  /* [n] then, how often */
+  bool by_words;               /* one text, whose words are there once */
+  float *often;                /* [n] then, how often */
   float *device_often;         /* its logarithm, where it is copied from */
   size_t room;                 /* tokens that these hold */
   int n, span;                 /* span: that weight has room for */
@@ -274,6 +275,7 @@ typedef struct {
   int32_t *texts;              /* [head_room] that rows copy from */
   float *q, *gate;             /* [head_room][padded P], [head_room][16] */
   float *weight;               /* [head_room][n] */
+  blocks memory;               /* of what tokens have room in */
   float *before;     /* [padded P] twice: of a reading's last token, and work */
   int32_t *fold_to;  /* of a reading's tokens: the words that they join, */
   float *fold_often; /* and as how many-eth of them */
@@ -294,8 +296,10 @@ struct attend_session {
   attend_plan *encoder_plan;
   int encoder_batch, encoder_rows; /* that it was made for */
   attend_state **sums; /* [layers] of a reading's encoder, else NULL */
+  blocks memory;       /* as long as the session */
   /* of the current call */
   pass p;
+  blocks buffers; /* those below, */
   size_t room;    /* rows that the buffers below hold */
   float *x, *y;   /* [room][ldx]: x what the layers gave, y the next layer's */
   activations at; /* the others */
@@ -303,6 +307,7 @@ struct attend_session {
   int32_t *ids, *types; /* [room] of the device */
   int32_t *position;    /* [room] of the host */
   int32_t *lengths;     /* [batch] */
+  int32_t *piece;       /* [batch] of them, in a piece of the encoder's rows */
   int64_t *before;      /* [batch] tokens held before the call */
   float *last;      /* [batch][padded F]: hidden, after each one's last token */
   int64_t *last_at; /* [batch] tokens that were held then */
@@ -320,6 +325,10 @@ struct attend_session {
 attend_status session_create(attend_context *ctx, attend_model *model,
                              const attend_session_options *options,
                              attend_session **session);
+/* One of the plan for each layer, or NULL where that is NULL. */
+attend_status states_make(attend_context *ctx, attend_plan *plan, int layers,
+                          const char *what, attend_state ***states);
+void states_free(const attend_context *ctx, int layers, attend_state **states);
 attend_status session_room(attend_session *r, size_t rows);
 void session_begin(attend_session *r, const stack *side, int count, int n);
 /* All layers and the final norm, from r->x to r->x. */
@@ -329,14 +338,11 @@ attend_status session_layers(attend_session *r, int layers);
 void session_embed(attend_session *r, const int32_t *ids, const int32_t *types);
 /* Keys and values of cross-attention, from the encoder's output in x. */
 attend_status cross_fill(attend_session *r);
-/* A reading: keys and values of the encoder's layer, from x, into its sums. */
-attend_status sums_fill(attend_session *r, int layer);
 /* ---- copying.c: what a head that copies needs, where the model has one ---- */
 static inline size_t copy_width(const attend_session *r) { /* of a key's row */
   return (size_t)padded(r->model->config.copy);
 }
 attend_status copy_make(attend_session *r);
-void copy_free(attend_session *r);
 /* Keys of what was read, from the encoder's output in x; ids [count][n]. */
 attend_status copy_fill(attend_session *r, const int32_t *ids);
 /* Logits [rows][ldl] of rows x that the head read, of head_of, to log p. */
@@ -344,12 +350,7 @@ void copy_rows(attend_session *r, int rows, const float *x, int ld,
                float *logits, int ldl);
 void copy_reorder(attend_session *r, const int32_t *parents);
 void copy_reset(attend_session *r);
-/* Memory for so many tokens of all texts, n of one; what was there is lost if it
- * must grow. */
-attend_status copy_room(attend_session *r, size_t tokens, int n);
-/* Brings ids and where they come first to the device. */
-void copy_upload(attend_session *r, size_t tokens);
-/* copy_reading.c: a reading's next tokens, from x; the whole text, for another
+/* A reading's next tokens, from x; the whole text, for another
  * session; and files of it, whose text had so many tokens. */
 attend_status copy_read(attend_session *r, const int32_t *ids);
 attend_status copy_recall(attend_session *r, const attend_session *from);

@@ -13,49 +13,15 @@
 
 /* ---- what holds weights --------------------------------------------------------------- */
 
-#define FIELD(kind, of, member, ...)                                  \
-  {                                                                   \
-    kind, offsetof(of, member), {__VA_ARGS__},                        \
-        (int)(sizeof((enum slot[]){__VA_ARGS__}) / sizeof(enum slot)) \
-  }
-
-/* In this order training lays them out: a matrix's biases follow it. */
-static const field side_fields[] = {
-    FIELD(A_LINEAR, stack, projection, PROJECTION),
-    FIELD(A_TABLE, stack, positions, POSITIONS),
-    FIELD(A_TABLE, stack, types, TYPES),
-    FIELD(A_NORM, stack, embed_norm, EMBED_NORM),
-    FIELD(A_TABLE, stack, relative, RELATIVE)};
-
-static const field layer_fields[] = {
-    FIELD(A_NORM, layer_weights, self_norm, SELF_NORM),
-    FIELD(A_LINEAR, layer_weights, qkv, SELF_QKV, SELF_Q, SELF_K, SELF_V),
-    FIELD(A_NORM, layer_weights, q_norm, Q_NORM),
-    FIELD(A_NORM, layer_weights, k_norm, K_NORM),
-    FIELD(A_LINEAR, layer_weights, out, SELF_O),
-    FIELD(A_NORM, layer_weights, self_after, SELF_AFTER_NORM),
-    FIELD(A_NORM, layer_weights, cross_norm, CROSS_NORM),
-    FIELD(A_LINEAR, layer_weights, cross_q, CROSS_Q),
-    FIELD(A_LINEAR, layer_weights, cross_kv, CROSS_K, CROSS_V),
-    FIELD(A_LINEAR, layer_weights, cross_out, CROSS_O),
-    FIELD(A_NORM, layer_weights, mlp_norm, MLP_NORM),
-    FIELD(A_LINEAR, layer_weights, up, MLP_GATE, MLP_UP),
-    FIELD(A_LINEAR, layer_weights, down, MLP_DOWN),
-    FIELD(A_NORM, layer_weights, mlp_after, MLP_AFTER_NORM)};
-
-static const field last_fields[] = {
-    FIELD(A_NORM, stack, final_norm, FINAL_NORM)};
-
-static const field tokens_field = FIELD(A_TABLE, attend_model, tokens, TOKENS);
-
-/* A tied head is the token table: its matrix has no slot of its own. */
-static const field head_fields[] = {
-    FIELD(A_LINEAR, attend_model, transform, TRANSFORM),
-    FIELD(A_NORM, attend_model, transform_norm, TRANSFORM_NORM),
-    FIELD(A_LINEAR, attend_model, head, HEAD),
-    FIELD(A_LINEAR, attend_model, copy_q, COPY_Q),
-    FIELD(A_LINEAR, attend_model, copy_k, COPY_K),
-    FIELD(A_LINEAR, attend_model, copy_gate, COPY_GATE)};
+#define KIND(x)                     \
+  _Generic((x), linear_weights      \
+           : A_LINEAR, norm_weights \
+           : A_NORM, table_weights  \
+           : A_TABLE)
+#define X(slot, of, member, what) \
+  {KIND(((of *)0)->member), offsetof(of, member), what},
+const slot_info slot_infos[SLOTS] = {SLOT_LIST(X)};
+#undef X
 
 typedef struct {
   attend_model *m;
@@ -63,48 +29,41 @@ typedef struct {
   void *user;
 } visiting;
 
-#define COUNT(list) (sizeof(list) / sizeof *(list))
-
-static attend_status visit_fields(const visiting *v, size_t n, const field *f,
-                                  attend_parts of, int layer, void *owner) {
-  for (size_t i = 0; i < n; i++)
-    ATTEND_TRY(
-        v->visit(v->m, &f[i], of, layer, (char *)owner + f[i].at, v->user));
+/* The members of the owner that hold slots from `slot` up to `end`. */
+static attend_status visit_slots(const visiting *v, enum slot slot,
+                                 enum slot end, attend_parts of, int layer,
+                                 void *owner) {
+  while (slot < end) {
+    field f = {.kind = slot_infos[slot].kind, .at = slot_infos[slot].at};
+    while (slot < end && slot_infos[slot].at == f.at)
+      f.slot[f.slots++] = slot++;
+    ATTEND_TRY(v->visit(v->m, &f, of, layer, (char *)owner + f.at, v->user));
+  }
   return ATTEND_OK;
 }
 
 static attend_status visit_side(const visiting *v, stack *s) {
   attend_parts of = s->encoder ? ATTEND_ENCODER : ATTEND_DECODER;
   if (!s->layers) return ATTEND_OK;
-  ATTEND_TRY(visit_fields(v, COUNT(side_fields), side_fields, of, -1, s));
+  ATTEND_TRY(visit_slots(v, PROJECTION, SELF_NORM, of, -1, s));
   for (int i = 0; i < s->groups; i++)
-    ATTEND_TRY(visit_fields(v, COUNT(layer_fields), layer_fields, of, i,
-                            &s->layers[i]));
-  return visit_fields(v, COUNT(last_fields), last_fields, of, -1, s);
+    ATTEND_TRY(visit_slots(v, SELF_NORM, FINAL_NORM, of, i, &s->layers[i]));
+  return visit_slots(v, FINAL_NORM, TRANSFORM, of, -1, s);
 }
 
 attend_status model_each(attend_model *m, field_visit visit, void *user) {
   visiting v = {m, visit, user};
-  ATTEND_TRY(visit_fields(&v, 1, &tokens_field, 0, -1, m));
+  ATTEND_TRY(visit_slots(&v, TOKENS, PROJECTION, 0, -1, m));
   ATTEND_TRY(visit_side(&v, &m->encoder));
   ATTEND_TRY(visit_side(&v, &m->decoder));
-  return visit_fields(&v, COUNT(head_fields), head_fields, 0, -1, m);
+  return visit_slots(&v, TRANSFORM, SLOTS, 0, -1, m);
 }
 
 /* ---- sides and rotations ----------------------------------------------------------------- */
 
 attend_status model_keep(attend_model *m, size_t bytes, void *block) {
-  if (m->n_kept % 64 == 0) {
-    void **more;
-    ATTEND_TRY(take(m->ctx, (m->n_kept + 64) * sizeof *more, "a model", &more));
-    if (m->n_kept) memcpy(more, m->kept, m->n_kept * sizeof *more);
-    give(m->ctx, m->kept);
-    m->kept = more;
-  }
-  ATTEND_TRY(device_take(m->ctx, bytes, "weights", block));
-  m->kept[m->n_kept++] = *(void **)block;
   m->bytes += bytes;
-  return ATTEND_OK;
+  return own(m->ctx, &m->kept, ON_DEVICE, bytes, "weights", block);
 }
 
 static attend_status open_side(attend_model *m, attend_parts of,
@@ -114,8 +73,9 @@ static attend_status open_side(attend_model *m, attend_parts of,
   s->shape = shape;
   s->encoder = of == ATTEND_ENCODER;
   s->groups = c->layer_groups ? c->layer_groups : shape->layers;
-  return take_zeroed(m->ctx, size_times((size_t)s->groups, sizeof *s->layers),
-                     "the layers", &s->layers);
+  return own(m->ctx, &m->kept, ON_HOST,
+             size_times((size_t)s->groups, sizeof *s->layers), "the layers",
+             &s->layers);
 }
 
 static attend_status open_rotation(attend_model *m, const attend_rope *rope,
@@ -167,12 +127,7 @@ static attend_status free_field(attend_model *m, const field *f,
 
 void model_close(attend_model *m) {
   model_each(m, free_field, NULL);
-  give(m->ctx, (void *)m->encoder.relative_host);
-  give(m->ctx, (void *)m->decoder.relative_host);
-  give(m->ctx, m->encoder.layers);
-  give(m->ctx, m->decoder.layers);
-  for (size_t i = 0; i < m->n_kept; i++) device_give(m->ctx, m->kept[i]);
-  give(m->ctx, m->kept);
+  blocks_free(m->ctx, &m->kept);
 }
 
 /* ---- small tensors ------------------------------------------------------------------ */
@@ -182,19 +137,26 @@ typedef struct {
   size_t done, total; /* bytes of tensors */
 } loading;
 
+static size_t float_bytes(const attend_tensor *t) {
+  return size_times((size_t)t->count, sizeof(float));
+}
+
+static void to_floats(const attend_tensor *t, float *to) {
+  attend_dtype dtype = ATTEND_F32;
+  tensor_dtype(t, &dtype);
+  attend_convert_to_f32(dtype, t->data, (size_t)t->count, to);
+}
+
 /* As f32, on the device. */
 static attend_status read_floats(attend_model *m, const parameter *p,
                                  const float **floats) {
-  attend_dtype dtype = ATTEND_F32;
-  float *host, *to;
-  tensor_dtype(p->tensor, &dtype);
-  size_t n = (size_t)p->tensor->count, bytes = n * sizeof *host;
-  ATTEND_TRY(model_keep(m, bytes, &to));
+  const size_t bytes = float_bytes(p->tensor);
+  float *host;
+  ATTEND_TRY(model_keep(m, bytes, floats));
   ATTEND_TRY(take(m->ctx, bytes, "weights", &host));
-  attend_convert_to_f32(dtype, p->tensor->data, n, host);
-  m->ctx->device->write(m->ctx, to, host, bytes);
+  to_floats(p->tensor, host);
+  m->ctx->device->write(m->ctx, (void *)*floats, host, bytes);
   give(m->ctx, host);
-  *floats = to;
   return ATTEND_OK;
 }
 
@@ -228,13 +190,12 @@ static attend_status read_table(attend_model *m, enum slot slot,
 
 /* Biases of scores are few; those who look at a model read them. */
 static attend_status host_table(attend_model *m, stack *s) {
-  const table_weights *t = &s->relative;
-  float *copy;
-  if (!t->t.data) return ATTEND_OK;
-  size_t n = (size_t)t->t.entries * (size_t)s->shape->heads;
-  ATTEND_TRY(take(m->ctx, n * sizeof *copy, "weights", &copy));
-  m->ctx->device->read(m->ctx, copy, t->t.data, n * sizeof *copy);
-  s->relative_host = copy;
+  const attend_table *t = &s->relative.t;
+  if (!t->data) return ATTEND_OK;
+  size_t bytes = (size_t)t->entries * (size_t)s->shape->heads * sizeof(float);
+  ATTEND_TRY(
+      own(m->ctx, &m->kept, ON_HOST, bytes, "weights", &s->relative_host));
+  m->ctx->device->read(m->ctx, (void *)s->relative_host, t->data, bytes);
   return ATTEND_OK;
 }
 
@@ -243,21 +204,19 @@ static attend_status host_table(attend_model *m, stack *s) {
 typedef struct {
   int count, inputs;
   attend_linear_part part[MOST_PARTS];
-  const parameter *from[MOST_PARTS];
-  float *bias[MOST_PARTS];
-  void *aligned[MOST_PARTS];
+  const attend_tensor *from[MOST_PARTS];
+  blocks copies; /* biases, and tensors that are not aligned */
 } parts;
 
 /* A file may put a tensor at any byte; the packing wants whole elements. */
-static attend_status align(attend_model *m, parts *x, int i) {
-  attend_linear_part *part = &x->part[i];
+static attend_status align(attend_model *m, parts *x, const attend_tensor *t,
+                           attend_linear_part *part) {
+  void *copy;
   if ((uintptr_t)part->weight % attend_dtype_size(part->dtype) == 0)
     return ATTEND_OK;
-  size_t bytes = x->from[i]->tensor->bytes;
-  ATTEND_TRY(
-      take(m->ctx, bytes, "a tensor that is not aligned", &x->aligned[i]));
-  memcpy(x->aligned[i], part->weight, bytes);
-  part->weight = x->aligned[i];
+  ATTEND_TRY(own(m->ctx, &x->copies, ON_HOST, t->bytes,
+                 "a tensor that is not aligned", &copy));
+  part->weight = memcpy(copy, t->data, t->bytes);
   return ATTEND_OK;
 }
 
@@ -266,9 +225,8 @@ static attend_status add_part(attend_model *m, parts *x, enum slot slot,
                               int number) {
   const parameter *p = checkpoint_find(m->files, slot, of, number, false);
   if (!p) return ATTEND_OK;
-  int i = x->count++;
-  attend_linear_part *part = &x->part[i];
-  x->from[i] = p;
+  attend_linear_part *part = &x->part[x->count];
+  x->from[x->count++] = p->tensor;
   x->inputs = (int)p->shape[1];
   part->weight = p->tensor->data;
   tensor_dtype(p->tensor, &part->dtype);
@@ -277,22 +235,18 @@ static attend_status add_part(attend_model *m, parts *x, enum slot slot,
   part->user = m->files;
   part->output_stride = p->turned ? 1 : (ptrdiff_t)p->shape[1];
   part->input_stride = p->turned ? (ptrdiff_t)p->shape[0] : 1;
-  ATTEND_TRY(align(m, x, i));
+  ATTEND_TRY(align(m, x, p->tensor, part));
   if (!bias) return ATTEND_OK;
-  attend_dtype dtype = ATTEND_F32;
-  tensor_dtype(bias->tensor, &dtype);
-  size_t n = (size_t)bias->tensor->count;
-  ATTEND_TRY(take(m->ctx, size_times(n, sizeof(float)), "a bias", &x->bias[i]));
-  attend_convert_to_f32(dtype, bias->tensor->data, n, x->bias[i]);
-  part->bias = x->bias[i];
+  ATTEND_TRY(own(m->ctx, &x->copies, ON_HOST, float_bytes(bias->tensor),
+                 "a bias", &part->bias));
+  to_floats(bias->tensor, (float *)part->bias);
   return ATTEND_OK;
 }
 
 static attend_status say_progress(attend_model *m, loading *l, const parts *x) {
   for (int i = 0; i < x->count; i++) {
-    l->done += x->from[i]->tensor->bytes;
-    checkpoint_release(x->from[i]->tensor->data, x->from[i]->tensor->bytes,
-                       m->files);
+    l->done += x->from[i]->bytes;
+    checkpoint_release(x->from[i]->data, x->from[i]->bytes, m->files);
   }
   if (!l->options->progress ||
       !l->options->progress(l->done, l->total, l->options->user))
@@ -333,10 +287,7 @@ static attend_status read_linear(attend_model *m, loading *l, const field *f,
     status = add_part(m, &x, slot, bias, of, number);
   }
   if (!status) status = pack_parts(m, l, &x, layers_sharing(m, of, number), to);
-  for (int i = 0; i < x.count; i++) {
-    give(m->ctx, x.bias[i]);
-    give(m->ctx, x.aligned[i]);
-  }
+  blocks_free(m->ctx, &x.copies);
   return status;
 }
 
@@ -378,7 +329,7 @@ static attend_status read_field(attend_model *m, const field *f,
                                 void *user) {
   loading *l = user;
   bool head = f->slot[0] >= TRANSFORM;
-  if (head && (l->options->no_head || !checkpoint_has_head(m->files)))
+  if (head && (l->options->no_head || !attend_checkpoint_has_head(m->files)))
     return ATTEND_OK;
   if (f->kind == A_NORM) return read_norm(m, f->slot[0], of, number, place);
   if (f->kind == A_TABLE) return read_table(m, f->slot[0], of, place);
@@ -458,24 +409,39 @@ const attend_form *attend_model_role_form(const attend_model *m,
   return &m->forms[role];
 }
 
-static int attention_of(const attend_model *m, attend_role role, int layer,
-                        const float *relative, attend_desc *desc) {
-  const stack *s = role == ATTEND_ENCODER_SELF ? &m->encoder : &m->decoder;
-  if (!config_attention(&m->config, m->forms, relative, role, desc)) return 0;
-  if (layer_kind(&m->config, s, layer) == FULL) desc->mask.window = 0;
-  return 1;
-}
-
 int model_attention(const attend_model *m, attend_role role, int layer,
                     attend_desc *desc) {
-  const stack *s = role == ATTEND_ENCODER_SELF ? &m->encoder : &m->decoder;
-  return attention_of(m, role, layer, s->relative.t.data, desc);
+  const attend_config *c = &m->config;
+  const bool encoder = role == ATTEND_ENCODER_SELF;
+  const attend_stack *s = encoder ? &c->encoder : &c->decoder;
+  const stack *side = encoder ? &m->encoder : &m->decoder;
+  if (!(roles_of(c->parts) & 1u << role)) return 0;
+  *desc = (attend_desc){.form = m->forms[role],
+                        .heads = s->heads,
+                        .kv_heads = s->kv_heads,
+                        .dim = s->dim,
+                        .dim_v = s->dim_v,
+                        .scale = c->score_factor,
+                        .soft_cap = c->score_cap};
+  if (role == ATTEND_DECODER_SELF) {
+    desc->mask.causal = ATTEND_CAUSAL;
+    if (layer_kind(c, side, layer) == SLIDING) desc->mask.window = c->window;
+  }
+  if (role != ATTEND_CROSS && side->relative.t.data)
+    desc->bias = (attend_bias){.kind = ATTEND_BUCKETS,
+                               .table = side->relative.t.data,
+                               .buckets = c->buckets,
+                               .max_distance = c->max_distance,
+                               .one_sided = !encoder};
+  return 1;
 }
 
 int attend_model_attention(const attend_model *m, attend_role role, int layer,
                            attend_desc *desc) {
   const stack *s = role == ATTEND_ENCODER_SELF ? &m->encoder : &m->decoder;
-  return attention_of(m, role, layer, s->relative_host, desc);
+  int found = model_attention(m, role, layer, desc);
+  if (found && desc->bias.table) desc->bias.table = s->relative_host;
+  return found;
 }
 
 size_t attend_model_bytes(const attend_model *m) { return m->bytes; }

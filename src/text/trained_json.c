@@ -7,23 +7,9 @@
 
 #include <stdio.h>
 
+#include "base/files.h"
+
 /* ---- members --------------------------------------------------------------------- */
-
-static void put_text(attend_json_writer *w, const char *name,
-                     const char *text) {
-  attend_json_member(w, name);
-  attend_json_put_string(w, text);
-}
-
-static void put_truth(attend_json_writer *w, const char *name, bool truth) {
-  attend_json_member(w, name);
-  attend_json_put_boolean(w, truth);
-}
-
-static void put_number(attend_json_writer *w, const char *name, int64_t n) {
-  attend_json_member(w, name);
-  attend_json_put_integer(w, n);
-}
 
 static void put_null(attend_json_writer *w, const char *name) {
   attend_json_member(w, name);
@@ -48,19 +34,19 @@ static bool is_lstrip(const attend_text_trainer *r, int32_t id) {
 }
 
 static void put_flags(attend_json_writer *w, bool lstrip) {
-  put_truth(w, "single_word", false);
-  put_truth(w, "lstrip", lstrip);
-  put_truth(w, "rstrip", false);
-  put_truth(w, "normalized", false);
-  put_truth(w, "special", true);
+  json_put_truth(w, "single_word", false);
+  json_put_truth(w, "lstrip", lstrip);
+  json_put_truth(w, "rstrip", false);
+  json_put_truth(w, "normalized", false);
+  json_put_truth(w, "special", true);
 }
 
 static void put_specials(const attend_text_trainer *r, attend_json_writer *w) {
   open_member(w, "added_tokens", '[');
   for (int32_t i = 0; i < r->specials; i++) {
     attend_json_open(w, '{');
-    put_number(w, "id", i);
-    put_text(w, "content", r->piece[i].name.bytes);
+    json_put_integer(w, "id", i);
+    json_put_text(w, "content", r->piece[i].name.bytes);
     put_flags(w, is_lstrip(r, i));
     attend_json_close(w, '}');
   }
@@ -76,7 +62,7 @@ static bool has_role(const like *l, const char *name) {
 static void put_roles(const attend_text_trainer *r, attend_json_writer *w) {
   bool more = false;
   for (int i = 0; i < ATTEND_SPECIALS; i++)
-    if (r->like->role[i]) put_text(w, special_names[i], r->like->role[i]);
+    if (r->like->role[i]) json_put_text(w, special_names[i], r->like->role[i]);
   for (int32_t i = 0; i < r->specials; i++) {
     if (has_role(r->like, r->piece[i].name.bytes)) continue;
     if (!more) open_member(w, "additional_special_tokens", '[');
@@ -92,8 +78,8 @@ static void put_entry(attend_json_writer *w, const char *kind, const char *id,
                       int type) {
   attend_json_open(w, '{');
   open_member(w, kind, '{');
-  put_text(w, "id", id);
-  put_number(w, "type_id", type);
+  json_put_text(w, "id", id);
+  json_put_integer(w, "type_id", type);
   attend_json_close(w, '}');
   attend_json_close(w, '}');
 }
@@ -101,7 +87,7 @@ static void put_entry(attend_json_writer *w, const char *kind, const char *id,
 static void put_template_special(const attend_text_trainer *r,
                                  attend_json_writer *w, const char *name) {
   open_member(w, name, '{');
-  put_text(w, "id", name);
+  json_put_text(w, "id", name);
   open_member(w, "ids", '[');
   attend_json_put_integer(w, id_of(r, name));
   attend_json_close(w, ']');
@@ -115,7 +101,7 @@ static void put_template_special(const attend_text_trainer *r,
 static void put_template(const attend_text_trainer *r, attend_json_writer *w,
                          const char *first, const char *middle,
                          const char *last) {
-  put_text(w, "type", "TemplateProcessing");
+  json_put_text(w, "type", "TemplateProcessing");
   for (int two = 0; two < 2; two++) {
     open_member(w, two ? "pair" : "single", '[');
     put_entry(w, "SpecialToken", first, 0);
@@ -140,14 +126,14 @@ static void put_pair_of(const attend_text_trainer *r, attend_json_writer *w,
 }
 
 static void put_byte_level(attend_json_writer *w, bool trim) {
-  put_text(w, "type", "ByteLevel");
-  put_truth(w, "add_prefix_space", false);
-  put_truth(w, "trim_offsets", trim);
-  put_truth(w, "use_regex", true);
+  json_put_text(w, "type", "ByteLevel");
+  json_put_truth(w, "add_prefix_space", false);
+  json_put_truth(w, "trim_offsets", trim);
+  json_put_truth(w, "use_regex", true);
 }
 
 static void put_llama(const attend_text_trainer *r, attend_json_writer *w) {
-  put_text(w, "type", "Sequence");
+  json_put_text(w, "type", "Sequence");
   open_member(w, "processors", '[');
   attend_json_open(w, '{');
   put_byte_level(w, false);
@@ -165,11 +151,11 @@ static void put_around(const attend_text_trainer *r, attend_json_writer *w) {
       put_template(r, w, "[CLS]", "[SEP]", "[SEP]");
       break;
     case ATTEND_LIKE_BART:
-      put_text(w, "type", "RobertaProcessing");
+      json_put_text(w, "type", "RobertaProcessing");
       put_pair_of(r, w, "sep", "</s>");
       put_pair_of(r, w, "cls", "<s>");
-      put_truth(w, "trim_offsets", true);
-      put_truth(w, "add_prefix_space", false);
+      json_put_truth(w, "trim_offsets", true);
+      json_put_truth(w, "add_prefix_space", false);
       break;
     case ATTEND_LIKE_LLAMA:
       put_llama(r, w);
@@ -191,23 +177,23 @@ static void put_steps(const attend_text_trainer *r, attend_json_writer *w) {
     return;
   }
   open_member(w, "normalizer", '{');
-  put_text(w, "type", "BertNormalizer");
-  put_truth(w, "clean_text", true);
-  put_truth(w, "handle_chinese_chars", true);
-  put_truth(w, "strip_accents", r->o.lowercase && !r->o.keep_accents);
-  put_truth(w, "lowercase", r->o.lowercase);
+  json_put_text(w, "type", "BertNormalizer");
+  json_put_truth(w, "clean_text", true);
+  json_put_truth(w, "handle_chinese_chars", true);
+  json_put_truth(w, "strip_accents", r->o.lowercase && !r->o.keep_accents);
+  json_put_truth(w, "lowercase", r->o.lowercase);
   attend_json_close(w, '}');
   open_member(w, "pre_tokenizer", '{');
-  put_text(w, "type", "BertPreTokenizer");
+  json_put_text(w, "type", "BertPreTokenizer");
   attend_json_close(w, '}');
 }
 
 static void put_decoder(const attend_text_trainer *r, attend_json_writer *w) {
   open_member(w, "decoder", '{');
   if (r->like->wordpiece) {
-    put_text(w, "type", "WordPiece");
-    put_text(w, "prefix", "##");
-    put_truth(w, "cleanup", true);
+    json_put_text(w, "type", "WordPiece");
+    json_put_text(w, "prefix", "##");
+    json_put_truth(w, "cleanup", true);
   } else {
     put_byte_level(w, true);
   }
@@ -217,7 +203,7 @@ static void put_decoder(const attend_text_trainer *r, attend_json_writer *w) {
 static void put_vocab(const attend_text_trainer *r, attend_json_writer *w) {
   attend_json_open(w, '{');
   for (size_t i = 0; i < r->pieces; i++)
-    put_number(w, r->piece[i].name.bytes, (int64_t)i);
+    json_put_integer(w, r->piece[i].name.bytes, (int64_t)i);
   attend_json_close(w, '}');
 }
 
@@ -234,23 +220,23 @@ static void put_merges(const attend_text_trainer *r, attend_json_writer *w) {
 }
 
 static void put_bpe(attend_json_writer *w) {
-  put_text(w, "type", "BPE");
+  json_put_text(w, "type", "BPE");
   put_null(w, "dropout");
   put_null(w, "unk_token"); /* every byte is known */
-  put_text(w, "continuing_subword_prefix", "");
-  put_text(w, "end_of_word_suffix", "");
-  put_truth(w, "fuse_unk", false);
-  put_truth(w, "byte_fallback", false);
-  put_truth(w, "ignore_merges", false);
+  json_put_text(w, "continuing_subword_prefix", "");
+  json_put_text(w, "end_of_word_suffix", "");
+  json_put_truth(w, "fuse_unk", false);
+  json_put_truth(w, "byte_fallback", false);
+  json_put_truth(w, "ignore_merges", false);
 }
 
 static void put_model(const attend_text_trainer *r, attend_json_writer *w) {
   open_member(w, "model", '{');
   if (r->like->wordpiece) {
-    put_text(w, "type", "WordPiece");
-    put_text(w, "unk_token", "[UNK]");
-    put_text(w, "continuing_subword_prefix", "##");
-    put_number(w, "max_input_chars_per_word", LONGEST_CHARS);
+    json_put_text(w, "type", "WordPiece");
+    json_put_text(w, "unk_token", "[UNK]");
+    json_put_text(w, "continuing_subword_prefix", "##");
+    json_put_integer(w, "max_input_chars_per_word", LONGEST_CHARS);
   } else {
     put_bpe(w);
   }
@@ -266,7 +252,7 @@ attend_status write_tokenizer_json(const attend_text_trainer *r,
                                    attend_json_writer *w) {
   attend_json_indent(w, true);
   attend_json_open(w, '{');
-  put_text(w, "version", "1.0");
+  json_put_text(w, "version", "1.0");
   put_null(w, "truncation");
   put_null(w, "padding");
   put_specials(r, w);
@@ -291,7 +277,7 @@ static void put_added_decoder(const attend_text_trainer *r,
     char id[16];
     snprintf(id, sizeof id, "%d", (int)i);
     open_member(w, id, '{');
-    put_text(w, "content", r->piece[i].name.bytes);
+    json_put_text(w, "content", r->piece[i].name.bytes);
     put_flags(w, is_lstrip(r, i));
     attend_json_close(w, '}');
   }
@@ -302,17 +288,17 @@ attend_status write_config_json(const attend_text_trainer *r,
                                 attend_json_writer *w) {
   attend_json_indent(w, true);
   attend_json_open(w, '{');
-  put_text(w, "tokenizer_class", r->like->class);
+  json_put_text(w, "tokenizer_class", r->like->class);
   put_roles(r, w);
   if (r->like->wordpiece) {
-    put_truth(w, "do_lower_case", r->o.lowercase);
-    put_truth(w, "strip_accents", r->o.lowercase && !r->o.keep_accents);
-    put_truth(w, "tokenize_chinese_chars", true);
+    json_put_truth(w, "do_lower_case", r->o.lowercase);
+    json_put_truth(w, "strip_accents", r->o.lowercase && !r->o.keep_accents);
+    json_put_truth(w, "tokenize_chinese_chars", true);
   } else {
-    put_truth(w, "add_prefix_space", false);
-    put_truth(w, "add_bos_token", r->o.like == ATTEND_LIKE_LLAMA);
+    json_put_truth(w, "add_prefix_space", false);
+    json_put_truth(w, "add_bos_token", r->o.like == ATTEND_LIKE_LLAMA);
   }
-  put_truth(w, "clean_up_tokenization_spaces", r->like->wordpiece);
+  json_put_truth(w, "clean_up_tokenization_spaces", r->like->wordpiece);
   put_added_decoder(r, w);
   attend_json_close(w, '}');
   return attend_json_finish(w);

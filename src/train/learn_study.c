@@ -119,7 +119,8 @@ static attend_status side_forward(attend_learner *l, learn_side *x) {
   if (l->model.config.final_norm)
     norm_rows(&x->p, &s->final_norm, x->p.rows, s->shape->width, x->last,
               x->hidden);
-  return hook_stream(&x->p, ATTEND_AT_RESIDUAL, layers, x->hidden);
+  return hook_stream(&x->p, ATTEND_AT_RESIDUAL, layers, x->hidden,
+                     HOOK_FORWARD);
 }
 
 /* Where layers were not kept: all but the layer's output. */
@@ -138,8 +139,8 @@ static attend_status side_backward(attend_learner *l, learn_side *x) {
   const stack *s = x->p.side;
   float *dx = x->d_hidden;
   if (!x->layers) return ATTEND_OK;
-  ATTEND_TRY(
-      hook_stream_gradient(&x->p, ATTEND_AT_RESIDUAL, s->shape->layers, dx));
+  ATTEND_TRY(hook_stream(&x->p, ATTEND_AT_RESIDUAL, s->shape->layers, dx,
+                         HOOK_GRADIENTS));
   if (l->model.config.final_norm)
     norm_rows_back(&x->p, &s->final_norm, x->p.rows, s->shape->width, x->last,
                    dx, false, dx);
@@ -266,11 +267,11 @@ static attend_status head_piece(heading *w, attend_outcome *outcome) {
      .factor = c->head_factor, .x = w->x->hidden, .ldx = ld_of(w->x), .y = h->x,
      .ldy = h->ld);
   const float *read = head_forward(p, h);
-  hook_place at = {.point = ATTEND_AT_LOGITS,
-                   .role = self_role(p),
-                   .shape = {1, 1, h->rows, c->vocab},
-                   .view = {l->logits, {0, 0, ldv, 1}}};
-  ATTEND_TRY(hook_at(p, &at));
+  attend_hooked at = {.point = ATTEND_AT_LOGITS,
+                      .role = self_role(p),
+                      .shape = {1, 1, h->rows, c->vocab},
+                      .view = {l->logits, {0, 0, ldv, 1}}};
+  ATTEND_TRY(hook_at(p, &at, HOOK_FORWARD));
   if (l->model.copy_q.go)
     copy_losses(w, read);
   else
@@ -279,7 +280,7 @@ static attend_status head_piece(heading *w, attend_outcome *outcome) {
        .scale = w->scale, .loss = l->losses);
   read_losses(w, outcome);
   if (l->lesson->quiet) return ATTEND_OK;
-  ATTEND_TRY(hook_gradient_at(p, &at));
+  ATTEND_TRY(hook_at(p, &at, HOOK_GRADIENTS));
   head_back(p, h, read, w->d);
   if (l->model.copy_q.go) copy_back_rows(w, read);
   head_transform_back(p, h, w->d);

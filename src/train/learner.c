@@ -218,7 +218,7 @@ static attend_status open_side(attend_learner *l, const stack *s,
 static attend_status open_learner(attend_learner *l) {
   size_t most = l->files->table.count;
   ATTEND_TRY(check_options(l->ctx, &l->options));
-  ATTEND_CHECK(l->ctx, checkpoint_has_head(l->files),
+  ATTEND_CHECK(l->ctx, attend_checkpoint_has_head(l->files),
                "the checkpoint has no head that gives logits: there is nothing "
                "to learn from");
   ATTEND_TRY(take_zeroed(l->ctx, most * sizeof *l->entries, "the parameters",

@@ -198,15 +198,12 @@ TEST(norms_of_queries_and_keys_are_two_lines_and_a_setting_of_a_family) {
   close_case(&with);
 }
 
-static attend_status configure_encoder(attend_context *ctx,
-                                       const attend_json *json,
-                                       const char *path, attend_config *c) {
-  attend_status status = toy_configure(ctx, json, path, c);
+static void configure_encoder(config_reader *r, attend_config *c) {
+  toy_configure(r, c);
   c->parts = ATTEND_ENCODER;
   c->encoder = c->decoder;
   c->decoder = (attend_stack){0};
   c->rotary = 0; /* all of a head */
-  return status;
 }
 
 /* The last token of a decoder sees all that an encoder's does; of one layer, in the
@@ -243,28 +240,21 @@ TEST(layers_that_share_weights_are_counted_each) {
 }
 
 /* A family that says what the base case needs, and leaves the rest at 0. */
-static attend_status configure_least(attend_context *ctx,
-                                     const attend_json *json, const char *path,
-                                     attend_config *c) {
-  config_reader r = {ctx, json, path, ATTEND_OK};
-  toy_sizes(&r, c);
+static void configure_least(config_reader *r, attend_config *c) {
+  toy_sizes(r, c);
   c->position = ATTEND_POSITIONS_ROTARY;
-  c->rope.theta = toy_number(&r, "rope_theta");
+  c->rope.theta = toy_number(r, "rope_theta");
   c->rms = c->final_norm = c->gated = c->tied = 1;
-  c->norm_eps = read_epsilon(&r, "norm_eps", 1);
+  c->norm_eps = read_epsilon(r, "norm_eps", 1);
   c->activation = ATTEND_SILU;
-  return r.status;
 }
 
 /* The toy, with settings that a test changes. */
 static void (*change)(attend_config *c);
 
-static attend_status configure_changed(attend_context *ctx,
-                                       const attend_json *json,
-                                       const char *path, attend_config *c) {
-  attend_status status = toy_configure(ctx, json, path, c);
-  if (!status) change(c);
-  return status;
+static void configure_changed(config_reader *r, attend_config *c) {
+  toy_configure(r, c);
+  if (!r->status) change(c);
 }
 
 static void nothing(attend_config *c) { (void)c; }

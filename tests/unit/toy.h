@@ -52,29 +52,25 @@ static inline void toy_attention(config_reader *r, attend_config *c) {
 }
 
 /* All but norms of queries and keys. */
-static inline attend_status toy_configure(attend_context *ctx,
-                                          const attend_json *json,
-                                          const char *path, attend_config *c) {
+static inline void toy_configure(config_reader *r, attend_config *c) {
   static const char *const norms[] = {"before", "sum",  "after",
                                       "both",   "none", NULL};
   static const char *const parallel[] = {"none", "shared", "separate", NULL};
-  config_reader r = {ctx, json, path, ATTEND_OK};
-  toy_sizes(&r, c);
-  toy_attention(&r, c);
-  c->norms = (attend_norms)toy_choice(&r, "norm", norms);
-  c->parallel = (attend_parallel)toy_choice(&r, "parallel", parallel);
-  c->rms = read_switch(&r, "rms", false);
-  c->norm_eps = read_epsilon(&r, "norm_eps", 1);
-  c->final_norm = read_switch(&r, "final_norm", false);
-  c->logit_cap = (float)toy_number(&r, "logit_cap");
-  c->embed_factor = (float)toy_number(&r, "embed_scale");
-  c->layer_groups = (int)toy_number(&r, "layer_groups");
-  c->embed_width = (int)toy_number(&r, "embed_width");
-  c->gated = read_switch(&r, "gated", false);
-  c->activation = read_activation(&r, "activation", "none");
-  c->tied = read_switch(&r, "tied", false);
+  toy_sizes(r, c);
+  toy_attention(r, c);
+  c->norms = (attend_norms)toy_choice(r, "norm", norms);
+  c->parallel = (attend_parallel)toy_choice(r, "parallel", parallel);
+  c->rms = read_switch(r, "rms", false);
+  c->norm_eps = read_epsilon(r, "norm_eps", 1);
+  c->final_norm = read_switch(r, "final_norm", false);
+  c->logit_cap = (float)toy_number(r, "logit_cap");
+  c->embed_factor = (float)toy_number(r, "embed_scale");
+  c->layer_groups = (int)toy_number(r, "layer_groups");
+  c->embed_width = (int)toy_number(r, "embed_width");
+  c->gated = read_switch(r, "gated", false);
+  c->activation = read_activation(r, "activation", "none");
+  c->tied = read_switch(r, "tied", false);
   c->transform = c->tied && c->embed_width;
-  return r.status;
 }
 
 #define IN 0 /* of either side: a toy has one */
@@ -104,14 +100,10 @@ static const family toy = {{"toy"}, "", toy_configure, toy_lines};
 
 /* ---- and with norms of queries and keys: two lines and a setting ------------------- */
 
-static inline attend_status toy_configure_qk(attend_context *ctx,
-                                             const attend_json *json,
-                                             const char *path,
-                                             attend_config *c) {
+static inline void toy_configure_qk(config_reader *r, attend_config *c) {
   static const char *const kinds[] = {"none", "head", "all", NULL};
-  config_reader r = {ctx, json, path, ATTEND_OK};
-  c->qk_norm = (attend_qk_norm)toy_choice(&r, "qk_norm", kinds);
-  return r.status ? r.status : toy_configure(ctx, json, path, c);
+  c->qk_norm = (attend_qk_norm)toy_choice(r, "qk_norm", kinds);
+  toy_configure(r, c);
 }
 
 static const line toy_head_lines[] = {

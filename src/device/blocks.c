@@ -1,0 +1,37 @@
+/* Blocks that are given back together.
+ *
+ * Place: device/ - for objects whose memory grows or ends as a whole: models, sessions.
+ */
+#include "device/device.h"
+
+struct owned {
+  struct owned *next;
+  void *block;
+  void (*give)(const attend_context *ctx, void *block);
+};
+
+attend_status own(attend_context *ctx, blocks *list, block_place place,
+                  size_t bytes, const char *what, void *block) {
+  bool host = place == ON_HOST;
+  struct owned *x;
+  ATTEND_TRY(take(ctx, sizeof *x, what, &x));
+  attend_status status = host ? take_zeroed(ctx, bytes, what, block)
+                              : device_take(ctx, bytes, what, block);
+  if (status) {
+    give(ctx, x);
+    return status;
+  }
+  *x = (struct owned){.next = *list, .give = host ? give : ctx->device->give};
+  memcpy(&x->block, block, sizeof x->block);
+  *list = x;
+  return ATTEND_OK;
+}
+
+void blocks_free(const attend_context *ctx, blocks *list) {
+  while (*list) {
+    struct owned *x = *list;
+    *list = x->next;
+    x->give(ctx, x->block);
+    give(ctx, x);
+  }
+}
