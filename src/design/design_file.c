@@ -1,6 +1,7 @@
-/* Designs in files: specs, and weights with the spec beside them.
+/* Designs in files: specs, and weights with the spec beside them; and questions about
+ * a design.
  *
- * Place: design/ - between a design and the disk.
+ * Place: design/ - between a design and the disk, or those who ask.
  *
  * A file of weights is safetensors: "designed.layers.0.heads.0.query" and so on,
  * "learned." the same if there is such a twin, and the spec as a note. Read again,
@@ -113,4 +114,81 @@ attend_status attend_design_open(attend_context *ctx, const char *path,
   attend_status status = attend_design_read(ctx, path, text, length, design);
   give(ctx, text);
   return status;
+}
+
+/* ---- questions --------------------------------------------------------------------------- */
+
+attend_design_facts attend_design_about(const attend_design *d) {
+  return (attend_design_facts){.name = d->name,
+                               .about = d->about,
+                               .task = d->says,
+                               .example = d->example,
+                               .spec = d->text,
+                               .letters = d->letters,
+                               .tokens = d->tokens,
+                               .starts = d->start >= 0,
+                               .ends = d->end >= 0,
+                               .answers = d->answers,
+                               .shortest = d->shortest,
+                               .longest = d->longest,
+                               .places = d->places,
+                               .features = d->features,
+                               .embedded = d->embedded,
+                               .layers = d->layers,
+                               .heads = d->n_heads,
+                               .causal = d->causal,
+                               .positions = d->positions,
+                               .asked = d->at,
+                               .inputs = design_inputs(d, d->longest),
+                               .examples = d->n_examples,
+                               .steps = d->steps,
+                               .batch = d->batch,
+                               .rate = d->rate,
+                               .decay = d->decay,
+                               .seed = d->seed};
+}
+
+const char *attend_design_token(const attend_design *d, int i) {
+  return i >= 0 && i < d->tokens ? d->token[i] : NULL;
+}
+const char *attend_design_answer(const attend_design *d, int i) {
+  return i >= 0 && i < d->answers ? d->answer[i] : NULL;
+}
+const char *attend_design_feature(const attend_design *d, int i) {
+  return i >= 0 && i < d->features ? d->feature[i] : NULL;
+}
+
+int attend_design_head_get(const attend_design *d, int i,
+                           attend_design_head *head) {
+  if (i < 0 || i >= d->n_heads) return 0;
+  const design_head *h = &d->heads[i];
+  *head = (attend_design_head){h->name,  h->layer, h->dim,
+                               h->dim_v, h->reads, d->variables[h->variable].at,
+                               h->ties};
+  return 1;
+}
+
+const char *attend_design_column(const attend_design *d, int head, int column) {
+  if (head < 0 || head >= d->n_heads) return NULL;
+  const design_head *h = &d->heads[head];
+  return column >= 0 && column < h->dim ? h->column[column] : NULL;
+}
+
+int attend_design_part_get(const attend_design *d, int i,
+                           attend_design_part *part) {
+  if (i < 0 || i >= d->n_parts) return 0;
+  *part = d->parts[i];
+  return 1;
+}
+
+attend_status design_has(const attend_design *d, attend_twin twin) {
+  ATTEND_CHECK(d->ctx, attend_design_weights(d, twin, NULL),
+               "\"%s\" has no learned twin: let it learn first", d->name);
+  return ATTEND_OK;
+}
+
+const float *attend_design_weights(const attend_design *d, attend_twin twin,
+                                   size_t *count) {
+  if (count) *count = d->count;
+  return (unsigned)twin < ATTEND_TWINS ? d->weights[twin] : NULL;
 }

@@ -74,24 +74,19 @@ static attend_status open_model(design_pass *p) {
   return pack(p, readout_part(d)->at, d->answers, d->features, &m->head);
 }
 
-/* Where an element of a part lies in values. */
-static size_t place_of(const attend_design *d, const attend_design_part *part,
-                       int row, int column) {
-  size_t tables = tables_at(d);
-  if (part->at < tables) return part->at + (size_t)(column * part->rows + row);
-  size_t before = (part->at - tables) / (size_t)d->embedded;
-  return tables + (before + (size_t)row) * (size_t)d->features + (size_t)column;
-}
-
 /* From a twin's parts to values, or the other way. */
 static void exchange(const attend_design *d, float *parts, float *values,
                      bool out) {
+  const size_t tables = tables_at(d), width = (size_t)d->features;
   for (int i = 0; i < d->n_parts; i++) {
     const attend_design_part *part = &d->parts[i];
-    float *at = parts + part->at;
-    for (int r = 0; r < part->rows; r++)
-      for (int c = 0; c < part->columns; c++, at++) {
-        float *value = values + place_of(d, part, r, c);
+    const size_t rows = (size_t)part->rows, columns = (size_t)part->columns;
+    const bool turned = part->at < tables;
+    float *at = parts + part->at, *to = values + part->at;
+    if (!turned) to = values + tables + (part->at - tables) / columns * width;
+    for (size_t r = 0; r < rows; r++)
+      for (size_t c = 0; c < columns; c++, at++) {
+        float *value = to + (turned ? c * rows + r : r * width + c);
         *(out ? at : value) = *(out ? value : at);
       }
   }
@@ -253,24 +248,27 @@ void pass_free(design_pass *p) {
 
 /* ---- inputs ---------------------------------------------------------------------------- */
 
-void pass_put(design_pass *p, int b, const uint8_t *letter, int n) {
-  int32_t *ids = p->ids + (size_t)b * (size_t)p->d->places;
-  p->lengths[b] = design_ids(p->d, letter, n, ids);
+void pass_put(design_pass *p, int b, const design_input *x) {
+  const attend_design *d = p->d;
+  int32_t *ids = p->ids + (size_t)b * (size_t)d->places,
+          *wanted = p->wanted + (size_t)b * (size_t)d->places;
+  const int start = d->start >= 0;
+  int n = 0;
+  for (int i = 0; i < d->places; i++) ids[i] = -1, wanted[i] = ATTEND_NOT_ASKED;
+  if (start) ids[n++] = d->start;
+  for (int i = 0; i < x->n; i++) ids[n++] = x->letter[i];
+  if (d->end >= 0) ids[n++] = d->end;
+  p->lengths[b] = n;
+  if (d->at == ATTEND_ASKED_EVERY)
+    for (int i = 0; i < x->n; i++) wanted[start + i] = x->answer[i];
+  else
+    wanted[d->at == ATTEND_ASKED_FIRST ? 0 : n - 1] = x->answer[0];
 }
 
 void pass_put_number(design_pass *p, int b, uint64_t index) {
-  const attend_design *d = p->d;
-  int32_t *wanted = p->wanted + (size_t)b * (size_t)d->places;
-  uint8_t letter[MOST_PLACES];
-  int n;
-  if (d->task) {
-    design_input(d, index, letter, &n);
-    design_wanted(d, letter, n, wanted);
-    pass_put(p, b, letter, n);
-  } else {
-    design_example_wanted(d, &d->examples[index], wanted);
-    pass_put(p, b, d->examples[index].letter, d->examples[index].n);
-  }
+  design_input x;
+  design_number(p->d, index, &x);
+  pass_put(p, b, &x);
 }
 
 /* ---- forward and backward ------------------------------------------------------------ */

@@ -1,10 +1,19 @@
-/* One input, and everything that was computed on the way.
+/* A design at work: one input and everything that was computed on the way; every
+ * input, and whether it is right; and how sharp softmax must be.
  *
- * Place: design/ - what pictures, pages and people look at.
+ * Place: design/ - what pictures, pages and people look at, and the verdict.
+ *
+ * An answer is the largest logit; two that share it are no answer. The least
+ * sharpness is looked for by doubling and halving, then by bisection: what is
+ * found was seen to pass, and twice, four and more times as sharp are tried as
+ * well, since nothing promises that a design that passes also passes sharper.
  */
+#include <math.h>
 #include <string.h>
 
 #include "design/design.h"
+
+/* ---- one input ------------------------------------------------------------------------- */
 
 struct attend_design_run {
   attend_context *ctx;
@@ -13,8 +22,6 @@ struct attend_design_run {
   int32_t tokens[MOST_PLACES], given[MOST_PLACES], wanted[MOST_PLACES];
   float *block, *next; /* of all numbers; what is left of it */
 };
-
-/* ---- what is kept ------------------------------------------------------------------ */
 
 /* Rows of the device, without what is between them. */
 static const float *keep(attend_design_run *r, const design_pass *p,
@@ -58,6 +65,7 @@ static attend_status keep_all(attend_design_run *r, const design_pass *p) {
   r->next = r->block;
   for (int i = 0; i < to->length; i++) {
     r->tokens[i] = p->ids[i];
+    r->wanted[i] = p->wanted[i];
     r->given[i] = r->wanted[i] < 0 && d->task
                       ? ATTEND_NOT_ASKED
                       : pass_answer(d, logits_at(p, 0, i), r->wanted[i], NULL);
@@ -71,19 +79,16 @@ static attend_status keep_all(attend_design_run *r, const design_pass *p) {
   return ATTEND_OK;
 }
 
-/* ---- a run --------------------------------------------------------------------------- */
-
 static attend_status run_input(attend_design_run *r, const attend_design *d,
                                attend_way way, const char *input) {
   const reading as = {.d = (attend_design *)d, .what = d->name};
-  uint8_t letter[MOST_PLACES];
-  int n;
+  design_input x;
   design_pass *p;
   ATTEND_TRY(design_has(d, way.twin));
-  ATTEND_TRY(spec_input(&as, input, letter, &n));
+  ATTEND_TRY(spec_input(&as, input, &x));
+  design_answer(d, &x);
   ATTEND_TRY(pass_create(d, d->weights[way.twin], way.sharpness, 1, false, &p));
-  pass_put(p, 0, letter, n);
-  design_wanted(d, letter, n, r->wanted);
+  pass_put(p, 0, &x);
   r->result.length = p->lengths[0];
   attend_status status = pass_forward(p);
   if (!status) status = keep_all(r, p);
@@ -119,4 +124,180 @@ attend_design_result attend_design_run_result(const attend_design_run *r) {
 attend_design_inside attend_design_run_head(const attend_design_run *r,
                                             int head) {
   return r->heads[head];
+}
+
+/* ---- every input ----------------------------------------------------------------------- */
+
+enum { BATCH = 256, LARGE = 2048, MANY = 20000 }; /* inputs: at once, of many */
+static const uint64_t MOST_INPUTS = 1000000;
+
+typedef struct {
+  const attend_design *d;
+  attend_way way;
+  attend_check_options options;
+  attend_verdict *to;
+  uint64_t total, right;
+  attend_least *least; /* that it is a try for: a counterexample ends it */
+} checking;
+
+static attend_status prepare(checking *c) {
+  const attend_design *d = c->d;
+  attend_check_options *o = &c->options;
+  ATTEND_TRY(design_has(d, c->way.twin));
+  ATTEND_CHECK(d->ctx, c->way.sharpness >= 0 && c->way.sharpness <= 1e6,
+               "sharpness %g is not from 0 (argmax) to a million",
+               c->way.sharpness);
+  if (!o->length) o->length = d->longest;
+  if (!o->most_inputs) o->most_inputs = MOST_INPUTS;
+  ATTEND_CHECK(d->ctx, o->length >= d->shortest && o->length <= d->longest,
+               "length %d: the spec of \"%s\" has inputs of %d to %d letters",
+               o->length, d->name, d->shortest, d->longest);
+  c->total = design_total(d, o->length);
+  ATTEND_CHECK(d->ctx, c->total <= o->most_inputs,
+               "\"%s\" has %.4g inputs up to length %d, and %llu are allowed: "
+               "choose a smaller length, or allow more",
+               d->name, (double)c->total, o->length,
+               (unsigned long long)o->most_inputs);
+  return ATTEND_OK;
+}
+
+static void note_counterexample(checking *c, uint64_t index, int place,
+                                int wanted, int given) {
+  attend_verdict *v = c->to;
+  design_input x;
+  design_number(c->d, index, &x);
+  design_text(c->d, &x, v->input);
+  v->place = place;
+  v->wanted = c->d->answer[wanted];
+  v->given = given < 0 ? NULL : c->d->answer[given];
+}
+
+static void judge(checking *c, const design_pass *p, int b, uint64_t index) {
+  const attend_design *d = c->d;
+  attend_verdict *v = c->to;
+  bool wrong = false;
+  for (int i = 0; i < p->lengths[b]; i++) {
+    int wanted = p->wanted[b * d->places + i];
+    double lead;
+    if (wanted < 0) continue;
+    int given = pass_answer(d, logits_at(p, b, i), wanted, &lead);
+    v->places++;
+    c->right += given == wanted;
+    if (lead < v->margin) v->margin = lead;
+    if (given != wanted && !wrong && !v->wrong)
+      note_counterexample(c, index, i, wanted, given);
+    wrong |= given != wanted;
+  }
+  v->wrong += wrong;
+  v->inputs++;
+}
+
+static attend_status check_all(checking *c, design_pass *p) {
+  for (uint64_t from = 0; from < c->total; from += (uint64_t)p->p.count) {
+    uint64_t left = c->total - from;
+    int n = left < (uint64_t)p->p.count ? (int)left : p->p.count;
+    for (int b = 0; b < p->p.count; b++)
+      pass_put_number(p, b, from + (uint64_t)(b < n ? b : 0));
+    ATTEND_TRY(pass_forward(p));
+    for (int b = 0; b < n; b++) judge(c, p, b, from + (uint64_t)b);
+    if (c->least && c->to->wrong) return ATTEND_OK;
+    if (c->options.progress &&
+        c->options.progress(from + (uint64_t)n, c->total, c->options.user))
+      return fail(c->d->ctx, ATTEND_STOPPED, "the check was stopped");
+  }
+  return ATTEND_OK;
+}
+
+static attend_status run_check(checking *c) {
+  design_pass *p;
+  attend_verdict *v = c->to;
+  *v = (attend_verdict){.margin = INFINITY};
+  c->right = 0;
+  ATTEND_TRY(prepare(c));
+  int batch = c->total > MANY    ? LARGE
+              : c->total < BATCH ? (int)c->total
+                                 : BATCH;
+  ATTEND_TRY(pass_create(c->d, c->d->weights[c->way.twin], c->way.sharpness,
+                         batch, false, &p));
+  attend_status status = check_all(c, p);
+  pass_free(p);
+  v->ok = !status && v->wrong == 0;
+  v->accuracy = v->places ? (double)c->right / (double)v->places : 1;
+  return status;
+}
+
+attend_status attend_design_check(const attend_design *d, attend_way way,
+                                  const attend_check_options *options,
+                                  attend_verdict *verdict) {
+  checking c = {.d = d, .way = way, .to = verdict};
+  if (options) c.options = *options;
+  return run_check(&c);
+}
+
+/* ---- the least sharpness ----------------------------------------------------------- */
+
+static const double LOWEST = 0x1p-10, HIGHEST = 0x1p16;
+
+/* Whether it passes is said by the verdict. */
+static attend_status try_sharpness(checking *c, double sharpness) {
+  attend_least *l = c->least;
+  c->way.sharpness = sharpness;
+  l->tried++;
+  ATTEND_TRY(run_check(c));
+  if (!c->to->ok && sharpness > l->fails &&
+      (!l->found || sharpness < l->sharpness))
+    l->fails = sharpness;
+  return ATTEND_OK;
+}
+
+/* From 1, up until it passes, or down while it does. */
+static attend_status bracket(checking *c) {
+  attend_least *l = c->least;
+  for (double t = 1; t <= HIGHEST && !l->found; t *= 2) {
+    ATTEND_TRY(try_sharpness(c, t));
+    if (c->to->ok) l->found = 1, l->sharpness = t;
+  }
+  while (l->found && l->fails == 0 && l->sharpness > LOWEST) {
+    ATTEND_TRY(try_sharpness(c, l->sharpness / 2));
+    if (c->to->ok) l->sharpness /= 2;
+  }
+  l->any = l->found && l->fails == 0;
+  return ATTEND_OK;
+}
+
+static attend_status bisect(checking *c) {
+  attend_least *l = c->least;
+  while (l->sharpness - l->fails > l->sharpness / 1024) {
+    double middle = (l->sharpness + l->fails) / 2;
+    ATTEND_TRY(try_sharpness(c, middle));
+    if (c->to->ok) l->sharpness = middle;
+  }
+  return ATTEND_OK;
+}
+
+static attend_status look_above(checking *c) {
+  attend_least *l = c->least;
+  double least = l->sharpness, below = l->fails;
+  l->monotone = 1;
+  l->highest = least;
+  for (double t = least * 1.5; t <= least * 64 && t < HIGHEST; t *= 2) {
+    ATTEND_TRY(try_sharpness(c, t));
+    if (!c->to->ok) l->monotone = 0;
+    l->highest = t;
+  }
+  l->fails = below;
+  return ATTEND_OK;
+}
+
+attend_status attend_design_least(const attend_design *d,
+                                  const attend_check_options *options,
+                                  attend_least *least) {
+  attend_verdict v;
+  checking c = {.d = d, .to = &v, .least = least};
+  if (options) c.options = *options;
+  *least = (attend_least){.highest = HIGHEST};
+  ATTEND_TRY(bracket(&c));
+  if (!least->found) return ATTEND_OK;
+  if (!least->any) ATTEND_TRY(bisect(&c));
+  return look_above(&c);
 }

@@ -39,6 +39,12 @@ attend_status spec_members(const reading *r, const attend_json *object,
   return ATTEND_OK;
 }
 
+bool spec_is_list(const attend_json *value, size_t least, size_t most) {
+  size_t n = attend_json_count(value);
+  return attend_json_kind_of(value) == ATTEND_JSON_ARRAY && n >= least &&
+         n <= most;
+}
+
 attend_status spec_name(const reading *r, const attend_json *value,
                         const char *of, char to[NAME]) {
   size_t length = 0;
@@ -114,9 +120,7 @@ static attend_status name_list(const reading *r, const attend_json *value,
                                const char *of, int most, char (*to)[NAME],
                                int *count) {
   size_t n = attend_json_count(value);
-  SPEC_CHECK(r,
-             attend_json_kind_of(value) == ATTEND_JSON_ARRAY && n >= 1 &&
-                 n <= (size_t)most,
+  SPEC_CHECK(r, spec_is_list(value, 1, (size_t)most),
              "\"%s\" is a list of 1 to %d names", of, most);
   for (size_t i = 0; i < n; i++) {
     ATTEND_TRY(spec_name(r, attend_json_at(value, i), of, to[i]));
@@ -203,15 +207,11 @@ static attend_status read_learning(reading *r, const attend_json *learn) {
 
 /* The token, and the position, are the first variables. */
 static void first_variables(attend_design *d) {
-  d->variables[0] = (variable){"token", KIND_TOKEN, 0, d->tokens, d->tokens};
-  d->n_variables = 1;
-  d->features = d->tokens;
-  if (d->positions != ATTEND_DESIGN_POSITIONS_NONE) {
-    d->variables[1] = (variable){"position", KIND_POSITION, d->features,
-                                 d->places, d->places};
-    d->n_variables = 2;
-    d->features += d->places;
-  }
+  spec_add_variable(d, (variable){"token", KIND_TOKEN, .width = d->tokens,
+                                  .room = d->tokens});
+  if (d->positions != ATTEND_DESIGN_POSITIONS_NONE)
+    spec_add_variable(d, (variable){"position", KIND_POSITION,
+                                    .width = d->places, .room = d->places});
   d->embedded = d->features;
 }
 
@@ -239,30 +239,12 @@ static attend_status read_root(reading *r, const attend_json *root) {
 /* What is looked at must be an input. Without one, the first letters in turn. */
 static attend_status read_example(const reading *r) {
   attend_design *d = r->d;
-  uint8_t letter[MOST_PLACES];
-  int n = 0;
+  design_input x = {.n = d->longest};
   if (!*d->example) {
-    for (; n < d->longest; n++) letter[n] = (uint8_t)(n % d->letters);
-    design_text(d, letter, n, d->example);
+    for (int i = 0; i < x.n; i++) x.letter[i] = (int8_t)(i % d->letters);
+    design_text(d, &x, d->example);
   }
-  return spec_input(r, d->example, letter, &n);
-}
-
-static attend_status assemble(const reading *r) {
-  attend_design *d = r->d;
-  spec_layout(d);
-  ATTEND_TRY(take_zeroed(d->ctx, d->count * sizeof(float), "a design's weights",
-                         &d->weights[ATTEND_DESIGNED]));
-  float *to = d->weights[ATTEND_DESIGNED];
-  for (int i = 0; i <= 3 * d->n_heads; i++) {
-    const attend_design_part *p = &d->parts[i];
-    memcpy(to + p->at, r->parts[i],
-           (size_t)p->rows * (size_t)p->columns * sizeof *to);
-  }
-  /* tables: what is embedded is one-hot */
-  for (size_t i = tables_at(d); i < d->count; i += (size_t)d->embedded + 1)
-    to[i] = 1;
-  return ATTEND_OK;
+  return spec_input(r, d->example, &x);
 }
 
 static attend_status read_all(reading *r, const char *text, size_t length) {
@@ -271,11 +253,9 @@ static attend_status read_all(reading *r, const char *text, size_t length) {
   ATTEND_TRY(take(d->ctx, length + 1, "a spec", &d->text));
   memcpy(d->text, text, length);
   d->text[length] = 0;
-  d->text_length = length;
   ATTEND_TRY(attend_json_parse(d->ctx, r->what, text, length, &root));
   attend_status status = read_root(r, root);
   if (!status) status = read_example(r);
-  if (!status) status = assemble(r);
   attend_json_free(root);
   return status;
 }
@@ -288,7 +268,7 @@ attend_status attend_design_read(attend_context *ctx, const char *what,
   ATTEND_TRY(take_zeroed(ctx, sizeof *r.d, "a design", &r.d));
   r.d->ctx = ctx;
   attend_status status = read_all(&r, text, length);
-  for (int i = 0; i < DESIGN_PARTS; i++) give(ctx, r.parts[i]);
+  give(ctx, r.c);
   if (status)
     attend_design_free(r.d);
   else
