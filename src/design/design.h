@@ -36,8 +36,8 @@ typedef struct { /* features [at, at + width), of `room` that are its own */
 
 typedef struct {
   char name[NAME];
-  int layer, variable; /* what it writes */
-  int dim, dim_v, reads;
+  int layer, dim, dim_v, reads;
+  int slot; /* the first feature that it writes */
   attend_ties ties;
   char column[MOST_COLUMNS][NAME];
 } design_head;

@@ -63,93 +63,79 @@ void singular_values(double *a, int rows, int columns, double *s) {
 
 /* ---- what the weights do ------------------------------------------------------------------ */
 
-typedef struct {
-  const attend_design *d;
-  const float *w;
-  int head;
-} weighing;
-
-/* Row i of what is seen, through a head's matrix: of added tables the embedding of
- * a token or a position, elsewhere the feature itself. */
-static void seen_times(const weighing *g, int i, const float *m, int columns,
-                       double *to) {
-  const attend_design *d = g->d;
-  int reads = d->heads[g->head].reads;
-  const float *e = NULL;
-  memset(to, 0, (size_t)columns * sizeof *to);
-  if (d->positions == ATTEND_DESIGN_POSITIONS_ADDED && i < d->embedded)
-    e = g->w + tables_at(d) + (size_t)(i * d->embedded);
-  for (int f = e ? 0 : i; f < (e ? d->embedded : i + 1) && f < reads; f++)
-    for (int j = 0; j < columns; j++)
-      to[j] += (e ? (double)e[f] : 1) * (double)m[f * columns + j];
-}
-
-/* Takes the mean of [from, to) away from every row. */
-static void centre_columns(double *a, int rows, int columns, int from, int to) {
-  for (int i = 0; i < rows; i++) {
-    double mean = 0;
-    for (int j = from; j < to; j++) mean += a[i * columns + j] / (to - from);
-    for (int j = from; j < to; j++) a[i * columns + j] -= mean;
+/* What is seen, through a head's part: of added tables the embedding of a token or a
+ * position, elsewhere the feature itself. */
+static void seen_through(const attend_design *d, const float *w,
+                         const attend_design_part *part, double *to) {
+  const float *m = w + part->at;
+  const int columns = part->columns;
+  for (int i = 0; i < part->rows; i++, to += columns) {
+    const bool added =
+        d->positions == ATTEND_DESIGN_POSITIONS_ADDED && i < d->embedded;
+    const float *e = w + tables_at(d) + (size_t)(added ? i * d->embedded : 0);
+    const int first = added ? 0 : i, last = added ? d->embedded - 1 : i;
+    memset(to, 0, (size_t)columns * sizeof *to);
+    for (int f = first; f <= last; f++)
+      for (int j = 0; j < columns; j++)
+        to[j] += (added ? (double)e[f] : 1) * (double)m[f * columns + j];
   }
 }
 
-static void centre_rows(double *a, int columns, int from, int to) {
-  for (int j = 0; j < columns; j++) {
+/* a [n][m] = x [n][width] times the transpose of y [m][width]. */
+static void multiply(int n, int m, int width, const double *x, const double *y,
+                     double *a) {
+  for (int i = 0; i < n; i++)
+    for (int j = 0; j < m; j++) {
+      double sum = 0;
+      for (int c = 0; c < width; c++)
+        sum += x[i * width + c] * y[j * width + c];
+      a[i * m + j] = sum;
+    }
+}
+
+/* Takes the mean of places [from, to) away from each of `lines`; `gains` places from
+ * the first on get it. */
+static void centre(double *a, int lines, int next_line, int next, int from,
+                   int to, int gains) {
+  for (int i = 0; i < lines; i++, a += next_line) {
     double mean = 0;
-    for (int i = from; i < to; i++) mean += a[i * columns + j] / (to - from);
-    for (int i = from; i < to; i++) a[i * columns + j] -= mean;
+    for (int j = from; j < to; j++) mean += a[j * next] / (to - from);
+    for (int j = from; j < to; j++) a[j * next] -= mean;
+    for (int j = 0; j < gains; j++) a[j * next] += mean;
   }
 }
 
 /* A token's features sum to 1, and so do a position's: what is constant along
  * either adds the same to all keys (columns), and moves between the two (rows). */
-static void score_form(const weighing *g, double *a) {
-  const attend_design *d = g->d;
-  const design_head *h = &d->heads[g->head];
-  double q[MOST_COLUMNS], k[MOST_COLUMNS];
-  int n = h->reads;
-  for (int i = 0; i < n; i++) {
-    seen_times(g, i, g->w + head_part(d, g->head, ATTEND_QUERY_PART)->at,
-               h->dim, q);
-    for (int j = 0; j < n; j++) {
-      seen_times(g, j, g->w + head_part(d, g->head, ATTEND_KEY_PART)->at,
-                 h->dim, k);
-      a[i * n + j] = 0;
-      for (int c = 0; c < h->dim; c++) a[i * n + j] += q[c] * k[c];
-    }
-  }
-  centre_columns(a, n, n, 0, d->tokens);
-  if (d->embedded > d->tokens) {
-    centre_columns(a, n, n, d->tokens, d->embedded);
-    for (int j = 0; j < n; j++) { /* the position's mean goes to the token */
-      double mean = 0;
-      for (int i = d->tokens; i < d->embedded; i++)
-        mean += a[i * n + j] / d->places;
-      for (int i = d->tokens; i < d->embedded; i++) a[i * n + j] -= mean;
-      for (int i = 0; i < d->tokens; i++) a[i * n + j] += mean;
-    }
-  }
+static void score_form(const attend_design *d, const float *w, int head,
+                       double *work, double *a) {
+  const attend_design_part *q = head_part(d, head, ATTEND_QUERY_PART);
+  const int n = q->rows, tokens = d->tokens, embedded = d->embedded;
+  double *keys = work + n * q->columns;
+  seen_through(d, w, q, work);
+  seen_through(d, w, head_part(d, head, ATTEND_KEY_PART), keys);
+  multiply(n, n, q->columns, work, keys, a);
+  centre(a, n, n, 1, 0, tokens, 0);
+  if (embedded == tokens) return;
+  centre(a, n, n, 1, tokens, embedded, 0);
+  centre(a, n, 1, n, tokens, embedded, tokens);
 }
 
-static void effect_form(const weighing *g, double *a) {
-  const attend_design *d = g->d;
-  const design_head *h = &d->heads[g->head];
+static void effect_form(const attend_design *d, const float *w, int head,
+                        double *work, double *a) {
+  const attend_design_part *v = head_part(d, head, ATTEND_VALUE_PART);
+  const int n = v->rows, width = v->columns, answers = d->answers;
   const float *readout =
-      g->w + readout_part(d)->at + d->variables[h->variable].at * d->answers;
-  double v[MOST_TOKENS];
-  for (int i = 0; i < h->reads; i++) {
-    seen_times(g, i, g->w + head_part(d, g->head, ATTEND_VALUE_PART)->at,
-               h->dim_v, v);
-    for (int j = 0; j < d->answers; j++) {
-      a[i * d->answers + j] = 0;
-      for (int c = 0; c < h->dim_v; c++)
-        a[i * d->answers + j] += v[c] * (double)readout[c * d->answers + j];
-    }
-  }
-  centre_columns(a, h->reads, d->answers, 0, d->answers);
-  centre_rows(a, d->answers, 0, d->tokens);
+      w + readout_part(d)->at + d->heads[head].slot * answers;
+  double *turned = work + n * width;
+  seen_through(d, w, v, work);
+  for (int i = 0; i < width * answers; i++)
+    turned[i % answers * width + i / answers] = (double)readout[i];
+  multiply(n, answers, width, work, turned, a);
+  centre(a, n, answers, 1, 0, answers, 0);
+  centre(a, answers, 1, answers, 0, d->tokens, 0);
   if (d->embedded > d->tokens)
-    centre_rows(a, d->answers, d->tokens, d->embedded);
+    centre(a, answers, 1, answers, d->tokens, d->embedded, 0);
 }
 
 static double cosine(const double *a, const double *b, int n) {
@@ -193,14 +179,13 @@ static attend_status compare_weights(const attend_design *d, int head,
   const design_head *h = &d->heads[head];
   int n = h->reads, wide = n > d->answers ? n : d->answers;
   double *a;
-  ATTEND_TRY(
-      take_zeroed(d->ctx, 2 * (size_t)(n * wide) * sizeof *a, "two forms", &a));
-  double *at[2] = {a, a + n * wide};
-  weighing g[2] = {{d, d->weights[0], head}, {d, d->weights[1], head}};
+  ATTEND_TRY(take(d->ctx, (size_t)(2 * wide * (n + qkv_width(h))) * sizeof *a,
+                  "two forms", &a));
+  double *at[2] = {a, a + n * wide}, *work = a + 2 * n * wide;
   for (int t = 0; t < 2; t++) {
     for (int j = 0; j < 3; j++)
       weigh_part(d, d->weights[t], head, j, &to->norm[t][j], &to->spread[t][j]);
-    score_form(&g[t], at[t]);
+    score_form(d, d->weights[t], head, work, at[t]);
   }
   to->score_cosine = h->layer == 0 ? cosine(at[0], at[1], n * n) : NAN;
   for (int t = 0; t < 2; t++)
@@ -208,7 +193,8 @@ static attend_status compare_weights(const attend_design *d, int head,
              to->score_singular[t]);
   to->effect_cosine = to->effect_norm[0] = to->effect_norm[1] = NAN;
   if (h->layer == d->layers - 1) {
-    for (int t = 0; t < 2; t++) effect_form(&g[t], at[t]);
+    for (int t = 0; t < 2; t++)
+      effect_form(d, d->weights[t], head, work, at[t]);
     if (h->layer == 0) to->effect_cosine = cosine(at[0], at[1], n * d->answers);
     for (int t = 0; t < 2; t++)
       describe(at[t], n, d->answers, &to->effect_norm[t], &to->effect_rank[t],

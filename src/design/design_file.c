@@ -162,9 +162,8 @@ int attend_design_head_get(const attend_design *d, int i,
                            attend_design_head *head) {
   if (i < 0 || i >= d->n_heads) return 0;
   const design_head *h = &d->heads[i];
-  *head = (attend_design_head){h->name,  h->layer, h->dim,
-                               h->dim_v, h->reads, d->variables[h->variable].at,
-                               h->ties};
+  *head = (attend_design_head){h->name,  h->layer, h->dim, h->dim_v,
+                               h->reads, h->slot,  h->ties};
   return 1;
 }
 

@@ -374,7 +374,7 @@ static attend_status add_variable(const reading *r) {
              "the stream would have more than %d features", MOST_FEATURES);
   memcpy(v.name, r->h->name, NAME);
   v.room = r->h->dim_v;
-  r->h->variable = d->n_variables;
+  r->h->slot = d->features;
   spec_add_variable(d, v);
   return ATTEND_OK;
 }

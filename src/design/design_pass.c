@@ -30,13 +30,14 @@ static attend_status pack(design_pass *p, size_t at, int outputs, int inputs,
   return linear_pack(&p->model, w, p->gradients);
 }
 
-static attend_status pack_out(design_pass *p, int head, linear_weights *w) {
+static attend_status pack_out(design_pass *p, const design_head *h,
+                              linear_weights *w) {
   const attend_design *d = p->d;
-  const variable *v = &d->variables[d->heads[head].variable];
-  *w = (linear_weights){.outputs = d->features, .inputs = v->room};
-  ATTEND_TRY(take_zeroed(d->ctx, (size_t)(d->features * v->room) * sizeof *w->w,
+  *w = (linear_weights){.outputs = d->features, .inputs = h->dim_v};
+  ATTEND_TRY(take_zeroed(d->ctx,
+                         (size_t)(d->features * h->dim_v) * sizeof *w->w,
                          "a head's place", &w->w));
-  for (int i = 0; i < v->room; i++) w->w[(v->at + i) * v->room + i] = 1;
+  for (int i = 0; i < h->dim_v; i++) w->w[(h->slot + i) * h->dim_v + i] = 1;
   attend_status status = linear_pack(&p->model, w, p->gradients);
   give(d->ctx, w->w);
   w->w = NULL; /* no step changes it */
@@ -69,7 +70,7 @@ static attend_status open_model(design_pass *p) {
     layer_weights *w = &m->decoder.layers[i];
     ATTEND_TRY(pack(p, head_part(d, i, ATTEND_QUERY_PART)->at, qkv_width(h),
                     h->reads, &w->qkv));
-    ATTEND_TRY(pack_out(p, i, &w->out));
+    ATTEND_TRY(pack_out(p, h, &w->out));
   }
   return pack(p, readout_part(d)->at, d->answers, d->features, &m->head);
 }
