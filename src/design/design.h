@@ -98,44 +98,41 @@ struct attend_design {
 
 /* ---- reading a spec -------------------------------------------------------------- */
 
+/* Reading goes on after a failure, which the status keeps: what is read then counts
+ * for nothing, and must be harmless. */
 typedef struct {
   attend_design *d;
   const char *what;
-  char place[96]; /* "head \"previous\"", in sentences */
+  char place[96];       /* "head \"previous\"", in sentences */
+  attend_status status; /* the first failure */
   int reads;      /* features that variables may lie in, where it is read */
   design_head *h; /* that is read, and what its terms gave so far */
   struct compiled *c;
 } reading;
 
-attend_status spec_wrong(const reading *r, const char *sentence, ...)
-    __attribute__((format(printf, 2, 3)));
-#define SPEC_CHECK(r, condition, ...)                      \
-  do {                                                     \
-    if (!(condition)) return spec_wrong((r), __VA_ARGS__); \
-  } while (0)
-
+/* Fails with the sentence unless ok. True: nothing failed so far. */
+bool spec_check(reading *r, bool ok, const char *sentence, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Refuses members that are not in `known`, a list of words between spaces. */
-attend_status spec_members(const reading *r, const attend_json *object,
-                           const char *known);
+bool spec_members(reading *r, const attend_json *object, const char *known);
 /* Whether it is a list of so many at least and at most. */
 bool spec_is_list(const attend_json *value, size_t least, size_t most);
 /* Copies a string of 1 to NAME - 1 bytes. */
-attend_status spec_name(const reading *r, const attend_json *value,
-                        const char *of, char to[NAME]);
-/* Members of an object; what is not there leaves *to as it is. A word is one of
- * `words`, by its number. */
-attend_status spec_integer(const reading *r, const attend_json *object,
-                           const char *of, int low, int high, int *to);
-attend_status spec_word(const reading *r, const attend_json *object,
-                        const char *of, const char *const *words, int *to);
+void spec_name(reading *r, const attend_json *value, const char *of,
+               char to[NAME]);
+/* Members of an object. A word is one of `words`, by its number. */
+int spec_integer(reading *r, const attend_json *object, const char *of, int low,
+                 int high, int otherwise);
+int spec_word(reading *r, const attend_json *object, const char *of,
+              const char *const *words, int otherwise);
 int spec_find(const char (*names)[NAME], int count, const char *name);
 /* design_heads.c. Adds a variable behind the others, and names its features. */
 void spec_add_variable(attend_design *d, variable v);
-attend_status spec_heads(reading *r, const attend_json *layers);
-attend_status spec_readout(reading *r, const attend_json *readout);
+void spec_heads(reading *r, const attend_json *layers);
+void spec_readout(reading *r, const attend_json *readout);
 /* design_tasks.c. The letters of an input, if it is one. */
-attend_status spec_input(const reading *r, const char *text, design_input *x);
-attend_status spec_task(reading *r, const attend_json *root);
+void spec_input(reading *r, const char *text, design_input *x);
+void spec_task(reading *r, const attend_json *root);
 
 /* ---- inputs ------------------------------------------------------------------------- */
 

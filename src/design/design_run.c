@@ -81,11 +81,12 @@ static attend_status keep_all(attend_design_run *r, const design_pass *p) {
 
 static attend_status run_input(attend_design_run *r, const attend_design *d,
                                attend_way way, const char *input) {
-  const reading as = {.d = (attend_design *)d, .what = d->name};
+  reading as = {.d = (attend_design *)d, .what = d->name};
   design_input x;
   design_pass *p;
   ATTEND_TRY(design_has(d, way.twin));
-  ATTEND_TRY(spec_input(&as, input, &x));
+  spec_input(&as, input, &x);
+  ATTEND_TRY(as.status);
   design_answer(d, &x);
   ATTEND_TRY(pass_create(d, d->weights[way.twin], way.sharpness, 1, false, &p));
   pass_put(p, 0, &x);

@@ -85,30 +85,33 @@ static int longest_name(const char (*names)[NAME], int count,
   return best;
 }
 
-/* The names that a text is made of, spaces left out; `none` says what others are. */
-static attend_status read_names(const reading *r, const char (*names)[NAME],
-                                int count, const char *text, const char *none,
-                                int8_t to[MOST_PLACES], int *n) {
+/* The names that a text is made of, spaces left out; `none` says what others are.
+ * Returns how many. */
+static int read_names(reading *r, const char (*names)[NAME], int count,
+                      const char *text, const char *none,
+                      int8_t to[MOST_PLACES]) {
   const char *at = text + strspn(text, " \t\n");
-  for (*n = 0; *at; at += strspn(at, " \t\n")) {
+  int n = 0;
+  for (; *at; at += strspn(at, " \t\n")) {
     int bytes = 1, found = longest_name(names, count, at);
     while (bytes < 4 && (at[bytes] & 0xc0) == 0x80) bytes++;
-    SPEC_CHECK(r, found >= 0 && *n < MOST_PLACES,
-               "\"%.40s\" has \"%.*s\", which is %s", text, bytes, at, none);
-    to[(*n)++] = (int8_t)found;
+    if (!spec_check(r, found >= 0 && n < MOST_PLACES,
+                    "\"%.40s\" has \"%.*s\", which is %s", text, bytes, at,
+                    none))
+      return n;
+    to[n++] = (int8_t)found;
     at += strlen(names[found]);
   }
-  return ATTEND_OK;
+  return n;
 }
 
-attend_status spec_input(const reading *r, const char *text, design_input *x) {
+void spec_input(reading *r, const char *text, design_input *x) {
   const attend_design *d = r->d;
-  ATTEND_TRY(read_names(r, d->token, d->letters, text, "not of the alphabet",
-                        x->letter, &x->n));
-  SPEC_CHECK(r, x->n >= d->shortest && x->n <= d->longest,
+  x->n = read_names(r, d->token, d->letters, text, "not of the alphabet",
+                    x->letter);
+  spec_check(r, x->n >= d->shortest && x->n <= d->longest,
              "\"%.60s\" has %d letters: \"%s\" takes %d to %d", text, x->n,
              d->name, d->shortest, d->longest);
-  return ATTEND_OK;
 }
 
 /* ---- tasks ---------------------------------------------------------------------------- */
@@ -217,85 +220,84 @@ void design_answer(const attend_design *d, design_input *x) {
 /* ---- what a spec says of them ----------------------------------------------------------- */
 
 /* Letters are answered by their own names. */
-static attend_status find_answers(const reading *r) {
+static void find_answers(reading *r) {
   attend_design *d = r->d;
   int letters = 0;
   if (!d->task->every) {
-    SPEC_CHECK(r, d->answers == 2,
+    spec_check(r, d->answers == 2,
                "the task \"%s\" has two answers, first yes, then no",
                d->task->name);
     d->answer_of[1] = 1;
-    return ATTEND_OK;
+    return;
   }
   for (int a = 0; a < d->answers; a++) {
     int l = spec_find(d->token, d->letters, d->answer[a]);
     d->answer_of[l < 0 ? NO_LETTER : l] = (int8_t)a;
     letters += l >= 0;
   }
-  SPEC_CHECK(r, letters == d->letters,
+  spec_check(r, letters == d->letters,
              "the task \"%s\" answers with letters: \"answers\" must have all",
              d->task->name);
-  SPEC_CHECK(r, !d->task->none || d->answers - letters == 1,
+  spec_check(r, !d->task->none || d->answers - letters == 1,
              "the task \"%s\" needs one answer that is no letter, for \"none\"",
              d->task->name);
-  return ATTEND_OK;
 }
 
-static attend_status named_task(const reading *r, const attend_json *root) {
+static void named_task(reading *r, const attend_json *root) {
   attend_design *d = r->d;
   char list[200];
   d->task = find_task(attend_json_string(attend_json_get(root, "task"), NULL));
-  SPEC_CHECK(r, d->task, "\"task\" is one of %s; or give \"examples\"",
-             list_tasks(list, sizeof list));
-  SPEC_CHECK(r, d->task->every == (d->at == ATTEND_ASKED_EVERY),
+  if (!spec_check(r, d->task, "\"task\" is one of %s; or give \"examples\"",
+                  list_tasks(list, sizeof list)))
+    return;
+  spec_check(r, d->task->every == (d->at == ATTEND_ASKED_EVERY),
              "the task \"%s\" has %s: let \"at\" be %s", d->task->name,
              d->task->every ? "an answer for each letter" : "one answer",
              d->task->every ? "\"every\"" : "\"first\" or \"last\"");
-  d->depth = d->longest;
-  ATTEND_TRY(spec_integer(r, root, "depth", 0, MOST_PLACES, &d->depth));
-  SPEC_CHECK(r, d->task->answer != brackets || d->letters >= 2,
+  d->depth = spec_integer(r, root, "depth", 0, MOST_PLACES, d->longest);
+  spec_check(r, d->task->answer != brackets || d->letters >= 2,
              "brackets need two letters: one opens, one closes");
   snprintf(d->says, sizeof d->says, "%s", d->task->line);
-  return find_answers(r);
+  find_answers(r);
 }
 
-static attend_status one_example(const reading *r, const attend_json *one,
-                                 design_input *x) {
+static void one_example(reading *r, const attend_json *one, design_input *x) {
   const attend_design *d = r->d;
-  ATTEND_TRY(spec_members(r, one, " input output "));
+  spec_members(r, one, " input output ");
   const char *input = attend_json_string(attend_json_get(one, "input"), NULL),
              *output = attend_json_string(attend_json_get(one, "output"), NULL);
-  int n;
-  SPEC_CHECK(r, input && output, "an example has an input and an output");
-  ATTEND_TRY(spec_input(r, input, x));
-  ATTEND_TRY(
-      read_names(r, d->answer, d->answers, output, "no answer", x->answer, &n));
-  int asked = d->at == ATTEND_ASKED_EVERY ? x->n : 1;
-  SPEC_CHECK(r, n == asked, "\"%.40s\" asks for %d answers: \"%.40s\" has %d",
+  if (!spec_check(r, input && output, "an example has an input and an output"))
+    return;
+  spec_input(r, input, x);
+  int n = read_names(r, d->answer, d->answers, output, "no answer", x->answer),
+      asked = d->at == ATTEND_ASKED_EVERY ? x->n : 1;
+  spec_check(r, n == asked, "\"%.40s\" asks for %d answers: \"%.40s\" has %d",
              input, asked, output, n);
-  return ATTEND_OK;
 }
 
-static attend_status read_examples(reading *r, const attend_json *list) {
+static void read_examples(reading *r, const attend_json *list) {
   attend_design *d = r->d;
+  if (!spec_check(r, spec_is_list(list, 1, SIZE_MAX),
+                  "\"examples\" is a list of inputs and outputs"))
+    return;
   d->n_examples = attend_json_count(list);
-  SPEC_CHECK(r, spec_is_list(list, 1, SIZE_MAX),
-             "\"examples\" is a list of inputs and outputs");
-  ATTEND_TRY(take_zeroed(d->ctx, d->n_examples * sizeof *d->examples,
-                         "a spec's examples", &d->examples));
-  for (size_t i = 0; i < d->n_examples; i++) {
+  r->status = take_zeroed(d->ctx, d->n_examples * sizeof *d->examples,
+                          "a spec's examples", &d->examples);
+  for (size_t i = 0; !r->status && i < d->n_examples; i++) {
     snprintf(r->place, sizeof r->place, "example %zu", i);
-    ATTEND_TRY(one_example(r, attend_json_at(list, i), &d->examples[i]));
+    one_example(r, attend_json_at(list, i), &d->examples[i]);
   }
   *r->place = 0;
   snprintf(d->says, sizeof d->says, "the %zu examples of the spec",
            d->n_examples);
-  return ATTEND_OK;
 }
 
-attend_status spec_task(reading *r, const attend_json *root) {
+void spec_task(reading *r, const attend_json *root) {
   const attend_json *examples = attend_json_get(root, "examples");
-  SPEC_CHECK(r, !examples || !attend_json_get(root, "task"),
+  spec_check(r, !examples || !attend_json_get(root, "task"),
              "give one of \"task\" and \"examples\"");
-  return examples ? read_examples(r, examples) : named_task(r, root);
+  if (examples)
+    read_examples(r, examples);
+  else
+    named_task(r, root);
 }
