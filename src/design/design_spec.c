@@ -1,11 +1,17 @@
-/* A spec, from JSON to a design.
+/* A design: read from a spec or a file, written, asked.
  *
  * Place: design/ - the first step: names, sizes and the order of things; what is
- * said of heads is read by design_heads.c, of answers by design_readout.c.
+ * said of heads and readout is read by design_heads.c, of answers by design_tasks.c.
  *
  * What is not known is refused by name: a misspelt member would otherwise leave a
  * design that means something else.
+ *
+ * A file of weights is safetensors: "designed.layers.0.heads.0.query" and so on,
+ * "learned." the same if there is such a twin, and the spec as a note. Read again,
+ * the spec gives names and task and the file gives the numbers, which anyone may
+ * have changed meanwhile.
  */
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -250,4 +256,181 @@ void attend_design_free(attend_design *d) {
   give(d->ctx, d->examples);
   give(d->ctx, d->text);
   give(d->ctx, d);
+}
+
+/* ---- files ------------------------------------------------------------------------- */
+
+static const char *const twin_names[ATTEND_TWINS] = {"designed", "learned"};
+typedef struct {
+  char text[64];
+} tensor_name;
+
+static tensor_name name_of(int twin, const attend_design_part *p) {
+  tensor_name name;
+  snprintf(name.text, sizeof name.text, "%s.%s", twin_names[twin], p->name);
+  return name;
+}
+
+attend_status attend_design_save(const attend_design *d, const char *path) {
+  attend_tensor tensors[ATTEND_TWINS * DESIGN_PARTS];
+  tensor_name names[ATTEND_TWINS * DESIGN_PARTS];
+  size_t n = 0;
+  memset(tensors, 0, sizeof tensors);
+  for (int twin = 0; twin < ATTEND_TWINS; twin++)
+    for (int i = 0; i < d->n_parts && d->weights[twin]; i++, n++) {
+      const attend_design_part *p = &d->parts[i];
+      names[n] = name_of(twin, p);
+      tensors[n] = (attend_tensor){.name = names[n].text,
+                                   .stored = ATTEND_STORED_F32,
+                                   .rank = 2,
+                                   .shape = {p->rows, p->columns},
+                                   .data = d->weights[twin] + p->at};
+    }
+  attend_note notes[] = {{"attend.design", d->text}};
+  return attend_tensor_file_write_noted(d->ctx, path, n, tensors, 1, notes);
+}
+
+static attend_status read_part(attend_design *d, const attend_tensor_file *file,
+                               const char *path, int twin,
+                               const attend_design_part *p) {
+  const tensor_name name = name_of(twin, p);
+  const attend_tensor *t = attend_tensor_file_find(file, name.text);
+  float *to = d->weights[twin] + p->at;
+  if (!t)
+    return fail(d->ctx, ATTEND_IO, "\"%.200s\" has no %s", path, name.text);
+  if (t->stored != ATTEND_STORED_F32 || t->rank != 2 ||
+      t->shape[0] != p->rows || t->shape[1] != p->columns)
+    return fail(d->ctx, ATTEND_IO,
+                "%s of \"%.200s\" is not F32 [%d, %d], as its spec says",
+                name.text, path, p->rows, p->columns);
+  memcpy(to, t->data, t->bytes);
+  for (int64_t i = 0; i < t->count; i++)
+    if (!isfinite(to[i]))
+      return fail(d->ctx, ATTEND_IO, "%s of \"%.200s\" is not finite",
+                  name.text, path);
+  return ATTEND_OK;
+}
+
+static attend_status read_twins(attend_design *d,
+                                const attend_tensor_file *file,
+                                const char *path) {
+  const tensor_name learned = name_of(ATTEND_LEARNED, d->parts);
+  if (attend_tensor_file_find(file, learned.text))
+    ATTEND_TRY(take_zeroed(d->ctx, d->count * sizeof(float), "a learned twin",
+                           &d->weights[ATTEND_LEARNED]));
+  for (int twin = 0; twin < ATTEND_TWINS; twin++)
+    for (int i = 0; i < d->n_parts && d->weights[twin]; i++)
+      ATTEND_TRY(read_part(d, file, path, twin, &d->parts[i]));
+  return ATTEND_OK;
+}
+
+static attend_status read_weights(attend_context *ctx,
+                                  const attend_tensor_file *file,
+                                  const char *path, attend_design **design) {
+  const char *spec = attend_tensor_file_note_find(file, "attend.design");
+  ATTEND_CHECK(ctx, spec,
+               "\"%.200s\" has no spec in its notes: it was not written by "
+               "attend design",
+               path);
+  ATTEND_TRY(attend_design_read(ctx, path, spec, strlen(spec), design));
+  attend_status status = read_twins(*design, file, path);
+  if (!status) return status;
+  attend_design_free(*design);
+  *design = NULL;
+  return status;
+}
+
+attend_status attend_design_open(attend_context *ctx, const char *path,
+                                 attend_design **design) {
+  attend_status status;
+  *design = NULL;
+  if (name_ends(path, ".safetensors")) {
+    attend_tensor_file *file;
+    ATTEND_TRY(attend_tensor_file_open(ctx, path, &file));
+    status = read_weights(ctx, file, path, design);
+    attend_tensor_file_close(file);
+  } else {
+    char *text;
+    size_t length;
+    ATTEND_TRY(file_read(ctx, path, &text, &length));
+    status = attend_design_read(ctx, path, text, length, design);
+    give(ctx, text);
+  }
+  return status;
+}
+
+/* ---- questions --------------------------------------------------------------------------- */
+
+attend_design_facts attend_design_about(const attend_design *d) {
+  return (attend_design_facts){.name = d->name,
+                               .about = d->about,
+                               .task = d->says,
+                               .example = d->example,
+                               .spec = d->text,
+                               .letters = d->letters,
+                               .tokens = d->tokens,
+                               .starts = d->start >= 0,
+                               .ends = d->end >= 0,
+                               .answers = d->answers,
+                               .shortest = d->shortest,
+                               .longest = d->longest,
+                               .places = d->places,
+                               .features = d->features,
+                               .embedded = d->embedded,
+                               .layers = d->layers,
+                               .heads = d->n_heads,
+                               .causal = d->causal,
+                               .positions = d->positions,
+                               .asked = d->at,
+                               .inputs = design_inputs(d, d->longest),
+                               .examples = d->n_examples,
+                               .steps = d->steps,
+                               .batch = d->batch,
+                               .rate = d->rate,
+                               .decay = d->decay,
+                               .seed = d->seed};
+}
+
+const char *attend_design_token(const attend_design *d, int i) {
+  return i >= 0 && i < d->tokens ? d->token[i] : NULL;
+}
+const char *attend_design_answer(const attend_design *d, int i) {
+  return i >= 0 && i < d->answers ? d->answer[i] : NULL;
+}
+const char *attend_design_feature(const attend_design *d, int i) {
+  return i >= 0 && i < d->features ? d->feature[i] : NULL;
+}
+
+int attend_design_head_get(const attend_design *d, int i,
+                           attend_design_head *head) {
+  if (i < 0 || i >= d->n_heads) return 0;
+  const design_head *h = &d->heads[i];
+  *head = (attend_design_head){h->name,  h->layer, h->dim, h->dim_v,
+                               h->reads, h->slot,  h->ties};
+  return 1;
+}
+
+const char *attend_design_column(const attend_design *d, int head, int column) {
+  if (head < 0 || head >= d->n_heads) return NULL;
+  const design_head *h = &d->heads[head];
+  return column >= 0 && column < h->dim ? h->column[column] : NULL;
+}
+
+int attend_design_part_get(const attend_design *d, int i,
+                           attend_design_part *part) {
+  if (i < 0 || i >= d->n_parts) return 0;
+  *part = d->parts[i];
+  return 1;
+}
+
+attend_status design_has(const attend_design *d, attend_twin twin) {
+  ATTEND_CHECK(d->ctx, attend_design_weights(d, twin, NULL),
+               "\"%s\" has no learned twin: let it learn first", d->name);
+  return ATTEND_OK;
+}
+
+const float *attend_design_weights(const attend_design *d, attend_twin twin,
+                                   size_t *count) {
+  if (count) *count = d->count;
+  return (unsigned)twin < ATTEND_TWINS ? d->weights[twin] : NULL;
 }
