@@ -145,18 +145,19 @@ static void add_map(reading *r, const attend_json *value, double times,
   if (kind == ATTEND_JSON_NUMBER) {
     times *= number_of(r, value);
     for (int i = 0; i < r->d->tokens; i++) by[i] += (float)times;
-  } else if (kind == ATTEND_JSON_STRING) {
-    scaled_map(r, find_variable(r, value), times, by);
-  } else if (spec_members(r, value, " of table times ")) {
-    const variable *v = find_variable(r, attend_json_get(value, "of"));
-    const attend_json *table = attend_json_get(value, "table"),
-                      *factor = attend_json_get(value, "times");
-    if (factor) times *= number_of(r, factor);
-    if (table)
-      table_map(r, table, v, times, by);
-    else
-      scaled_map(r, v, times, by);
+    return;
   }
+  if (kind != ATTEND_JSON_STRING && !spec_members(r, value, " of table times "))
+    return;
+  const attend_json *table = attend_json_get(value, "table"),
+                    *factor = attend_json_get(value, "times");
+  const variable *v = find_variable(
+      r, kind == ATTEND_JSON_STRING ? value : attend_json_get(value, "of"));
+  if (factor) times *= number_of(r, factor);
+  if (table)
+    table_map(r, table, v, times, by);
+  else
+    scaled_map(r, v, times, by);
 }
 
 static void add_maps(reading *r, const attend_json *value, double times,

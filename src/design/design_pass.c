@@ -44,37 +44,6 @@ static attend_status pack_out(design_pass *p, const design_head *h,
   return status;
 }
 
-static table_weights table(const design_pass *p, int from, int entries) {
-  size_t at = tables_at(p->d) + (size_t)(from * p->d->features);
-  bool learned = p->gradients && p->learned == p->count;
-  return (table_weights){{p->values + at, ATTEND_F32, entries},
-                         learned ? p->gradients + at : NULL};
-}
-
-static attend_status open_model(design_pass *p) {
-  const attend_design *d = p->d;
-  attend_model *m = &p->model;
-  m->config =
-      (attend_config){.parts = ATTEND_DECODER,
-                      .decoder = {.layers = d->n_heads, .width = d->features},
-                      .norms = ATTEND_NORM_NONE,
-                      .embed_factor = 1,
-                      .vocab = d->answers};
-  ATTEND_TRY(model_open(m));
-  ATTEND_TRY(model_keep(m, p->count * sizeof *p->values, &p->values));
-  m->tokens = table(p, 0, d->tokens);
-  if (d->positions != ATTEND_DESIGN_POSITIONS_NONE)
-    m->decoder.positions = table(p, d->tokens, d->places);
-  for (int i = 0; i < d->n_heads; i++) {
-    const design_head *h = &d->heads[i];
-    layer_weights *w = &m->decoder.layers[i];
-    ATTEND_TRY(pack(p, head_part(d, i, ATTEND_QUERY_PART)->at, qkv_width(h),
-                    h->reads, &w->qkv));
-    ATTEND_TRY(pack_out(p, h, &w->out));
-  }
-  return pack(p, readout_part(d)->at, d->answers, d->features, &m->head);
-}
-
 /* From a twin's parts to values, or the other way. */
 static void exchange(const attend_design *d, float *parts, float *values,
                      bool out) {
@@ -124,25 +93,6 @@ static attend_status take_rows(design_pass *p, int width, void *to) {
                     (size_t)p->p.rows * (size_t)width * sizeof(float), to);
 }
 
-static attend_status take_stream(design_pass *p) {
-  const attend_design *d = p->d;
-  const int ld = padded(d->features);
-  float *x[2];
-  for (int i = 0; i < 2; i++) ATTEND_TRY(take_rows(p, ld, &x[i]));
-  for (int i = 0; i < d->n_heads; i++) {
-    const design_head *h = &d->heads[i];
-    activations *to = &p->at[i];
-    to->x = x[i % 2];
-    to->self_added = to->self = to->self_out = x[(i + 1) % 2];
-    ATTEND_TRY(take_rows(p, padded(qkv_width(h)), &to->qkv));
-    ATTEND_TRY(take_rows(p, padded(h->dim_v), &to->heads));
-    to->attended = to->heads;
-    ATTEND_TRY(take_rows(p, 1, &to->lse));
-  }
-  p->readout = (head_rows){.rows = p->p.rows, .ld = ld, .x = x[d->n_heads % 2]};
-  return take_rows(p, padded(d->answers), &p->readout.logits);
-}
-
 static attend_status take_backward(design_pass *p) {
   const attend_design *d = p->d;
   const int ld = padded(d->features);
@@ -181,10 +131,38 @@ static attend_status take_inputs(design_pass *p) {
   return ATTEND_OK;
 }
 
-static attend_status plan_head(design_pass *p, int i, double sharpness) {
+static table_weights table(const design_pass *p, int from, int entries) {
+  size_t at = tables_at(p->d) + (size_t)(from * p->d->features);
+  bool learned = p->gradients && p->learned == p->count;
+  return (table_weights){{p->values + at, ATTEND_F32, entries},
+                         learned ? p->gradients + at : NULL};
+}
+
+static attend_status open_model(design_pass *p) {
+  const attend_design *d = p->d;
+  attend_model *m = &p->model;
+  m->config =
+      (attend_config){.parts = ATTEND_DECODER,
+                      .decoder = {.layers = d->n_heads, .width = d->features},
+                      .norms = ATTEND_NORM_NONE,
+                      .embed_factor = 1,
+                      .vocab = d->answers};
+  ATTEND_TRY(model_open(m));
+  ATTEND_TRY(model_keep(m, p->count * sizeof *p->values, &p->values));
+  m->tokens = table(p, 0, d->tokens);
+  if (d->positions != ATTEND_DESIGN_POSITIONS_NONE)
+    m->decoder.positions = table(p, d->tokens, d->places);
+  return pack(p, readout_part(d)->at, d->answers, d->features, &m->head);
+}
+
+/* From the stream `in` to the stream `out`. */
+static attend_status open_head(design_pass *p, int i, double sharpness,
+                               float *in, float *out) {
   const attend_design *d = p->d;
   const design_head *h = &d->heads[i];
-  bool soft = sharpness > 0;
+  const bool soft = sharpness > 0;
+  layer_weights *w = &p->model.decoder.layers[i];
+  activations *to = &p->at[i];
   attend_desc desc = {
       .batch = p->p.count,
       .q_len = d->places,
@@ -196,20 +174,33 @@ static attend_status plan_head(design_pass *p, int i, double sharpness) {
       .purpose = p->gradients ? ATTEND_FOR_BACKWARD : 0,
       .mask = {.causal = d->causal ? ATTEND_CAUSAL : ATTEND_NOT_CAUSAL,
                .lengths = p->lengths}};
+  *to = (activations){.x = in, .self_added = out, .self = out, .self_out = out};
+  ATTEND_TRY(take_rows(p, padded(qkv_width(h)), &to->qkv));
+  ATTEND_TRY(take_rows(p, padded(h->dim_v), &to->heads));
+  to->attended = to->heads;
+  ATTEND_TRY(take_rows(p, 1, &to->lse));
+  ATTEND_TRY(pack(p, head_part(d, i, ATTEND_QUERY_PART)->at, qkv_width(h),
+                  h->reads, &w->qkv));
+  ATTEND_TRY(pack_out(p, h, &w->out));
   return attend_plan_create(&p->own, &desc, &p->plans[i]);
 }
 
 static attend_status open_pass(design_pass *p, const float *weights,
                                double sharpness, bool backward) {
+  const attend_design *d = p->d;
+  const int ld = padded(d->features);
+  float *x[2];
   /* Threads that wait for each other cost more than a small batch takes. */
-  bool small = (int64_t)p->p.rows * p->d->features <= 1 << 17;
-  ATTEND_TRY(context_child(p->d->ctx, small ? 1 : 0, &p->own));
+  bool small = (int64_t)p->p.rows * d->features <= 1 << 17;
+  ATTEND_TRY(context_child(d->ctx, small ? 1 : 0, &p->own));
   ATTEND_TRY(take_inputs(p));
-  ATTEND_TRY(take_stream(p));
+  for (int i = 0; i < 2; i++) ATTEND_TRY(take_rows(p, ld, &x[i]));
+  p->readout = (head_rows){.rows = p->p.rows, .ld = ld, .x = x[d->n_heads % 2]};
+  ATTEND_TRY(take_rows(p, padded(d->answers), &p->readout.logits));
   if (backward) ATTEND_TRY(take_backward(p));
   ATTEND_TRY(open_model(p));
-  for (int i = 0; i < p->d->n_heads; i++)
-    ATTEND_TRY(plan_head(p, i, sharpness));
+  for (int i = 0; i < d->n_heads; i++)
+    ATTEND_TRY(open_head(p, i, sharpness, x[i % 2], x[(i + 1) % 2]));
   return pass_weights(p, weights);
 }
 

@@ -20,7 +20,8 @@ struct attend_design_run {
   attend_design_result result;
   attend_design_inside heads[MOST_HEADS];
   int32_t tokens[MOST_PLACES], given[MOST_PLACES], wanted[MOST_PLACES];
-  float *block, *next; /* of all numbers; what is left of it */
+  float *next; /* what is left of: */
+  float numbers[];
 };
 
 /* Rows of the device, without what is between them. */
@@ -56,25 +57,17 @@ static attend_status keep_head(attend_design_run *r, const design_pass *p,
 
 static attend_status keep_all(attend_design_run *r, const design_pass *p) {
   const attend_design *d = p->d;
-  attend_design_result *to = &r->result;
-  int row = d->features + d->answers; /* numbers of a place */
-  for (int i = 0; i < d->n_heads; i++)
-    row += qkv_width(&d->heads[i]) + d->heads[i].dim_v + d->places;
-  ATTEND_TRY(take_zeroed(d->ctx, (size_t)(row * d->places) * sizeof *r->block,
-                         "a run", &r->block));
-  r->next = r->block;
-  for (int i = 0; i < to->length; i++) {
+  r->result.length = p->lengths[0];
+  for (int i = 0; i < r->result.length; i++) {
     r->tokens[i] = p->ids[i];
     r->wanted[i] = p->wanted[i];
     r->given[i] = r->wanted[i] < 0 && d->task
                       ? ATTEND_NOT_ASKED
                       : pass_answer(d, logits_at(p, 0, i), r->wanted[i], NULL);
   }
-  to->tokens = r->tokens;
-  to->given = r->given;
-  to->wanted = r->wanted;
-  to->x = keep(r, p, p->readout.x, p->readout.ld, d->features);
-  to->logits = keep(r, p, p->readout.logits, padded(d->answers), d->answers);
+  r->result.x = keep(r, p, p->readout.x, p->readout.ld, d->features);
+  r->result.logits =
+      keep(r, p, p->readout.logits, padded(d->answers), d->answers);
   for (int i = 0; i < d->n_heads; i++) ATTEND_TRY(keep_head(r, p, i));
   return ATTEND_OK;
 }
@@ -90,7 +83,6 @@ static attend_status run_input(attend_design_run *r, const attend_design *d,
   design_answer(d, &x);
   ATTEND_TRY(pass_create(d, d->weights[way.twin], way.sharpness, 1, false, &p));
   pass_put(p, 0, &x);
-  r->result.length = p->lengths[0];
   attend_status status = pass_forward(p);
   if (!status) status = keep_all(r, p);
   pass_free(p);
@@ -101,21 +93,26 @@ attend_status attend_design_run_create(const attend_design *d, attend_way way,
                                        const char *input,
                                        attend_design_run **run) {
   attend_design_run *r;
+  int row = d->features + d->answers; /* numbers of a place */
+  for (int i = 0; i < d->n_heads; i++)
+    row += qkv_width(&d->heads[i]) + d->heads[i].dim_v + d->places;
+  size_t bytes = sizeof *r + (size_t)(row * d->places) * sizeof *r->numbers;
   *run = NULL;
-  ATTEND_TRY(take_zeroed(d->ctx, sizeof *r, "a run", &r));
+  ATTEND_TRY(take_zeroed(d->ctx, bytes, "a run", &r));
   r->ctx = d->ctx;
+  r->next = r->numbers;
+  r->result = (attend_design_result){
+      .tokens = r->tokens, .given = r->given, .wanted = r->wanted};
   attend_status status = run_input(r, d, way, input);
   if (status)
-    attend_design_run_free(r);
+    give(d->ctx, r);
   else
     *run = r;
   return status;
 }
 
 void attend_design_run_free(attend_design_run *r) {
-  if (!r) return;
-  give(r->ctx, r->block);
-  give(r->ctx, r);
+  if (r) give(r->ctx, r);
 }
 
 attend_design_result attend_design_run_result(const attend_design_run *r) {

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json_tree.h"
 #include "design/design.h"
 
 /* ---- all inputs ----------------------------------------------------------------------- */
@@ -18,12 +19,9 @@
 uint64_t design_inputs(const attend_design *d, int longest) {
   uint64_t total = 0, of = 1, letters = (uint64_t)d->letters;
   for (int n = 0; n <= longest; n++) {
-    if (n >= d->shortest) {
-      if (total > UINT64_MAX - of) return UINT64_MAX;
-      total += of;
-    }
-    if (n < longest && of > UINT64_MAX / letters) return UINT64_MAX;
-    of *= letters;
+    if (n > 0 && __builtin_mul_overflow(of, letters, &of)) return UINT64_MAX;
+    if (n >= d->shortest && __builtin_add_overflow(total, of, &total))
+      return UINT64_MAX;
   }
   return total;
 }
@@ -52,21 +50,16 @@ void design_number(const attend_design *d, uint64_t index, design_input *x) {
 
 /* ---- texts ---------------------------------------------------------------------------- */
 
-/* Whether every letter is one character, so that they need no spaces. */
-static bool is_short(const attend_design *d) {
-  for (int i = 0; i < d->letters; i++) {
-    int n = 0;
-    for (const char *at = d->token[i]; *at; at++)
-      n += (*(const unsigned char *)at & 0xc0) != 0x80;
-    if (n != 1) return false;
-  }
-  return true;
-}
-
+/* Letters that all are one character need no spaces. */
 void design_text(const attend_design *d, const design_input *x,
                  char to[ATTEND_INPUT_TEXT]) {
   size_t used = 0;
-  const char *gap = is_short(d) ? "" : " ";
+  const char *gap = "";
+  for (int i = 0; i < d->letters; i++) {
+    const unsigned char *name = (const unsigned char *)d->token[i];
+    size_t n = strlen(d->token[i]);
+    if ((size_t)utf8_length(name, name + n) < n) gap = " ";
+  }
   *to = 0;
   for (int i = 0; i < x->n && used < ATTEND_INPUT_TEXT; i++)
     used += (size_t)snprintf(to + used, ATTEND_INPUT_TEXT - used, "%s%s",
@@ -186,20 +179,6 @@ static const design_task tasks[] = {
      "whether brackets are balanced, and nowhere deeper than the depth"},
 };
 
-static const design_task *find_task(const char *name) {
-  for (size_t i = 0; name && i < sizeof tasks / sizeof *tasks; i++)
-    if (!strcmp(tasks[i].name, name)) return &tasks[i];
-  return NULL;
-}
-
-static const char *list_tasks(char *to, size_t size) {
-  size_t used = 0;
-  for (size_t i = 0; i < sizeof tasks / sizeof *tasks && used < size; i++)
-    used += (size_t)snprintf(to + used, size - used, "%s%s", i ? ", " : "",
-                             tasks[i].name);
-  return to;
-}
-
 void design_answer(const attend_design *d, design_input *x) {
   int wanted[MOST_PLACES];
   int n = d->at == ATTEND_ASKED_EVERY ? x->n : 1;
@@ -245,10 +224,15 @@ static void find_answers(reading *r) {
 
 static void named_task(reading *r, const attend_json *root) {
   attend_design *d = r->d;
-  char list[200];
-  d->task = find_task(attend_json_string(attend_json_get(root, "task"), NULL));
+  const char *name = attend_json_string(attend_json_get(root, "task"), NULL);
+  char list[200] = "";
+  for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++) {
+    if (name && !strcmp(tasks[i].name, name)) d->task = &tasks[i];
+    snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s",
+             i ? ", " : "", tasks[i].name);
+  }
   if (!spec_check(r, d->task, "\"task\" is one of %s; or give \"examples\"",
-                  list_tasks(list, sizeof list)))
+                  list))
     return;
   spec_check(r, d->task->every == (d->at == ATTEND_ASKED_EVERY),
              "the task \"%s\" has %s: let \"at\" be %s", d->task->name,
