@@ -2,9 +2,9 @@
  *
  * Place: design/ - between a spec and its verdict; on model/.
  *
- * design_spec.c reads a spec, design_heads.c and design_linear.c compile what it
- * says of heads and readout, design_pass.c runs batches through model/'s layers and
- * back. All weights of a twin are one stretch, cut by the list of parts.
+ * design_spec.c reads a spec, design_heads.c compiles what it says of heads and
+ * readout, design_pass.c runs batches through model/'s layers and back. All weights
+ * of a twin are one stretch, cut by the list of parts.
  */
 #ifndef DESIGN_DESIGN_H
 #define DESIGN_DESIGN_H
@@ -42,8 +42,8 @@ typedef struct {
   char column[MOST_COLUMNS][NAME];
 } design_head;
 
-typedef struct
-{ /* an input, and its answers: one for each letter, or one alone */
+/* An input, and its answers: one for each letter, or one alone. */
+typedef struct {
   int n;
   int8_t letter[MOST_PLACES], answer[MOST_PLACES]; /* ATTEND_NOT_ASKED: none */
 } design_input;
