@@ -25,12 +25,13 @@
 
 #include "design/design.h"
 
-typedef struct compiled { /* of a head, by column, as the terms add them */
+typedef struct compiled { /* by column, as terms add them; of a head: */
   float q[MOST_COLUMNS][MOST_FEATURES], k[MOST_COLUMNS][MOST_FEATURES];
   float v[MOST_TOKENS][MOST_FEATURES];
   int columns;
   int alone; /* the column of terms about the key alone; -1: none yet */
   float table[MOST_TOKENS][MOST_TOKENS]; /* of a term */
+  float readout[MOST_ANSWERS][MOST_FEATURES];
 } compiled;
 
 /* ---- variables and their values -------------------------------------------------------- */
@@ -355,43 +356,40 @@ static void read_shape(reading *r, const attend_json *head, variable writes) {
   spec_add_variable(d, writes);
 }
 
-/* The next part [rows][columns] of the weights, all 0 so far; NULL: no memory. */
-static float *add_part(reading *r, const char *name, int head, int rows,
-                       int columns) {
+/* The next part [rows][columns] of the weights, from its columns; NULL: all 0. */
+static void add_part(reading *r, const char *name, int head, int rows,
+                     int columns, float (*from)[MOST_FEATURES]) {
   attend_design *d = r->d;
-  size_t at = d->count, n = at + (size_t)rows * (size_t)columns;
+  const size_t at = d->count;
   float **all = &d->weights[ATTEND_DESIGNED], *more;
+  char *to = d->part_name[d->n_parts];
+  d->count += (size_t)rows * (size_t)columns;
   r->status =
-      take_zeroed(d->ctx, n * sizeof *more, "a design's weights", &more);
-  if (r->status) return NULL;
+      take_zeroed(d->ctx, d->count * sizeof *more, "a design's weights", &more);
+  if (r->status) return;
   if (at) memcpy(more, *all, at * sizeof *more);
   give(d->ctx, *all);
   *all = more;
-  char *to = d->part_name[d->n_parts];
+  for (int i = 0; from && i < rows * columns; i++)
+    more[at + (size_t)i] = from[i % columns][i / columns];
   snprintf(to, sizeof d->part_name[0], "%s", name);
   d->parts[d->n_parts++] = (attend_design_part){to, head, rows, columns, at};
-  d->count = n;
-  return more + at;
 }
 
 static void add_head(reading *r, int number) {
   const design_head *h = r->h;
-  compiled *c = r->c;
   const struct {
     const char *name;
     int columns;
     float (*from)[MOST_FEATURES];
-  } parts[] = {{"query", h->dim, c->q},
-               {"key", h->dim, c->k},
-               {"value", h->dim_v, c->v}};
-  for (int p = 0; p < 3 && !r->status; p++) {
-    const int n = parts[p].columns;
+  } parts[] = {{"query", h->dim, r->c->q},
+               {"key", h->dim, r->c->k},
+               {"value", h->dim_v, r->c->v}};
+  for (int i = 0; i < 3 && !r->status; i++) {
     char name[48];
     snprintf(name, sizeof name, "layers.%d.heads.%d.%s", h->layer, number,
-             parts[p].name);
-    float *to = add_part(r, name, r->d->n_heads, h->reads, n);
-    for (int i = 0; to && i < h->reads * n; i++)
-      to[i] = parts[p].from[i % n][i / n];
+             parts[i].name);
+    add_part(r, name, r->d->n_heads, h->reads, parts[i].columns, parts[i].from);
   }
   r->d->n_heads++;
 }
@@ -454,8 +452,7 @@ static int answer_for(reading *r, const attend_json *names, const char *value) {
   return answer;
 }
 
-static void copy_readout(reading *r, const attend_json *readout, float *w) {
-  const attend_design *d = r->d;
+static void copy_readout(reading *r, const attend_json *readout) {
   const variable *v = find_variable(r, attend_json_get(readout, "copy"));
   const attend_json *names = attend_json_get(readout, "names");
   spec_check(r, v->kind != KIND_NUMBER,
@@ -466,40 +463,37 @@ static void copy_readout(reading *r, const attend_json *readout, float *w) {
   }
   for (int i = 0; !r->status && i < v->width; i++) {
     char text[NAME];
-    value_name(d, v, i, text);
+    value_name(r->d, v, i, text);
     int answer = answer_for(r, names, text);
-    if (answer >= 0) w[(v->at + i) * d->answers + answer] = 1;
+    if (answer >= 0) r->c->readout[answer][v->at + i] = 1;
   }
 }
 
-static void logit_readout(reading *r, const attend_json *logits, float *w) {
-  const attend_design *d = r->d;
+static void logit_readout(reading *r, const attend_json *logits) {
   spec_check(r, attend_json_kind_of(logits) == ATTEND_JSON_OBJECT,
              "\"logits\" has a linear map for each answer");
   for (size_t i = 0; !r->status && i < attend_json_count(logits); i++) {
     const attend_json *one = attend_json_at(logits, i);
     const char *name = attend_json_name(one, NULL);
-    int answer = spec_find(d->answer, d->answers, name);
-    float by[MOST_FEATURES] = {0};
-    if (!spec_check(r, answer >= 0, "\"%.40s\" is not one of the answers",
-                    name))
-      return;
-    add_maps(r, one, 1, by);
-    for (int f = 0; f < d->features; f++) w[f * d->answers + answer] = by[f];
+    int answer = spec_find(r->d->answer, r->d->answers, name);
+    if (spec_check(r, answer >= 0, "\"%.40s\" is not one of the answers", name))
+      add_maps(r, one, 1, r->c->readout[answer]);
   }
 }
 
 /* The readout sees the variables that the design reads answers from, and no
  * others: a twin that could read the token itself would need no attention to
  * answer with it. Token and position are one where they are added. */
-static void note_read(attend_design *d, const float *w) {
+static void note_read(const reading *r) {
+  attend_design *d = r->d;
   for (int i = 0; i < d->n_variables; i++) {
     const variable *v = &d->variables[i];
     bool together = d->positions == ATTEND_DESIGN_POSITIONS_ADDED && i < 2,
-         read = 0;
+         read = false;
     int from = together ? 0 : v->at,
         to = together ? d->embedded : v->at + v->room;
-    for (int j = from * d->answers; j < to * d->answers; j++) read |= w[j] != 0;
+    for (int a = 0; a < d->answers; a++)
+      for (int f = from; f < to; f++) read |= r->c->readout[a][f] != 0;
     for (int f = from; f < to; f++) d->is_read[f] = read;
   }
 }
@@ -507,9 +501,9 @@ static void note_read(attend_design *d, const float *w) {
 /* Both one-hot, and together [embedded][embedded]. */
 static void add_tables(reading *r) {
   attend_design *d = r->d;
-  if (!add_part(r, "tokens", -1, d->tokens, d->embedded) ||
-      !add_part(r, "positions", -1, d->places, d->embedded))
-    return;
+  add_part(r, "tokens", -1, d->tokens, d->embedded, NULL);
+  if (!r->status) add_part(r, "positions", -1, d->places, d->embedded, NULL);
+  if (r->status) return;
   float *to = d->weights[ATTEND_DESIGNED] + tables_at(d);
   for (int i = 0; i < d->embedded; i++) to[i * d->embedded + i] = 1;
 }
@@ -524,14 +518,14 @@ void spec_readout(reading *r, const attend_json *readout) {
   if (!spec_check(r, !copy != !logits, "it is one of \"copy\" and \"logits\""))
     return;
   r->reads = d->features;
-  float *w = add_part(r, "readout", -1, d->features, d->answers);
-  if (!w) return;
   if (copy)
-    copy_readout(r, readout, w);
+    copy_readout(r, readout);
   else
-    logit_readout(r, logits, w);
-  note_read(d, w);
+    logit_readout(r, logits);
   *r->place = 0;
+  if (r->status) return;
+  note_read(r);
+  add_part(r, "readout", -1, d->features, d->answers, r->c->readout);
   if (!r->status && d->positions == ATTEND_DESIGN_POSITIONS_ADDED)
     add_tables(r);
 }
