@@ -48,21 +48,6 @@ typedef struct {
   int8_t letter[MOST_PLACES], answer[MOST_PLACES]; /* ATTEND_NOT_ASKED: none */
 } design_input;
 
-typedef struct { /* n letters */
-  const attend_design *d;
-  const int8_t *letter;
-  int n;
-} question;
-
-typedef struct {
-  const char *name;
-  bool every; /* each letter is answered by a letter; or all by 0: yes, 1: no */
-  bool none;  /* or, some, by NO_LETTER */
-  void (*answer)(const question *q, int *wanted); /* [n], or [1] */
-  const char *line;
-} design_task;
-enum { NO_LETTER = MOST_TOKENS };
-
 struct attend_design {
   attend_context *ctx;
   char *text; /* the spec */
@@ -74,9 +59,9 @@ struct attend_design {
   bool causal;
   attend_design_positions positions;
   attend_design_asked at;
-  const design_task *task; /* NULL: examples */
-  int depth;               /* a parameter of tasks */
-  int8_t answer_of[MOST_TOKENS + 1];
+  const struct design_task *task;    /* NULL: examples */
+  int depth;                         /* a parameter of tasks */
+  int8_t answer_of[MOST_TOKENS + 1]; /* by letter; the last: no letter */
   design_input *examples;
   size_t n_examples;
   variable variables[MOST_HEADS + 2];

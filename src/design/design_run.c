@@ -236,54 +236,32 @@ attend_status attend_design_check(const attend_design *d, attend_way way,
 
 static const double LOWEST = 0x1p-10, HIGHEST = 0x1p16;
 
+/* From 1, up until it passes, or down while it does; then between the two. 0: it is
+ * found, or there is none. */
+static double next_sharpness(const attend_least *l) {
+  if (!l->found) return l->fails < HIGHEST ? fmax(1, 2 * l->fails) : 0;
+  if (l->fails == 0) return l->sharpness > LOWEST ? l->sharpness / 2 : 0;
+  bool apart = l->sharpness - l->fails > l->sharpness / 1024;
+  return apart ? (l->sharpness + l->fails) / 2 : 0;
+}
+
 /* Whether it passes is said by the verdict. */
 static attend_status try_sharpness(checking *c, double sharpness) {
-  attend_least *l = c->least;
   c->way.sharpness = sharpness;
-  l->tried++;
-  ATTEND_TRY(run_check(c));
-  if (!c->to->ok && sharpness > l->fails &&
-      (!l->found || sharpness < l->sharpness))
-    l->fails = sharpness;
-  return ATTEND_OK;
-}
-
-/* From 1, up until it passes, or down while it does. */
-static attend_status bracket(checking *c) {
-  attend_least *l = c->least;
-  for (double t = 1; t <= HIGHEST && !l->found; t *= 2) {
-    ATTEND_TRY(try_sharpness(c, t));
-    if (c->to->ok) l->found = 1, l->sharpness = t;
-  }
-  while (l->found && l->fails == 0 && l->sharpness > LOWEST) {
-    ATTEND_TRY(try_sharpness(c, l->sharpness / 2));
-    if (c->to->ok) l->sharpness /= 2;
-  }
-  l->any = l->found && l->fails == 0;
-  return ATTEND_OK;
-}
-
-static attend_status bisect(checking *c) {
-  attend_least *l = c->least;
-  while (l->sharpness - l->fails > l->sharpness / 1024) {
-    double middle = (l->sharpness + l->fails) / 2;
-    ATTEND_TRY(try_sharpness(c, middle));
-    if (c->to->ok) l->sharpness = middle;
-  }
-  return ATTEND_OK;
+  c->least->tried++;
+  return run_check(c);
 }
 
 static attend_status look_above(checking *c) {
   attend_least *l = c->least;
-  double least = l->sharpness, below = l->fails;
   l->monotone = 1;
-  l->highest = least;
-  for (double t = least * 1.5; t <= least * 64 && t < HIGHEST; t *= 2) {
+  l->highest = l->sharpness;
+  for (double t = l->sharpness * 1.5; t <= l->sharpness * 64 && t < HIGHEST;
+       t *= 2) {
     ATTEND_TRY(try_sharpness(c, t));
     if (!c->to->ok) l->monotone = 0;
     l->highest = t;
   }
-  l->fails = below;
   return ATTEND_OK;
 }
 
@@ -294,8 +272,11 @@ attend_status attend_design_least(const attend_design *d,
   checking c = {.d = d, .to = &v, .least = least};
   if (options) c.options = *options;
   *least = (attend_least){.highest = HIGHEST};
-  ATTEND_TRY(bracket(&c));
-  if (!least->found) return ATTEND_OK;
-  if (!least->any) ATTEND_TRY(bisect(&c));
-  return look_above(&c);
+  for (double t; (t = next_sharpness(least)) > 0;) {
+    ATTEND_TRY(try_sharpness(&c, t));
+    *(v.ok ? &least->sharpness : &least->fails) = t;
+    least->found |= v.ok;
+  }
+  least->any = least->found && least->fails == 0;
+  return least->found ? look_above(&c) : ATTEND_OK;
 }

@@ -109,6 +109,21 @@ void spec_input(reading *r, const char *text, design_input *x) {
 
 /* ---- tasks ---------------------------------------------------------------------------- */
 
+enum { NO_LETTER = MOST_TOKENS };
+
+typedef struct { /* n letters */
+  const attend_design *d;
+  const int8_t *letter;
+  int n;
+} question;
+
+typedef struct design_task {
+  const char *name;
+  bool every; /* each letter is answered by a letter; or all by 0: yes, 1: no */
+  bool none;  /* or, some, by NO_LETTER */
+  void (*answer)(const question *q, int *wanted); /* [n], or [1] */
+  const char *line;
+} design_task;
 static void identity(const question *q, int *wanted) {
   for (int i = 0; i < q->n; i++) wanted[i] = q->letter[i];
 }
