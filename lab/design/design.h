@@ -2,9 +2,9 @@
  *
  * Place: design/ - between a spec and its verdict; on model/.
  *
- * design_spec.c reads a spec, design_heads.c and design_linear.c compile what it
- * says of heads and readout, design_pass.c runs batches through model/'s layers and
- * back. All weights of a twin are one stretch, cut by the list of parts.
+ * design_spec.c reads a spec, design_heads.c compiles what it says of heads and
+ * readout, design_pass.c runs batches through model/'s layers and back. All weights
+ * of a twin are one stretch, cut by the list of parts.
  */
 #ifndef DESIGN_DESIGN_H
 #define DESIGN_DESIGN_H
@@ -36,37 +36,21 @@ typedef struct { /* features [at, at + width), of `room` that are its own */
 
 typedef struct {
   char name[NAME];
-  int layer, variable; /* what it writes */
-  int dim, dim_v, reads;
+  int layer, dim, dim_v, reads;
+  int slot; /* the first feature that it writes */
   attend_ties ties;
   char column[MOST_COLUMNS][NAME];
 } design_head;
 
+/* An input, and its answers: one for each letter, or one alone. */
 typedef struct {
   int n;
-  uint8_t letter[MOST_PLACES];
-  uint8_t answer[MOST_PLACES];
-} design_example;
-
-typedef struct { /* n letters */
-  const attend_design *d;
-  const uint8_t *letter;
-  int n;
-} question;
-
-typedef struct design_task {
-  const char *name;
-  bool every; /* an answer for each letter; or one alone */
-  enum { SAYS_LETTERS, SAYS_LETTERS_OR_NONE, SAYS_YES_OR_NO } says;
-  /* wanted[n], or [1]: letters, NONE, or 0 for yes and 1 for no. */
-  void (*answer)(const question *q, int *wanted);
-  const char *line;
-} design_task;
+  int8_t letter[MOST_PLACES], answer[MOST_PLACES]; /* ATTEND_NOT_ASKED: none */
+} design_input;
 
 struct attend_design {
   attend_context *ctx;
   char *text; /* the spec */
-  size_t text_length;
   char name[NAME], about[512], example[ATTEND_INPUT_TEXT], says[256];
   char token[MOST_TOKENS][NAME], answer[MOST_ANSWERS][NAME];
   int letters, tokens, answers;
@@ -75,10 +59,10 @@ struct attend_design {
   bool causal;
   attend_design_positions positions;
   attend_design_asked at;
-  const design_task *task; /* NULL: examples */
-  int depth;               /* a parameter of tasks */
-  int answer_of[MOST_TOKENS], none;
-  design_example *examples;
+  const struct design_task *task;    /* NULL: examples */
+  int depth;                         /* a parameter of tasks */
+  int8_t answer_of[MOST_TOKENS + 1]; /* by letter; the last: no letter */
+  design_input *examples;
   size_t n_examples;
   variable variables[MOST_HEADS + 2];
   int n_variables;
@@ -99,77 +83,56 @@ struct attend_design {
 
 /* ---- reading a spec -------------------------------------------------------------- */
 
+/* Reading goes on after a failure, which the status keeps: what is read then counts
+ * for nothing, and must be harmless. */
 typedef struct {
   attend_design *d;
   const char *what;
-  char place[96];             /* "head \"previous\"", in sentences */
-  float *parts[DESIGN_PARTS]; /* compiled, before all sizes are known */
+  char place[96];       /* "head \"previous\"", in sentences */
+  attend_status status; /* the first failure */
+  int reads;      /* features that variables may lie in, where it is read */
+  design_head *h; /* that is read, and what its terms gave so far */
+  struct compiled *c;
 } reading;
 
-attend_status spec_wrong(const reading *r, const char *sentence, ...)
-    __attribute__((format(printf, 2, 3)));
-#define SPEC_CHECK(r, condition, ...)                      \
-  do {                                                     \
-    if (!(condition)) return spec_wrong((r), __VA_ARGS__); \
-  } while (0)
-
+/* Fails with the sentence unless ok. True: nothing failed so far. */
+bool spec_check(reading *r, bool ok, const char *sentence, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Refuses members that are not in `known`, a list of words between spaces. */
-attend_status spec_members(const reading *r, const attend_json *object,
-                           const char *known);
+bool spec_members(reading *r, const attend_json *object, const char *known);
+/* Whether it is a list of so many at least and at most. */
+bool spec_is_list(const attend_json *value, size_t least, size_t most);
 /* Copies a string of 1 to NAME - 1 bytes. */
-attend_status spec_name(const reading *r, const attend_json *value,
-                        const char *of, char to[NAME]);
-/* Members of an object; what is not there leaves *to as it is. A word is one of
- * `words`, by its number. */
-attend_status spec_integer(const reading *r, const attend_json *object,
-                           const char *of, int low, int high, int *to);
-attend_status spec_word(const reading *r, const attend_json *object,
-                        const char *of, const char *const *words, int *to);
+void spec_name(reading *r, const attend_json *value, const char *of,
+               char to[NAME]);
+/* Members of an object. A word is one of `words`, by its number. */
+int spec_integer(reading *r, const attend_json *object, const char *of, int low,
+                 int high, int otherwise);
+int spec_word(reading *r, const attend_json *object, const char *of,
+              const char *const *words, int otherwise);
 int spec_find(const char (*names)[NAME], int count, const char *name);
-/* The letters of an input, if it is one. */
-attend_status spec_input(const reading *r, const char *text,
-                         uint8_t letter[MOST_PLACES], int *n);
-attend_status spec_variable(const reading *r, const attend_json *name,
-                            int reads, const variable **v);
-/* The number of a value: a token's name, a position; -1: none of that name. */
-int spec_value(const attend_design *d, const variable *v, const char *name);
-const char *spec_value_name(const attend_design *d, const variable *v, int i,
-                            char to[NAME]);
-/* Adds a linear map of the stream, as the spec writes it, to by[reads]. */
-attend_status spec_linear(const reading *r, const attend_json *value, int reads,
-                          double times, float *by);
-attend_status spec_heads(reading *r, const attend_json *layers);
-attend_status spec_readout(reading *r, const attend_json *readout);
-attend_status spec_task(reading *r, const attend_json *root);
-void spec_layout(attend_design *d);
+/* design_heads.c. Adds a variable behind the others, and names its features. */
+void spec_add_variable(attend_design *d, variable v);
+void spec_heads(reading *r, const attend_json *layers);
+void spec_readout(reading *r, const attend_json *readout);
+/* design_tasks.c. The letters of an input, if it is one. */
+void spec_input(reading *r, const char *text, design_input *x);
+void spec_task(reading *r, const attend_json *root);
 
 /* ---- inputs ------------------------------------------------------------------------- */
 
-/* Letters of a text, spaces left out; false with *bad set to what is none. */
-bool design_letters(const char (*names)[NAME], int count, const char *text,
-                    uint8_t letter[MOST_PLACES], int *n, const char **bad);
-/* Bytes of the character that is none. */
-int design_bad(const char *bad);
-/* Inputs that the task answers: all up to a length, or the examples. */
+/* Inputs from the shortest to a length; UINT64_MAX: more. */
+uint64_t design_inputs(const attend_design *d, int longest);
+/* Of those how many the task answers: all, or the examples; and one of these. */
 uint64_t design_total(const attend_design *d, int longest);
-void design_input(const attend_design *d, uint64_t index,
-                  uint8_t letter[MOST_PLACES], int *n);
-void design_text(const attend_design *d, const uint8_t *letter, int n,
+void design_number(const attend_design *d, uint64_t index, design_input *x);
+/* The answers to x's letters; ATTEND_NOT_ASKED where no example has them. */
+void design_answer(const attend_design *d, design_input *x);
+void design_text(const attend_design *d, const design_input *x,
                  char to[ATTEND_INPUT_TEXT]);
-/* ids[places] with what is put around the letters; returns how many. */
-int design_ids(const attend_design *d, const uint8_t *letter, int n,
-               int32_t *ids);
-/* wanted[places]: answers, or ATTEND_NOT_ASKED. False: examples are the task, and
- * none has these letters. */
-bool design_wanted(const attend_design *d, const uint8_t *letter, int n,
-                   int32_t *wanted);
-void design_example_wanted(const attend_design *d, const design_example *e,
-                           int32_t *wanted);
 
 /* Fails if there is no such twin. */
 attend_status design_has(const attend_design *d, attend_twin twin);
-
-enum { TASK_NONE = -1 };
 
 /* ---- a pass over a batch -------------------------------------------------------------- */
 
@@ -198,9 +161,9 @@ attend_status pass_create(const attend_design *d, const float *weights,
                           double sharpness, int batch, bool backward,
                           design_pass **to);
 void pass_free(design_pass *p);
-/* Puts an input into place b of the batch; or number `index` of what the task has,
- * an input or an example, with what is wanted. */
-void pass_put(design_pass *p, int b, const uint8_t *letter, int n);
+/* Puts an input into place b of the batch, and what is wanted of it. */
+void pass_put(design_pass *p, int b, const design_input *x);
+/* The same with number `index` of what the task has. */
 void pass_put_number(design_pass *p, int b, uint64_t index);
 attend_status pass_forward(design_pass *p);
 /* The mean cross-entropy of what is wanted. The device's logits become its gradient,

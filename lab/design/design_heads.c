@@ -1,317 +1,531 @@
-/* Heads: what a spec says they select and carry, compiled into Qm, Km and Vm.
+/* Heads and readout: what a spec says they select, carry and answer, compiled into
+ * the parts of a twin.
  *
- * Place: design/ - after the names, before the readout.
+ * Place: design/ - after the names, before the task.
  *
  * A score is a sum of terms. A term joins a variable of the query with one of the
  * key through a table R, and variables are one-hot, so the score is
  * x_i^T R x_j: with few values on the query's side the columns of Qm are these
  * values and Km holds R; with few on the key's side it is the other way round.
  * Terms that look at the key alone share one column, whose query is 1.
+ *
+ * A linear map is a number for each feature, so that x times it is a number:
+ *   0.5                                 a constant (the token's features sum to 1)
+ *   "depth"                             that variable, a number
+ *   {"of": "depth", "times": -2}
+ *   {"of": "position", "times": 0.1}    the place, counted from 0
+ *   {"of": "token", "table": {"(": 1, ")": -1}}
+ *   {"of": "position", "table": [0.1, 0.5, 0.9]}
+ *   [ .. ]                              their sum
  */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "design/design.h"
 
-typedef struct { /* by column, as the terms add them */
+typedef struct compiled { /* by column, as terms add them; of a head: */
   float q[MOST_COLUMNS][MOST_FEATURES], k[MOST_COLUMNS][MOST_FEATURES];
   float v[MOST_TOKENS][MOST_FEATURES];
   int columns;
   int alone; /* the column of terms about the key alone; -1: none yet */
-  float table[MOST_TOKENS][MOST_TOKENS];
+  float table[MOST_TOKENS][MOST_TOKENS]; /* of a term */
+  float readout[MOST_ANSWERS][MOST_FEATURES];
 } compiled;
 
-typedef struct {
-  reading *r;
-  design_head *h;
-  compiled *c;
-  variable writes;
-} building;
+/* ---- variables and their values -------------------------------------------------------- */
 
-static attend_status more_columns(building *b, int n, int *first) {
-  SPEC_CHECK(b->r, b->c->columns + n <= MOST_COLUMNS,
-             "its scores need more than %d columns: use smaller tables",
-             MOST_COLUMNS);
-  *first = b->c->columns;
-  b->c->columns += n;
-  return ATTEND_OK;
+static void value_name(const attend_design *d, const variable *v, int i,
+                       char to[NAME]) {
+  if (v->kind == KIND_TOKEN)
+    memcpy(to, d->token[i], NAME);
+  else
+    snprintf(to, NAME, "%d", i);
+}
+
+/* "A", "3" of token and position, before `embedded` is set; of heads "previous=A",
+ * "depth", and "depth+1" where there is more room than values. */
+static void name_feature(attend_design *d, const variable *v, int i) {
+  char name[sizeof d->feature[0]] = "", value[NAME] = "";
+  const bool number = v->kind == KIND_NUMBER && i == 0;
+  if (!number && i < v->width) value_name(d, v, i, value);
+  if (!d->embedded)
+    snprintf(name, sizeof name, "%s", value);
+  else if (number)
+    snprintf(name, sizeof name, "%s", v->name);
+  else if (i < v->width)
+    snprintf(name, sizeof name, "%s=%s", v->name, value);
+  else
+    snprintf(name, sizeof name, "%s+%d", v->name, i);
+  memcpy(d->feature[v->at + i], name, sizeof name);
+}
+
+void spec_add_variable(attend_design *d, variable v) {
+  v.at = d->features;
+  d->features += v.room;
+  for (int i = 0; i < v.room; i++) name_feature(d, &v, i);
+  d->variables[d->n_variables++] = v;
+}
+
+static const variable *find_variable(reading *r, const attend_json *name) {
+  const attend_design *d = r->d;
+  const char *text = attend_json_string(name, NULL);
+  int i = 0;
+  if (!spec_check(r, text, "a variable is named by a string"))
+    return d->variables;
+  while (i < d->n_variables && strcmp(d->variables[i].name, text)) i++;
+  if (i < d->n_variables) {
+    spec_check(r, d->variables[i].at < r->reads,
+               "\"%s\" is written in this layer: only earlier ones can be read",
+               text);
+    return &d->variables[i];
+  }
+  spec_check(r, strcmp(text, "position"),
+             "\"position\" is not there: \"positions\" are \"none\"");
+  spec_check(r, false, "there is no variable \"%.40s\" yet", text);
+  return d->variables;
+}
+
+/* The value that entry i of a table is of: of that name, or, without one, in
+ * order. */
+static int find_value(reading *r, const variable *v, const char *name,
+                      size_t i) {
+  char *end = NULL;
+  long at = (long)i;
+  if (name && v->kind == KIND_TOKEN)
+    at = spec_find(r->d->token, r->d->tokens, name);
+  else if (name)
+    at = *name ? strtol(name, &end, 10) : -1;
+  return spec_check(r, (!end || !*end) && at >= 0 && at < v->width,
+                    "\"%s\" has no value \"%.40s\"", v->name,
+                    name ? name : "past its last")
+             ? (int)at
+             : 0;
+}
+
+static double number_of(reading *r, const attend_json *value) {
+  double x = attend_json_number(value, NAN);
+  return spec_check(r, fabs(x) <= 1e6, "a table holds numbers within a million")
+             ? x
+             : 0;
+}
+
+/* ---- linear maps ------------------------------------------------------------------------ */
+
+static void table_map(reading *r, const attend_json *table, const variable *v,
+                      double times, float *by) {
+  bool list = attend_json_kind_of(table) == ATTEND_JSON_ARRAY;
+  size_t n = attend_json_count(table);
+  spec_check(r, v->kind != KIND_NUMBER,
+             "\"%s\" is a number and takes \"times\", not a table", v->name);
+  spec_check(r, list || attend_json_kind_of(table) == ATTEND_JSON_OBJECT,
+             "a table is an object by value, or a list");
+  spec_check(r, !list || n == (size_t)v->width,
+             "the table has %zu numbers: \"%s\" has %d values", n, v->name,
+             v->width);
+  for (size_t i = 0; i < n; i++) {
+    const attend_json *one = attend_json_at(table, i);
+    int value = find_value(r, v, attend_json_name(one, NULL), i);
+    by[v->at + value] += (float)(times * number_of(r, one));
+  }
+}
+
+static void scaled_map(reading *r, const variable *v, double times, float *by) {
+  spec_check(r, v->kind != KIND_TOKEN,
+             "\"%s\" is no number: give it a \"table\"", v->name);
+  if (v->kind == KIND_NUMBER) by[v->at] += (float)times;
+  for (int i = 0; v->kind == KIND_POSITION && i < v->width; i++)
+    by[v->at + i] += (float)(times * i);
+}
+
+/* Adds `times` a linear map, as the spec writes it, to by[reads]. */
+static void add_map(reading *r, const attend_json *value, double times,
+                    float *by) {
+  attend_json_kind kind = attend_json_kind_of(value);
+  if (kind == ATTEND_JSON_NUMBER) {
+    times *= number_of(r, value);
+    for (int i = 0; i < r->d->tokens; i++) by[i] += (float)times;
+    return;
+  }
+  if (kind != ATTEND_JSON_STRING && !spec_members(r, value, " of table times "))
+    return;
+  const attend_json *table = attend_json_get(value, "table"),
+                    *factor = attend_json_get(value, "times");
+  const variable *v = find_variable(
+      r, kind == ATTEND_JSON_STRING ? value : attend_json_get(value, "of"));
+  if (factor) times *= number_of(r, factor);
+  if (table)
+    table_map(r, table, v, times, by);
+  else
+    scaled_map(r, v, times, by);
+}
+
+static void add_maps(reading *r, const attend_json *value, double times,
+                     float *by) {
+  if (attend_json_kind_of(value) != ATTEND_JSON_ARRAY)
+    add_map(r, value, times, by);
+  else
+    for (size_t i = 0; i < attend_json_count(value); i++)
+      add_map(r, attend_json_at(value, i), times, by);
 }
 
 /* ---- terms with a table ------------------------------------------------------------ */
 
-static attend_status add_table(building *b, const variable *query,
-                               const variable *key, double weight) {
-  compiled *c = b->c;
-  bool by_query = query->width <= key->width;
-  int n = by_query ? query->width : key->width, first = 0;
-  char text[NAME];
-  ATTEND_TRY(more_columns(b, n, &first));
-  for (int i = 0; i < query->width; i++)
-    for (int j = 0; j < key->width; j++) {
-      float x = (float)((double)c->table[i][j] * weight);
-      if (by_query)
-        c->k[first + i][key->at + j] = x;
-      else
-        c->q[first + j][query->at + i] = x;
-    }
-  for (int i = 0; i < n; i++) {
-    if (by_query)
-      c->q[first + i][query->at + i] = 1;
-    else
-      c->k[first + i][key->at + i] = 1;
-    snprintf(b->h->column[first + i], NAME, "%s",
-             spec_value_name(b->r->d, by_query ? query : key, i, text));
-  }
-  return ATTEND_OK;
+/* The first of n columns more; -1: there are too many. */
+static int more_columns(reading *r, int n) {
+  int first = r->c->columns;
+  if (!spec_check(r, first + n <= MOST_COLUMNS,
+                  "its scores need more than %d columns: use smaller tables",
+                  MOST_COLUMNS))
+    return -1;
+  r->c->columns += n;
+  return first;
 }
 
-static attend_status read_match(building *b, const attend_json *pair,
-                                double weight) {
-  const variable *query, *key;
-  SPEC_CHECK(b->r,
-             attend_json_kind_of(pair) == ATTEND_JSON_ARRAY &&
-                 attend_json_count(pair) == 2,
+/* A column for each value of the side that has fewer. */
+static void add_table(reading *r, const variable *query, const variable *key,
+                      double weight) {
+  compiled *c = r->c;
+  const bool by_query = query->width <= key->width;
+  const variable *few = by_query ? query : key, *many = by_query ? key : query;
+  int first = more_columns(r, few->width);
+  for (int i = 0; first >= 0 && i < few->width; i++) {
+    float *of_query = c->q[first + i], *of_key = c->k[first + i];
+    (by_query ? of_query : of_key)[few->at + i] = 1;
+    for (int j = 0; j < many->width; j++) {
+      double x = (double)(by_query ? c->table[i][j] : c->table[j][i]);
+      (by_query ? of_key : of_query)[many->at + j] = (float)(x * weight);
+    }
+    value_name(r->d, few, i, r->h->column[first + i]);
+  }
+}
+
+static void read_match(reading *r, const attend_json *term, double weight) {
+  const attend_json *pair = attend_json_get(term, "match");
+  spec_check(r, spec_is_list(pair, 2, 2),
              "\"match\" takes two variables: the query's and the key's");
-  ATTEND_TRY(spec_variable(b->r, attend_json_at(pair, 0), b->h->reads, &query));
-  ATTEND_TRY(spec_variable(b->r, attend_json_at(pair, 1), b->h->reads, &key));
-  SPEC_CHECK(b->r, query->kind == key->kind && query->kind != KIND_NUMBER,
+  const variable *query = find_variable(r, attend_json_at(pair, 0)),
+                 *key = find_variable(r, attend_json_at(pair, 1));
+  spec_check(r, query->kind == key->kind && query->kind != KIND_NUMBER,
              "\"%s\" and \"%s\" cannot match: both hold tokens, or both "
              "positions",
              query->name, key->name);
-  memset(b->c->table, 0, sizeof b->c->table);
-  for (int i = 0; i < query->width; i++) b->c->table[i][i] = 1;
-  return add_table(b, query, key, weight);
+  for (int i = 0; i < query->width; i++) r->c->table[i][i] = 1;
+  add_table(r, query, key, weight);
 }
 
-static attend_status read_offset(building *b, const attend_json *offset,
-                                 double weight) {
-  const variable *p = b->r->d->n_variables > 1 ? &b->r->d->variables[1] : NULL;
+static void read_offset(reading *r, const attend_json *term, double weight) {
+  const attend_json *offset = attend_json_get(term, "offset");
+  const variable *p = &r->d->variables[1];
   int64_t low, high;
   bool range = attend_json_count(offset) == 2 &&
                attend_json_integer(attend_json_at(offset, 0), &low) &&
                attend_json_integer(attend_json_at(offset, 1), &high);
   if (!range && attend_json_integer(offset, &low)) high = low, range = true;
-  SPEC_CHECK(b->r, range && low <= high,
-             "\"offset\" is a whole number, or [least, largest]");
-  SPEC_CHECK(b->r, p && p->kind == KIND_POSITION,
-             "offsets need positions: they are \"none\"");
+  if (!spec_check(r, range && low <= high,
+                  "\"offset\" is a whole number, or [least, largest]") ||
+      !spec_check(r, r->d->positions != ATTEND_DESIGN_POSITIONS_NONE,
+                  "offsets need positions: they are \"none\""))
+    return;
   for (int i = 0; i < p->width; i++)
     for (int j = 0; j < p->width; j++)
-      b->c->table[i][j] = j - i >= low && j - i <= high;
-  return add_table(b, p, p, weight);
+      r->c->table[i][j] = j - i >= low && j - i <= high;
+  add_table(r, p, p, weight);
 }
 
 /* A row of a predicate: the names of keys that it holds for, or numbers. */
-static attend_status table_row(building *b, const attend_json *row,
-                               const variable *key, float *to) {
-  attend_json_kind kind = attend_json_kind_of(row);
-  SPEC_CHECK(b->r, kind == ATTEND_JSON_ARRAY || kind == ATTEND_JSON_OBJECT,
+static void table_row(reading *r, const attend_json *row, const variable *key,
+                      float *to) {
+  bool list = attend_json_kind_of(row) == ATTEND_JSON_ARRAY;
+  spec_check(r, list || attend_json_kind_of(row) == ATTEND_JSON_OBJECT,
              "a row of a table lists keys, or gives each a number");
   for (size_t i = 0; i < attend_json_count(row); i++) {
     const attend_json *one = attend_json_at(row, i);
-    const char *name = kind == ATTEND_JSON_OBJECT
-                           ? attend_json_name(one, NULL)
-                           : attend_json_string(one, NULL);
-    int j = name ? spec_value(b->r->d, key, name) : (int)i;
-    double x =
-        name && kind == ATTEND_JSON_ARRAY ? 1 : attend_json_number(one, NAN);
-    SPEC_CHECK(b->r, j >= 0 && j < key->width, "\"%s\" has no value \"%.40s\"",
-               key->name, name ? name : "past its last");
-    SPEC_CHECK(b->r, fabs(x) <= 1e6, "a table holds numbers within a million");
-    to[j] = (float)x;
+    const char *listed = list ? attend_json_string(one, NULL) : NULL;
+    const char *name = list ? listed : attend_json_name(one, NULL);
+    int value = find_value(r, key, name, i);
+    to[value] = listed ? 1 : (float)number_of(r, one);
   }
-  return ATTEND_OK;
 }
 
-static attend_status read_table(building *b, const attend_json *term,
-                                double weight) {
-  const variable *query, *key;
+static void read_table(reading *r, const attend_json *term, double weight) {
   const attend_json *table = attend_json_get(term, "table");
-  ATTEND_TRY(
-      spec_variable(b->r, attend_json_get(term, "query"), b->h->reads, &query));
-  ATTEND_TRY(
-      spec_variable(b->r, attend_json_get(term, "key"), b->h->reads, &key));
-  SPEC_CHECK(b->r, query->kind != KIND_NUMBER && key->kind != KIND_NUMBER,
-             "a table joins tokens and positions: numbers have \"prefer\"");
-  memset(b->c->table, 0, sizeof b->c->table);
+  const variable *query = find_variable(r, attend_json_get(term, "query")),
+                 *key = find_variable(r, attend_json_get(term, "key"));
+  if (!spec_check(r, query->kind != KIND_NUMBER && key->kind != KIND_NUMBER,
+                  "a table joins tokens and positions: numbers have "
+                  "\"prefer\""))
+    return;
   for (size_t i = 0; i < attend_json_count(table); i++) {
     const attend_json *row = attend_json_at(table, i);
-    const char *name = attend_json_name(row, NULL);
-    int at = name ? spec_value(b->r->d, query, name) : (int)i;
-    SPEC_CHECK(b->r, at >= 0 && at < query->width,
-               "\"%s\" has no value \"%.40s\"", query->name,
-               name ? name : "past its last");
-    ATTEND_TRY(table_row(b, row, key, b->c->table[at]));
+    int value = find_value(r, query, attend_json_name(row, NULL), i);
+    table_row(r, row, key, r->c->table[value]);
   }
-  return add_table(b, query, key, weight);
+  add_table(r, query, key, weight);
 }
 
 /* ---- terms about the key alone --------------------------------------------------------- */
 
-static attend_status key_alone(building *b) {
-  compiled *c = b->c;
-  if (c->alone >= 0) return ATTEND_OK;
-  ATTEND_TRY(more_columns(b, 1, &c->alone));
-  for (int i = 0; i < b->r->d->tokens; i++) c->q[c->alone][i] = 1;
-  snprintf(b->h->column[c->alone], NAME, "1");
-  return ATTEND_OK;
+/* Their column of Km. */
+static float *key_alone(reading *r) {
+  compiled *c = r->c;
+  if (c->alone < 0) {
+    int column = more_columns(r, 1);
+    if (column < 0) return c->k[0];
+    c->alone = column;
+    for (int i = 0; i < r->d->tokens; i++) c->q[column][i] = 1;
+    snprintf(r->h->column[column], NAME, "1");
+  }
+  return c->k[c->alone];
 }
 
-static attend_status read_position(building *b, const attend_json *term,
-                                   double weight) {
-  const attend_design *d = b->r->d;
-  int place = 0;
-  SPEC_CHECK(b->r, d->positions != ATTEND_DESIGN_POSITIONS_NONE,
+static void read_position(reading *r, const attend_json *term, double weight) {
+  const attend_design *d = r->d;
+  spec_check(r, d->positions != ATTEND_DESIGN_POSITIONS_NONE,
              "a position cannot be selected: \"positions\" are \"none\"");
-  ATTEND_TRY(spec_integer(b->r, term, "position", 0, d->places - 1, &place));
-  ATTEND_TRY(key_alone(b));
-  b->c->k[b->c->alone][d->variables[1].at + place] += (float)weight;
-  return ATTEND_OK;
+  int place = spec_integer(r, term, "position", 0, d->places - 1, 0);
+  key_alone(r)[d->variables[1].at + place] += (float)weight;
 }
 
-static attend_status read_term(building *b, const attend_json *term) {
-  const char *known = " match position offset table query key prefer weight ";
-  ATTEND_TRY(spec_members(b->r, term, known));
+static void read_prefer(reading *r, const attend_json *term, double weight) {
+  add_maps(r, attend_json_get(term, "prefer"), weight, key_alone(r));
+}
+
+static void read_term(reading *r, const attend_json *term) {
+  static const struct {
+    const char *name;
+    void (*read)(reading *r, const attend_json *term, double weight);
+  } kinds[] = {{"match", read_match},
+               {"position", read_position},
+               {"offset", read_offset},
+               {"table", read_table},
+               {"prefer", read_prefer}};
+  int kind = 0, found = 0;
+  spec_members(r, term,
+               " match position offset table query key prefer weight ");
+  for (int i = 0; i < (int)(sizeof kinds / sizeof *kinds); i++)
+    if (attend_json_get(term, kinds[i].name)) kind = i, found++;
   double weight = attend_json_number(attend_json_get(term, "weight"), 1);
-  const attend_json *match = attend_json_get(term, "match"),
-                    *position = attend_json_get(term, "position"),
-                    *offset = attend_json_get(term, "offset"),
-                    *prefer = attend_json_get(term, "prefer"),
-                    *table = attend_json_get(term, "table");
-  SPEC_CHECK(b->r, fabs(weight) <= 1e6, "a weight is within a million");
-  SPEC_CHECK(b->r, !!match + !!position + !!offset + !!prefer + !!table == 1,
-             "a term is one of \"match\", \"position\", \"offset\", \"table\" "
-             "and \"prefer\"");
-  if (match) return read_match(b, match, weight);
-  if (position) return read_position(b, term, weight);
-  if (offset) return read_offset(b, offset, weight);
-  if (table) return read_table(b, term, weight);
-  ATTEND_TRY(key_alone(b));
-  return spec_linear(b->r, prefer, b->h->reads, weight, b->c->k[b->c->alone]);
-}
-
-/* ---- values ------------------------------------------------------------------------------ */
-
-static attend_status copy_value(building *b, const attend_json *name) {
-  const variable *v;
-  ATTEND_TRY(spec_variable(b->r, name, b->h->reads, &v));
-  for (int i = 0; i < v->width; i++) b->c->v[i][v->at + i] = 1;
-  b->writes.kind = v->kind;
-  b->writes.width = v->width;
-  return ATTEND_OK;
-}
-
-static attend_status read_value(building *b, const attend_json *value) {
-  ATTEND_TRY(spec_members(b->r, value, " copy count "));
-  const attend_json *copy = attend_json_get(value, "copy"),
-                    *count = attend_json_get(value, "count");
-  SPEC_CHECK(b->r, !copy != !count, "a value is one of \"copy\" and \"count\"");
-  if (copy) return copy_value(b, copy);
-  b->writes.kind = KIND_NUMBER;
-  b->writes.width = 1;
-  return spec_linear(b->r, count, b->h->reads, 1, b->c->v[0]);
+  spec_check(r, fabs(weight) <= 1e6, "a weight is within a million");
+  if (!spec_check(r, found == 1,
+                  "a term is one of \"match\", \"position\", \"offset\", "
+                  "\"table\" and \"prefer\""))
+    return;
+  memset(r->c->table, 0, sizeof r->c->table);
+  kinds[kind].read(r, term, weight);
 }
 
 /* ---- a head ------------------------------------------------------------------------------- */
 
-/* [reads][columns] from columns. */
-static attend_status keep(building *b, int part, int columns,
-                          float (*from)[MOST_FEATURES]) {
-  int reads = b->h->reads;
-  float **to = &b->r->parts[part];
-  ATTEND_TRY(take_zeroed(b->r->d->ctx,
-                         (size_t)reads * (size_t)columns * sizeof **to,
-                         "a head's weights", to));
-  for (int i = 0; i < reads; i++)
-    for (int j = 0; j < columns; j++) (*to)[i * columns + j] = from[j][i];
-  return ATTEND_OK;
-}
-
-static attend_status read_shape(building *b, const attend_json *head) {
-  static const char *const words[] = {"average", "first", NULL};
-  design_head *h = b->h;
-  int ties = 0;
-  ATTEND_TRY(spec_word(b->r, head, "ties", words, &ties));
-  h->ties = ties ? ATTEND_TIES_FIRST : ATTEND_TIES_AVERAGE;
-  h->dim = b->c->columns > 0 ? b->c->columns : 1;
-  h->dim_v = b->writes.width;
-  ATTEND_TRY(spec_integer(b->r, head, "width", h->dim, MOST_COLUMNS, &h->dim));
-  return spec_integer(b->r, head, "room", h->dim_v, MOST_TOKENS, &h->dim_v);
-}
-
-static attend_status new_variable(building *b) {
-  attend_design *d = b->r->d;
-  for (int i = 0; i < d->n_variables; i++)
-    SPEC_CHECK(b->r, strcmp(d->variables[i].name, b->h->name),
-               "the name is taken: what a head gives is called like the head");
-  SPEC_CHECK(b->r, d->features + b->h->dim_v <= MOST_FEATURES,
-             "the stream would have more than %d features", MOST_FEATURES);
-  b->writes.at = d->features;
-  b->writes.room = b->h->dim_v;
-  memcpy(b->writes.name, b->h->name, NAME);
-  b->h->variable = d->n_variables;
-  d->variables[d->n_variables++] = b->writes;
-  d->features += b->h->dim_v;
-  return ATTEND_OK;
-}
-
-static attend_status build_head(building *b, const attend_json *head) {
-  const attend_json *score = attend_json_get(head, "score");
-  int part = 3 * b->r->d->n_heads;
-  SPEC_CHECK(b->r, !score || attend_json_kind_of(score) == ATTEND_JSON_ARRAY,
-             "\"score\" is a list of terms");
-  for (size_t i = 0; i < attend_json_count(score); i++)
-    ATTEND_TRY(read_term(b, attend_json_at(score, i)));
-  ATTEND_TRY(read_value(b, attend_json_get(head, "value")));
-  ATTEND_TRY(read_shape(b, head));
-  ATTEND_TRY(keep(b, part, b->h->dim, b->c->q));
-  ATTEND_TRY(keep(b, part + 1, b->h->dim, b->c->k));
-  ATTEND_TRY(keep(b, part + 2, b->h->dim_v, b->c->v));
-  return new_variable(b);
-}
-
-static attend_status read_head(reading *r, const attend_json *head, int layer,
-                               int reads) {
-  attend_design *d = r->d;
-  SPEC_CHECK(r, d->n_heads < MOST_HEADS, "there are %d heads at most",
-             MOST_HEADS);
-  building b = {.r = r, .h = &d->heads[d->n_heads]};
-  ATTEND_TRY(spec_members(r, head, " name score value ties width room "));
-  ATTEND_TRY(
-      spec_name(r, attend_json_get(head, "name"), "a head's name", b.h->name));
-  snprintf(r->place, sizeof r->place, "head \"%s\"", b.h->name);
-  b.h->layer = layer;
-  b.h->reads = reads;
-  ATTEND_TRY(take_zeroed(d->ctx, sizeof *b.c, "a head's terms", &b.c));
-  b.c->alone = -1;
-  attend_status status = build_head(&b, head);
-  give(d->ctx, b.c);
-  d->n_heads += !status;
-  return status;
-}
-
-attend_status spec_heads(reading *r, const attend_json *layers) {
-  attend_design *d = r->d;
-  size_t n = attend_json_count(layers);
-  SPEC_CHECK(r,
-             attend_json_kind_of(layers) == ATTEND_JSON_ARRAY && n >= 1 &&
-                 n <= MOST_LAYERS,
-             "\"layers\" is a list of 1 to %d lists of heads", MOST_LAYERS);
-  for (size_t i = 0; i < n; i++) {
-    const attend_json *layer = attend_json_at(layers, i);
-    int reads = d->features;
-    snprintf(r->place, sizeof r->place, "layer %zu", i);
-    SPEC_CHECK(r,
-               attend_json_kind_of(layer) == ATTEND_JSON_ARRAY &&
-                   attend_json_count(layer) > 0,
-               "a layer is a list of heads");
-    for (size_t j = 0; j < attend_json_count(layer); j++) {
-      snprintf(r->place, sizeof r->place, "layer %zu, head %zu", i, j);
-      ATTEND_TRY(read_head(r, attend_json_at(layer, j), (int)i, reads));
-    }
+/* What it writes, without a place yet. */
+static variable read_value(reading *r, const attend_json *value) {
+  variable writes = {.kind = KIND_NUMBER, .width = 1};
+  spec_members(r, value, " copy count ");
+  const attend_json *copy = attend_json_get(value, "copy"),
+                    *count = attend_json_get(value, "count");
+  spec_check(r, !copy != !count, "a value is one of \"copy\" and \"count\"");
+  if (copy) {
+    writes = *find_variable(r, copy);
+    for (int i = 0; i < writes.width; i++) r->c->v[i][writes.at + i] = 1;
+  } else {
+    add_maps(r, count, 1, r->c->v[0]);
   }
-  d->layers = (int)n;
+  return writes;
+}
+
+static void read_shape(reading *r, const attend_json *head, variable writes) {
+  static const char *const words[] = {"average", "first", NULL};
+  attend_design *d = r->d;
+  design_head *h = r->h;
+  int columns = r->c->columns > 0 ? r->c->columns : 1;
+  h->ties = spec_word(r, head, "ties", words, 0) ? ATTEND_TIES_FIRST
+                                                 : ATTEND_TIES_AVERAGE;
+  h->dim = spec_integer(r, head, "width", columns, MOST_COLUMNS, columns);
+  h->dim_v =
+      spec_integer(r, head, "room", writes.width, MOST_TOKENS, writes.width);
+  for (int i = 0; i < d->n_variables; i++)
+    spec_check(r, strcmp(d->variables[i].name, h->name),
+               "the name is taken: what a head gives is called like the head");
+  if (!spec_check(r, d->features + h->dim_v <= MOST_FEATURES,
+                  "the stream would have more than %d features", MOST_FEATURES))
+    return;
+  h->slot = d->features;
+  writes.room = h->dim_v;
+  memcpy(writes.name, h->name, NAME);
+  spec_add_variable(d, writes);
+}
+
+/* The next part [rows][columns] of the weights, from its columns; NULL: all 0. */
+static void add_part(reading *r, const char *name, int head, int rows,
+                     int columns, float (*from)[MOST_FEATURES]) {
+  attend_design *d = r->d;
+  const size_t at = d->count;
+  float **all = &d->weights[ATTEND_DESIGNED], *more;
+  char *to = d->part_name[d->n_parts];
+  d->count += (size_t)rows * (size_t)columns;
+  r->status =
+      take_zeroed(d->ctx, d->count * sizeof *more, "a design's weights", &more);
+  if (r->status) return;
+  if (at) memcpy(more, *all, at * sizeof *more);
+  give(d->ctx, *all);
+  *all = more;
+  for (int i = 0; from && i < rows * columns; i++)
+    more[at + (size_t)i] = from[i % columns][i / columns];
+  snprintf(to, sizeof d->part_name[0], "%s", name);
+  d->parts[d->n_parts++] = (attend_design_part){to, head, rows, columns, at};
+}
+
+static void add_head(reading *r, int number) {
+  const design_head *h = r->h;
+  const struct {
+    const char *name;
+    int columns;
+    float (*from)[MOST_FEATURES];
+  } parts[] = {{"query", h->dim, r->c->q},
+               {"key", h->dim, r->c->k},
+               {"value", h->dim_v, r->c->v}};
+  for (int i = 0; i < 3 && !r->status; i++) {
+    char name[48];
+    snprintf(name, sizeof name, "layers.%d.heads.%d.%s", h->layer, number,
+             parts[i].name);
+    add_part(r, name, r->d->n_heads, h->reads, parts[i].columns, parts[i].from);
+  }
+  r->d->n_heads++;
+}
+
+static void read_head(reading *r, const attend_json *head, int number) {
+  attend_design *d = r->d;
+  const attend_json *score = attend_json_get(head, "score");
+  if (!spec_check(r, d->n_heads < MOST_HEADS, "there are %d heads at most",
+                  MOST_HEADS))
+    return;
+  design_head *h = r->h = &d->heads[d->n_heads];
+  spec_members(r, head, " name score value ties width room ");
+  spec_name(r, attend_json_get(head, "name"), "a head's name", h->name);
+  snprintf(r->place, sizeof r->place, "head \"%s\"", h->name);
+  spec_check(r, !score || spec_is_list(score, 0, SIZE_MAX),
+             "\"score\" is a list of terms");
+  h->layer = d->layers;
+  h->reads = r->reads;
+  memset(r->c, 0, sizeof *r->c);
+  r->c->alone = -1;
+  for (size_t i = 0; !r->status && i < attend_json_count(score); i++)
+    read_term(r, attend_json_at(score, i));
+  read_shape(r, head, read_value(r, attend_json_get(head, "value")));
+  if (!r->status) add_head(r, number);
+}
+
+void spec_heads(reading *r, const attend_json *layers) {
+  attend_design *d = r->d;
+  if (!spec_check(r, spec_is_list(layers, 1, MOST_LAYERS),
+                  "\"layers\" is a list of 1 to %d lists of heads",
+                  MOST_LAYERS))
+    return;
+  r->status = take(d->ctx, sizeof *r->c, "a head's terms", &r->c);
+  for (size_t i = 0; !r->status && i < attend_json_count(layers); i++) {
+    const attend_json *layer = attend_json_at(layers, i);
+    r->reads = d->features;
+    snprintf(r->place, sizeof r->place, "layer %zu", i);
+    spec_check(r, spec_is_list(layer, 1, SIZE_MAX),
+               "a layer is a list of heads");
+    for (size_t j = 0; !r->status && j < attend_json_count(layer); j++) {
+      snprintf(r->place, sizeof r->place, "layer %zu, head %zu", i, j);
+      read_head(r, attend_json_at(layer, j), (int)j);
+    }
+    d->layers++;
+  }
   *r->place = 0;
-  return ATTEND_OK;
+}
+
+/* ---- the readout: logits = x Wo --------------------------------------------------------- */
+
+/* The answer that a value of the copied variable stands for; -1: none. */
+static int answer_for(reading *r, const attend_json *names, const char *value) {
+  const attend_json *said = attend_json_get(names, value);
+  const char *name = said ? attend_json_string(said, NULL) : value;
+  if (!spec_check(r, name, "\"names\" says which answer a value stands for"))
+    return -1;
+  int answer = spec_find(r->d->answer, r->d->answers, name);
+  spec_check(r, !said || answer >= 0, "\"%.40s\" is not one of the answers",
+             name);
+  return answer;
+}
+
+static void copy_readout(reading *r, const attend_json *readout) {
+  const variable *v = find_variable(r, attend_json_get(readout, "copy"));
+  const attend_json *names = attend_json_get(readout, "names");
+  spec_check(r, v->kind != KIND_NUMBER,
+             "\"%s\" is a number: give \"logits\" for each answer", v->name);
+  for (size_t i = 0; i < attend_json_count(names); i++) {
+    const char *name = attend_json_name(attend_json_at(names, i), NULL);
+    find_value(r, v, name ? name : "", i);
+  }
+  for (int i = 0; !r->status && i < v->width; i++) {
+    char text[NAME];
+    value_name(r->d, v, i, text);
+    int answer = answer_for(r, names, text);
+    if (answer >= 0) r->c->readout[answer][v->at + i] = 1;
+  }
+}
+
+static void logit_readout(reading *r, const attend_json *logits) {
+  spec_check(r, attend_json_kind_of(logits) == ATTEND_JSON_OBJECT,
+             "\"logits\" has a linear map for each answer");
+  for (size_t i = 0; !r->status && i < attend_json_count(logits); i++) {
+    const attend_json *one = attend_json_at(logits, i);
+    const char *name = attend_json_name(one, NULL);
+    int answer = spec_find(r->d->answer, r->d->answers, name);
+    if (spec_check(r, answer >= 0, "\"%.40s\" is not one of the answers", name))
+      add_maps(r, one, 1, r->c->readout[answer]);
+  }
+}
+
+/* The readout sees the variables that the design reads answers from, and no
+ * others: a twin that could read the token itself would need no attention to
+ * answer with it. Token and position are one where they are added. */
+static void note_read(const reading *r) {
+  attend_design *d = r->d;
+  for (int i = 0; i < d->n_variables; i++) {
+    const variable *v = &d->variables[i];
+    bool together = d->positions == ATTEND_DESIGN_POSITIONS_ADDED && i < 2,
+         read = false;
+    int from = together ? 0 : v->at,
+        to = together ? d->embedded : v->at + v->room;
+    for (int a = 0; a < d->answers; a++)
+      for (int f = from; f < to; f++) read |= r->c->readout[a][f] != 0;
+    for (int f = from; f < to; f++) d->is_read[f] = read;
+  }
+}
+
+/* Both one-hot, and together [embedded][embedded]. */
+static void add_tables(reading *r) {
+  attend_design *d = r->d;
+  add_part(r, "tokens", -1, d->tokens, d->embedded, NULL);
+  if (!r->status) add_part(r, "positions", -1, d->places, d->embedded, NULL);
+  if (r->status) return;
+  float *to = d->weights[ATTEND_DESIGNED] + tables_at(d);
+  for (int i = 0; i < d->embedded; i++) to[i * d->embedded + i] = 1;
+}
+
+void spec_readout(reading *r, const attend_json *readout) {
+  attend_design *d = r->d;
+  snprintf(r->place, sizeof r->place, "readout");
+  spec_check(r, readout, "say what the answer is read from");
+  spec_members(r, readout, " copy names logits ");
+  const attend_json *copy = attend_json_get(readout, "copy"),
+                    *logits = attend_json_get(readout, "logits");
+  if (!spec_check(r, !copy != !logits, "it is one of \"copy\" and \"logits\""))
+    return;
+  r->reads = d->features;
+  if (copy)
+    copy_readout(r, readout);
+  else
+    logit_readout(r, logits);
+  *r->place = 0;
+  if (r->status) return;
+  note_read(r);
+  add_part(r, "readout", -1, d->features, d->answers, r->c->readout);
+  if (!r->status && d->positions == ATTEND_DESIGN_POSITIONS_ADDED)
+    add_tables(r);
 }

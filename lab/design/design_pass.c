@@ -30,68 +30,33 @@ static attend_status pack(design_pass *p, size_t at, int outputs, int inputs,
   return linear_pack(&p->model, w, p->gradients);
 }
 
-static attend_status pack_out(design_pass *p, int head, linear_weights *w) {
+static attend_status pack_out(design_pass *p, const design_head *h,
+                              linear_weights *w) {
   const attend_design *d = p->d;
-  const variable *v = &d->variables[d->heads[head].variable];
-  *w = (linear_weights){.outputs = d->features, .inputs = v->room};
-  ATTEND_TRY(take_zeroed(d->ctx, (size_t)(d->features * v->room) * sizeof *w->w,
+  *w = (linear_weights){.outputs = d->features, .inputs = h->dim_v};
+  ATTEND_TRY(take_zeroed(d->ctx,
+                         (size_t)(d->features * h->dim_v) * sizeof *w->w,
                          "a head's place", &w->w));
-  for (int i = 0; i < v->room; i++) w->w[(v->at + i) * v->room + i] = 1;
+  for (int i = 0; i < h->dim_v; i++) w->w[(h->slot + i) * h->dim_v + i] = 1;
   attend_status status = linear_pack(&p->model, w, p->gradients);
   give(d->ctx, w->w);
   w->w = NULL; /* no step changes it */
   return status;
 }
 
-static table_weights table(const design_pass *p, int from, int entries) {
-  size_t at = tables_at(p->d) + (size_t)(from * p->d->features);
-  bool learned = p->gradients && p->learned == p->count;
-  return (table_weights){{p->values + at, ATTEND_F32, entries},
-                         learned ? p->gradients + at : NULL};
-}
-
-static attend_status open_model(design_pass *p) {
-  const attend_design *d = p->d;
-  attend_model *m = &p->model;
-  m->config =
-      (attend_config){.parts = ATTEND_DECODER,
-                      .decoder = {.layers = d->n_heads, .width = d->features},
-                      .norms = ATTEND_NORM_NONE,
-                      .embed_factor = 1,
-                      .vocab = d->answers};
-  ATTEND_TRY(model_open(m));
-  ATTEND_TRY(model_keep(m, p->count * sizeof *p->values, &p->values));
-  m->tokens = table(p, 0, d->tokens);
-  if (d->positions != ATTEND_DESIGN_POSITIONS_NONE)
-    m->decoder.positions = table(p, d->tokens, d->places);
-  for (int i = 0; i < d->n_heads; i++) {
-    const design_head *h = &d->heads[i];
-    layer_weights *w = &m->decoder.layers[i];
-    ATTEND_TRY(pack(p, head_part(d, i, ATTEND_QUERY_PART)->at, qkv_width(h),
-                    h->reads, &w->qkv));
-    ATTEND_TRY(pack_out(p, i, &w->out));
-  }
-  return pack(p, readout_part(d)->at, d->answers, d->features, &m->head);
-}
-
-/* Where an element of a part lies in values. */
-static size_t place_of(const attend_design *d, const attend_design_part *part,
-                       int row, int column) {
-  size_t tables = tables_at(d);
-  if (part->at < tables) return part->at + (size_t)(column * part->rows + row);
-  size_t before = (part->at - tables) / (size_t)d->embedded;
-  return tables + (before + (size_t)row) * (size_t)d->features + (size_t)column;
-}
-
 /* From a twin's parts to values, or the other way. */
 static void exchange(const attend_design *d, float *parts, float *values,
                      bool out) {
+  const size_t tables = tables_at(d), width = (size_t)d->features;
   for (int i = 0; i < d->n_parts; i++) {
     const attend_design_part *part = &d->parts[i];
-    float *at = parts + part->at;
-    for (int r = 0; r < part->rows; r++)
-      for (int c = 0; c < part->columns; c++, at++) {
-        float *value = values + place_of(d, part, r, c);
+    const size_t rows = (size_t)part->rows, columns = (size_t)part->columns;
+    const bool turned = part->at < tables;
+    float *at = parts + part->at, *to = values + part->at;
+    if (!turned) to = values + tables + (part->at - tables) / columns * width;
+    for (size_t r = 0; r < rows; r++)
+      for (size_t c = 0; c < columns; c++, at++) {
+        float *value = to + (turned ? c * rows + r : r * width + c);
         *(out ? at : value) = *(out ? value : at);
       }
   }
@@ -126,28 +91,6 @@ attend_status pass_parts(design_pass *p, const float *from, float *parts) {
 static attend_status take_rows(design_pass *p, int width, void *to) {
   return model_keep(&p->model,
                     (size_t)p->p.rows * (size_t)width * sizeof(float), to);
-}
-
-static attend_status take_stream(design_pass *p) {
-  const attend_design *d = p->d;
-  const int ld = padded(d->features);
-  float *x[2];
-  for (int i = 0; i < 2; i++) ATTEND_TRY(take_rows(p, ld, &x[i]));
-  for (int i = 0; i < d->n_heads; i++) {
-    const design_head *h = &d->heads[i];
-    activations *to = &p->at[i];
-    to->x = x[i % 2];
-    to->self_added = to->self = to->self_out = x[(i + 1) % 2];
-    ATTEND_TRY(take_rows(p, padded(qkv_width(h)), &to->qkv));
-    ATTEND_TRY(take_rows(p, padded(h->dim_v), &to->heads));
-    to->attended = to->heads;
-    ATTEND_TRY(take_rows(p, 1, &to->lse));
-  }
-  p->readout = (head_rows){.rows = p->p.rows,
-                           .ld = ld,
-                           .x = x[d->n_heads % 2],
-                           .ldl = padded(d->answers)};
-  return take_rows(p, padded(d->answers), &p->readout.logits);
 }
 
 static attend_status take_backward(design_pass *p) {
@@ -188,10 +131,38 @@ static attend_status take_inputs(design_pass *p) {
   return ATTEND_OK;
 }
 
-static attend_status plan_head(design_pass *p, int i, double sharpness) {
+static table_weights table(const design_pass *p, int from, int entries) {
+  size_t at = tables_at(p->d) + (size_t)(from * p->d->features);
+  bool learned = p->gradients && p->learned == p->count;
+  return (table_weights){{p->values + at, ATTEND_F32, entries},
+                         learned ? p->gradients + at : NULL};
+}
+
+static attend_status open_model(design_pass *p) {
+  const attend_design *d = p->d;
+  attend_model *m = &p->model;
+  m->config =
+      (attend_config){.parts = ATTEND_DECODER,
+                      .decoder = {.layers = d->n_heads, .width = d->features},
+                      .norms = ATTEND_NORM_NONE,
+                      .embed_factor = 1,
+                      .vocab = d->answers};
+  ATTEND_TRY(model_open(m));
+  ATTEND_TRY(model_keep(m, p->count * sizeof *p->values, &p->values));
+  m->tokens = table(p, 0, d->tokens);
+  if (d->positions != ATTEND_DESIGN_POSITIONS_NONE)
+    m->decoder.positions = table(p, d->tokens, d->places);
+  return pack(p, readout_part(d)->at, d->answers, d->features, &m->head);
+}
+
+/* From the stream `in` to the stream `out`. */
+static attend_status open_head(design_pass *p, int i, double sharpness,
+                               float *in, float *out) {
   const attend_design *d = p->d;
   const design_head *h = &d->heads[i];
-  bool soft = sharpness > 0;
+  const bool soft = sharpness > 0;
+  layer_weights *w = &p->model.decoder.layers[i];
+  activations *to = &p->at[i];
   attend_desc desc = {
       .batch = p->p.count,
       .q_len = d->places,
@@ -203,20 +174,36 @@ static attend_status plan_head(design_pass *p, int i, double sharpness) {
       .purpose = p->gradients ? ATTEND_FOR_BACKWARD : 0,
       .mask = {.causal = d->causal ? ATTEND_CAUSAL : ATTEND_NOT_CAUSAL,
                .lengths = p->lengths}};
+  *to = (activations){.x = in, .self_added = out, .self = out, .self_out = out};
+  ATTEND_TRY(take_rows(p, padded(qkv_width(h)), &to->qkv));
+  ATTEND_TRY(take_rows(p, padded(h->dim_v), &to->heads));
+  to->attended = to->heads;
+  ATTEND_TRY(take_rows(p, 1, &to->lse));
+  ATTEND_TRY(pack(p, head_part(d, i, ATTEND_QUERY_PART)->at, qkv_width(h),
+                  h->reads, &w->qkv));
+  ATTEND_TRY(pack_out(p, h, &w->out));
   return attend_plan_create(&p->own, &desc, &p->plans[i]);
 }
 
 static attend_status open_pass(design_pass *p, const float *weights,
                                double sharpness, bool backward) {
+  const attend_design *d = p->d;
+  const int ld = padded(d->features);
+  float *x[2];
   /* Threads that wait for each other cost more than a small batch takes. */
-  bool small = (int64_t)p->p.rows * p->d->features <= 1 << 17;
-  ATTEND_TRY(context_child(p->d->ctx, small ? 1 : 0, &p->own));
+  bool small = (int64_t)p->p.rows * d->features <= 1 << 17;
+  ATTEND_TRY(context_child(d->ctx, small ? 1 : 0, &p->own));
   ATTEND_TRY(take_inputs(p));
-  ATTEND_TRY(take_stream(p));
+  for (int i = 0; i < 2; i++) ATTEND_TRY(take_rows(p, ld, &x[i]));
+  p->readout = (head_rows){.rows = p->p.rows,
+                           .ld = ld,
+                           .x = x[d->n_heads % 2],
+                           .ldl = padded(d->answers)};
+  ATTEND_TRY(take_rows(p, padded(d->answers), &p->readout.logits));
   if (backward) ATTEND_TRY(take_backward(p));
   ATTEND_TRY(open_model(p));
-  for (int i = 0; i < p->d->n_heads; i++)
-    ATTEND_TRY(plan_head(p, i, sharpness));
+  for (int i = 0; i < d->n_heads; i++)
+    ATTEND_TRY(open_head(p, i, sharpness, x[i % 2], x[(i + 1) % 2]));
   return pass_weights(p, weights);
 }
 
@@ -256,24 +243,27 @@ void pass_free(design_pass *p) {
 
 /* ---- inputs ---------------------------------------------------------------------------- */
 
-void pass_put(design_pass *p, int b, const uint8_t *letter, int n) {
-  int32_t *ids = p->ids + (size_t)b * (size_t)p->d->places;
-  p->lengths[b] = design_ids(p->d, letter, n, ids);
+void pass_put(design_pass *p, int b, const design_input *x) {
+  const attend_design *d = p->d;
+  int32_t *ids = p->ids + (size_t)b * (size_t)d->places,
+          *wanted = p->wanted + (size_t)b * (size_t)d->places;
+  const int start = d->start >= 0;
+  int n = 0;
+  for (int i = 0; i < d->places; i++) ids[i] = -1, wanted[i] = ATTEND_NOT_ASKED;
+  if (start) ids[n++] = d->start;
+  for (int i = 0; i < x->n; i++) ids[n++] = x->letter[i];
+  if (d->end >= 0) ids[n++] = d->end;
+  p->lengths[b] = n;
+  if (d->at == ATTEND_ASKED_EVERY)
+    for (int i = 0; i < x->n; i++) wanted[start + i] = x->answer[i];
+  else
+    wanted[d->at == ATTEND_ASKED_FIRST ? 0 : n - 1] = x->answer[0];
 }
 
 void pass_put_number(design_pass *p, int b, uint64_t index) {
-  const attend_design *d = p->d;
-  int32_t *wanted = p->wanted + (size_t)b * (size_t)d->places;
-  uint8_t letter[MOST_PLACES];
-  int n;
-  if (d->task) {
-    design_input(d, index, letter, &n);
-    design_wanted(d, letter, n, wanted);
-    pass_put(p, b, letter, n);
-  } else {
-    design_example_wanted(d, &d->examples[index], wanted);
-    pass_put(p, b, d->examples[index].letter, d->examples[index].n);
-  }
+  design_input x;
+  design_number(p->d, index, &x);
+  pass_put(p, b, &x);
 }
 
 /* ---- forward and backward ------------------------------------------------------------ */

@@ -1,20 +1,28 @@
-/* One input, and everything that was computed on the way.
+/* A design at work: one input and everything that was computed on the way; every
+ * input, and whether it is right; and how sharp softmax must be.
  *
- * Place: design/ - what pictures, pages and people look at.
+ * Place: design/ - what pictures, pages and people look at, and the verdict.
+ *
+ * An answer is the largest logit; two that share it are no answer. The least
+ * sharpness is looked for by doubling and halving, then by bisection: what is
+ * found was seen to pass, and twice, four and more times as sharp are tried as
+ * well, since nothing promises that a design that passes also passes sharper.
  */
+#include <math.h>
 #include <string.h>
 
 #include "design/design.h"
+
+/* ---- one input ------------------------------------------------------------------------- */
 
 struct attend_design_run {
   attend_context *ctx;
   attend_design_result result;
   attend_design_inside heads[MOST_HEADS];
   int32_t tokens[MOST_PLACES], given[MOST_PLACES], wanted[MOST_PLACES];
-  float *block, *next; /* of all numbers; what is left of it */
+  float *next; /* what is left of: */
+  float numbers[];
 };
-
-/* ---- what is kept ------------------------------------------------------------------ */
 
 /* Rows of the device, without what is between them. */
 static const float *keep(attend_design_run *r, const design_pass *p,
@@ -49,42 +57,32 @@ static attend_status keep_head(attend_design_run *r, const design_pass *p,
 
 static attend_status keep_all(attend_design_run *r, const design_pass *p) {
   const attend_design *d = p->d;
-  attend_design_result *to = &r->result;
-  int row = d->features + d->answers; /* numbers of a place */
-  for (int i = 0; i < d->n_heads; i++)
-    row += qkv_width(&d->heads[i]) + d->heads[i].dim_v + d->places;
-  ATTEND_TRY(take_zeroed(d->ctx, (size_t)(row * d->places) * sizeof *r->block,
-                         "a run", &r->block));
-  r->next = r->block;
-  for (int i = 0; i < to->length; i++) {
+  r->result.length = p->lengths[0];
+  for (int i = 0; i < r->result.length; i++) {
     r->tokens[i] = p->ids[i];
+    r->wanted[i] = p->wanted[i];
     r->given[i] = r->wanted[i] < 0 && d->task
                       ? ATTEND_NOT_ASKED
                       : pass_answer(d, logits_at(p, 0, i), r->wanted[i], NULL);
   }
-  to->tokens = r->tokens;
-  to->given = r->given;
-  to->wanted = r->wanted;
-  to->x = keep(r, p, p->readout.x, p->readout.ld, d->features);
-  to->logits = keep(r, p, p->readout.logits, padded(d->answers), d->answers);
+  r->result.x = keep(r, p, p->readout.x, p->readout.ld, d->features);
+  r->result.logits =
+      keep(r, p, p->readout.logits, padded(d->answers), d->answers);
   for (int i = 0; i < d->n_heads; i++) ATTEND_TRY(keep_head(r, p, i));
   return ATTEND_OK;
 }
 
-/* ---- a run --------------------------------------------------------------------------- */
-
 static attend_status run_input(attend_design_run *r, const attend_design *d,
                                attend_way way, const char *input) {
-  const reading as = {.d = (attend_design *)d, .what = d->name};
-  uint8_t letter[MOST_PLACES];
-  int n;
+  reading as = {.d = (attend_design *)d, .what = d->name};
+  design_input x;
   design_pass *p;
   ATTEND_TRY(design_has(d, way.twin));
-  ATTEND_TRY(spec_input(&as, input, letter, &n));
+  spec_input(&as, input, &x);
+  ATTEND_TRY(as.status);
+  design_answer(d, &x);
   ATTEND_TRY(pass_create(d, d->weights[way.twin], way.sharpness, 1, false, &p));
-  pass_put(p, 0, letter, n);
-  design_wanted(d, letter, n, r->wanted);
-  r->result.length = p->lengths[0];
+  pass_put(p, 0, &x);
   attend_status status = pass_forward(p);
   if (!status) status = keep_all(r, p);
   pass_free(p);
@@ -95,21 +93,26 @@ attend_status attend_design_run_create(const attend_design *d, attend_way way,
                                        const char *input,
                                        attend_design_run **run) {
   attend_design_run *r;
+  int row = d->features + d->answers; /* numbers of a place */
+  for (int i = 0; i < d->n_heads; i++)
+    row += qkv_width(&d->heads[i]) + d->heads[i].dim_v + d->places;
+  size_t bytes = sizeof *r + (size_t)(row * d->places) * sizeof *r->numbers;
   *run = NULL;
-  ATTEND_TRY(take_zeroed(d->ctx, sizeof *r, "a run", &r));
+  ATTEND_TRY(take_zeroed(d->ctx, bytes, "a run", &r));
   r->ctx = d->ctx;
+  r->next = r->numbers;
+  r->result = (attend_design_result){
+      .tokens = r->tokens, .given = r->given, .wanted = r->wanted};
   attend_status status = run_input(r, d, way, input);
   if (status)
-    attend_design_run_free(r);
+    give(d->ctx, r);
   else
     *run = r;
   return status;
 }
 
 void attend_design_run_free(attend_design_run *r) {
-  if (!r) return;
-  give(r->ctx, r->block);
-  give(r->ctx, r);
+  if (r) give(r->ctx, r);
 }
 
 attend_design_result attend_design_run_result(const attend_design_run *r) {
@@ -119,4 +122,161 @@ attend_design_result attend_design_run_result(const attend_design_run *r) {
 attend_design_inside attend_design_run_head(const attend_design_run *r,
                                             int head) {
   return r->heads[head];
+}
+
+/* ---- every input ----------------------------------------------------------------------- */
+
+enum { BATCH = 256, LARGE = 2048, MANY = 20000 }; /* inputs: at once, of many */
+static const uint64_t MOST_INPUTS = 1000000;
+
+typedef struct {
+  const attend_design *d;
+  attend_way way;
+  attend_check_options options;
+  attend_verdict *to;
+  uint64_t total, right;
+  attend_least *least; /* that it is a try for: a counterexample ends it */
+} checking;
+
+static attend_status prepare(checking *c) {
+  const attend_design *d = c->d;
+  attend_check_options *o = &c->options;
+  ATTEND_TRY(design_has(d, c->way.twin));
+  ATTEND_CHECK(d->ctx, c->way.sharpness >= 0 && c->way.sharpness <= 1e6,
+               "sharpness %g is not from 0 (argmax) to a million",
+               c->way.sharpness);
+  if (!o->length) o->length = d->longest;
+  if (!o->most_inputs) o->most_inputs = MOST_INPUTS;
+  ATTEND_CHECK(d->ctx, o->length >= d->shortest && o->length <= d->longest,
+               "length %d: the spec of \"%s\" has inputs of %d to %d letters",
+               o->length, d->name, d->shortest, d->longest);
+  c->total = design_total(d, o->length);
+  ATTEND_CHECK(d->ctx, c->total <= o->most_inputs,
+               "\"%s\" has %.4g inputs up to length %d, and %llu are allowed: "
+               "choose a smaller length, or allow more",
+               d->name, (double)c->total, o->length,
+               (unsigned long long)o->most_inputs);
+  return ATTEND_OK;
+}
+
+static void note_counterexample(checking *c, uint64_t index, int place,
+                                int wanted, int given) {
+  attend_verdict *v = c->to;
+  design_input x;
+  design_number(c->d, index, &x);
+  design_text(c->d, &x, v->input);
+  v->place = place;
+  v->wanted = c->d->answer[wanted];
+  v->given = given < 0 ? NULL : c->d->answer[given];
+}
+
+static void judge(checking *c, const design_pass *p, int b, uint64_t index) {
+  const attend_design *d = c->d;
+  attend_verdict *v = c->to;
+  bool wrong = false;
+  for (int i = 0; i < p->lengths[b]; i++) {
+    int wanted = p->wanted[b * d->places + i];
+    double lead;
+    if (wanted < 0) continue;
+    int given = pass_answer(d, logits_at(p, b, i), wanted, &lead);
+    v->places++;
+    c->right += given == wanted;
+    if (lead < v->margin) v->margin = lead;
+    if (given != wanted && !wrong && !v->wrong)
+      note_counterexample(c, index, i, wanted, given);
+    wrong |= given != wanted;
+  }
+  v->wrong += wrong;
+  v->inputs++;
+}
+
+static attend_status check_all(checking *c, design_pass *p) {
+  for (uint64_t from = 0; from < c->total; from += (uint64_t)p->p.count) {
+    uint64_t left = c->total - from;
+    int n = left < (uint64_t)p->p.count ? (int)left : p->p.count;
+    for (int b = 0; b < p->p.count; b++)
+      pass_put_number(p, b, from + (uint64_t)(b < n ? b : 0));
+    ATTEND_TRY(pass_forward(p));
+    for (int b = 0; b < n; b++) judge(c, p, b, from + (uint64_t)b);
+    if (c->least && c->to->wrong) return ATTEND_OK;
+    if (c->options.progress &&
+        c->options.progress(from + (uint64_t)n, c->total, c->options.user))
+      return fail(c->d->ctx, ATTEND_STOPPED, "the check was stopped");
+  }
+  return ATTEND_OK;
+}
+
+static attend_status run_check(checking *c) {
+  design_pass *p;
+  attend_verdict *v = c->to;
+  *v = (attend_verdict){.margin = INFINITY};
+  c->right = 0;
+  ATTEND_TRY(prepare(c));
+  int batch = c->total > MANY    ? LARGE
+              : c->total < BATCH ? (int)c->total
+                                 : BATCH;
+  ATTEND_TRY(pass_create(c->d, c->d->weights[c->way.twin], c->way.sharpness,
+                         batch, false, &p));
+  attend_status status = check_all(c, p);
+  pass_free(p);
+  v->ok = !status && v->wrong == 0;
+  v->accuracy = v->places ? (double)c->right / (double)v->places : 1;
+  return status;
+}
+
+attend_status attend_design_check(const attend_design *d, attend_way way,
+                                  const attend_check_options *options,
+                                  attend_verdict *verdict) {
+  checking c = {.d = d, .way = way, .to = verdict};
+  if (options) c.options = *options;
+  return run_check(&c);
+}
+
+/* ---- the least sharpness ----------------------------------------------------------- */
+
+static const double LOWEST = 0x1p-10, HIGHEST = 0x1p16;
+
+/* From 1, up until it passes, or down while it does; then between the two. 0: it is
+ * found, or there is none. */
+static double next_sharpness(const attend_least *l) {
+  if (!l->found) return l->fails < HIGHEST ? fmax(1, 2 * l->fails) : 0;
+  if (l->fails == 0) return l->sharpness > LOWEST ? l->sharpness / 2 : 0;
+  bool apart = l->sharpness - l->fails > l->sharpness / 1024;
+  return apart ? (l->sharpness + l->fails) / 2 : 0;
+}
+
+/* Whether it passes is said by the verdict. */
+static attend_status try_sharpness(checking *c, double sharpness) {
+  c->way.sharpness = sharpness;
+  c->least->tried++;
+  return run_check(c);
+}
+
+static attend_status look_above(checking *c) {
+  attend_least *l = c->least;
+  l->monotone = 1;
+  l->highest = l->sharpness;
+  for (double t = l->sharpness * 1.5; t <= l->sharpness * 64 && t < HIGHEST;
+       t *= 2) {
+    ATTEND_TRY(try_sharpness(c, t));
+    if (!c->to->ok) l->monotone = 0;
+    l->highest = t;
+  }
+  return ATTEND_OK;
+}
+
+attend_status attend_design_least(const attend_design *d,
+                                  const attend_check_options *options,
+                                  attend_least *least) {
+  attend_verdict v;
+  checking c = {.d = d, .to = &v, .least = least};
+  if (options) c.options = *options;
+  *least = (attend_least){.highest = HIGHEST};
+  for (double t; (t = next_sharpness(least)) > 0;) {
+    ATTEND_TRY(try_sharpness(&c, t));
+    *(v.ok ? &least->sharpness : &least->fails) = t;
+    least->found |= v.ok;
+  }
+  least->any = least->found && least->fails == 0;
+  return least->found ? look_above(&c) : ATTEND_OK;
 }
