@@ -1,5 +1,5 @@
 # LAPACKE, for the singular values of `attend study`. The library asks for it by
-# a weak name (lab/studies/svd.c), so that what is installed needs nothing more.
+# a weak name (lab/numeric/svd.c), so that what is installed needs nothing more.
 # The program opens it at first use (cli/bench/blas.c), the tests link it. Without it a
 # loop of our own serves: it may be missing. Static programs leave it out: it
 # needs Fortran's library.
@@ -14,9 +14,9 @@ if(NOT ATTEND_LAPACKE_INCLUDE OR NOT ATTEND_LAPACKE_FILE)
                  "themselves")
   return()
 endif()
-set_property(SOURCE lab/studies/svd.c APPEND PROPERTY COMPILE_DEFINITIONS
+set_property(SOURCE lab/numeric/svd.c APPEND PROPERTY COMPILE_DEFINITIONS
              ATTEND_HAVE_LAPACKE=1)
-set_property(SOURCE lab/studies/svd.c APPEND PROPERTY INCLUDE_DIRECTORIES
+set_property(SOURCE lab/numeric/svd.c APPEND PROPERTY INCLUDE_DIRECTORIES
              ${ATTEND_LAPACKE_INCLUDE})
 if(NOT ATTEND_STATIC)
   # A weak name alone does not make a library needed.

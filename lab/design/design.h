@@ -202,7 +202,4 @@ static inline size_t tables_at(const attend_design *d) {
   return last->at + (size_t)last->rows * (size_t)last->columns;
 }
 
-/* Singular values of a [rows][columns], largest first, into s[min(..)]. */
-void singular_values(double *a, int rows, int columns, double *s);
-
 #endif

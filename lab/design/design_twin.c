@@ -19,6 +19,7 @@
 
 #include "attend/train.h"
 #include "design/design.h"
+#include "numeric/svd.h"
 
 enum { MOST_LOOKED = 2048, AT_ONCE = 128 }; /* inputs, to compare attention */
 
@@ -185,50 +186,6 @@ attend_status attend_design_learn(attend_design *d,
   return status;
 }
 
-/* ---- singular values: one-sided Jacobi ------------------------------------------------ */
-
-/* Turns columns p and q of a[n][m] until they are orthogonal; whether they were. */
-static bool turn(double *a, int n, int m, int p, int q) {
-  double x = 0, y = 0, z = 0;
-  for (int i = 0; i < n; i++) {
-    x += a[i * m + p] * a[i * m + p];
-    y += a[i * m + q] * a[i * m + q];
-    z += a[i * m + p] * a[i * m + q];
-  }
-  if (fabs(z) <= 1e-14 * sqrt(x * y) || z == 0) return true;
-  double tau = (y - x) / (2 * z);
-  double t = (tau >= 0 ? 1 : -1) / (fabs(tau) + sqrt(1 + tau * tau));
-  double c = 1 / sqrt(1 + t * t), s = c * t;
-  for (int i = 0; i < n; i++) {
-    double u = a[i * m + p], v = a[i * m + q];
-    a[i * m + p] = c * u - s * v;
-    a[i * m + q] = s * u + c * v;
-  }
-  return false;
-}
-
-static int falling(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x < y) - (x > y);
-}
-
-void singular_values(double *a, int rows, int columns, double *s) {
-  bool done = false;
-  for (int sweep = 0; sweep < 60 && !done; sweep++) {
-    done = true;
-    for (int p = 0; p < columns; p++)
-      for (int q = p + 1; q < columns; q++)
-        done &= turn(a, rows, columns, p, q);
-  }
-  for (int j = 0; j < columns; j++) {
-    double sum = 0;
-    for (int i = 0; i < rows; i++)
-      sum += a[i * columns + j] * a[i * columns + j];
-    s[j] = sqrt(sum);
-  }
-  qsort(s, (size_t)columns, sizeof *s, falling);
-}
-
 /* ---- what the weights do ------------------------------------------------------------------ */
 
 /* What is seen, through a head's part: of added tables the embedding of a token or a
@@ -319,9 +276,9 @@ static double cosine(const double *a, const double *b, int n) {
 static void describe(double *a, int rows, int columns, double *norm, int *rank,
                      double singular[ATTEND_SINGULAR]) {
   double s[MOST_FEATURES], sum = 0;
-  singular_values(a, rows, columns, s);
+  svd_by_rotations((size_t)rows, (size_t)columns, a, NULL, s);
   *rank = 0;
-  for (int i = 0; i < columns; i++) {
+  for (int i = 0; i < rows; i++) {
     sum += s[i] * s[i];
     *rank += s[i] > 0.01 * s[0] && s[i] > 1e-6;
     if (i < ATTEND_SINGULAR) singular[i] = s[i] > 1e-9 ? s[i] : 0;

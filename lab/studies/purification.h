@@ -6,7 +6,7 @@
 #ifndef STUDIES_PURIFICATION_H
 #define STUDIES_PURIFICATION_H
 
-#include "studies/svd.h"
+#include "studies/study.h"
 
 enum { PURIFY_LAMBDAS = 4 }; /* to learn with, at most */
 

@@ -142,6 +142,10 @@ void study_model_free(study_model *m);
 
 /* ---- numbers (study_numbers.c) ------------------------------------------------------------ */
 
+/* X = U diag(s) V^T: x [rows][columns], u [rows][rows], s [rows]; see numeric/svd.h. */
+attend_status study_svd(study_run *r, size_t rows, size_t columns,
+                        const double *x, double *u, double *s);
+
 /* Mean, variance (n - 1) and their standard errors, by the fourth moment. */
 typedef struct {
   double mean, variance, mean_error, variance_error;

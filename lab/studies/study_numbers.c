@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "numeric/svd.h"
 #include "studies/study.h"
 
 study_moments study_moments_of(const double *x, size_t n) {
@@ -68,4 +69,20 @@ double study_seconds(void (*work)(void *user), void *user, int repeat) {
     seconds[i] = study_now() - begin;
   }
   return study_quantile(seconds, (size_t)repeat, 0.5);
+}
+
+/* ---- singular values ------------------------------------------------------------ */
+
+attend_status study_svd(study_run *r, size_t rows, size_t columns,
+                        const double *x, double *u, double *s) {
+  const size_t bytes = rows * columns * sizeof *x;
+  double *copy = NULL, *work = NULL;
+  TAKE(r, &copy, rows * columns);
+  TAKE(r, &work, 2 * (rows + columns));
+  memcpy(copy, x, bytes);
+  if (svd_by_lapacke(rows, columns, copy, u, s, work, work + rows + columns))
+    return ATTEND_OK;
+  memcpy(copy, x, bytes);
+  svd_by_rotations(rows, columns, copy, u, s);
+  return ATTEND_OK;
 }

@@ -124,21 +124,6 @@ TEST(twins_learn_their_task) {
   attend_context_free(ctx);
 }
 
-/* ---- singular values ----------------------------------------------------------------------- */
-
-/* A = U diag(s) V^T from two rotations. */
-TEST(singular_values_are_found) {
-  const double s[3] = {5, 2, 0.001}, c = cos(0.7), t = sin(0.7);
-  const double u[9] = {c, -t, 0, t, c, 0, 0, 0, 1},
-               v[9] = {1, 0, 0, 0, c, -t, 0, t, c};
-  double a[9] = {0}, found[3];
-  for (int i = 0; i < 9; i++)
-    for (int k = 0; k < 3; k++)
-      a[i] += u[i / 3 * 3 + k] * s[k] * v[i % 3 * 3 + k];
-  singular_values(a, 3, 3, found);
-  for (int i = 0; i < 3; i++) CHECK_NEAR(found[i], s[i], 1e-12);
-}
-
 /* ---- likeness -------------------------------------------------------------------------------- */
 
 /* A twin whose Q and K are turned together, whose scores are shifted along keys,

@@ -1,8 +1,8 @@
-/* Singular values by LAPACKE, and by rotations.
- *
- * Place: lab/studies/ - svd.h says which when.
- */
-#include "studies/svd.h"
+/* Singular values by LAPACKE, and by rotations. */
+#include "numeric/svd.h"
+
+#include <math.h>
+#include <string.h>
 
 #ifdef ATTEND_HAVE_LAPACKE
 #include <lapacke.h>
@@ -40,7 +40,7 @@ static bool part(size_t rows, size_t columns, double *x, double *u, size_t i,
   double t = copysign(1, z) / (fabs(z) + hypot(1, z));
   double c = 1 / hypot(1, t), s = c * t;
   rotate(a, b, columns, 1, c, s);
-  rotate(u + i, u + j, rows, (ptrdiff_t)rows, c, s);
+  if (u) rotate(u + i, u + j, rows, (ptrdiff_t)rows, c, s);
   return true;
 }
 
@@ -59,14 +59,14 @@ static void sort_falling(size_t rows, double *u, double *s) {
       if (s[j] > s[most]) most = j;
     if (most == i) continue;
     exchange(s + i, s + most, 1, 1);
-    exchange(u + i, u + most, rows, rows);
+    if (u) exchange(u + i, u + most, rows, rows);
   }
 }
 
 void svd_by_rotations(size_t rows, size_t columns, double *x, double *u,
                       double *s) {
   bool turned = true;
-  for (size_t i = 0; i < rows * rows; i++) u[i] = i % (rows + 1) == 0;
+  for (size_t i = 0; u && i < rows * rows; i++) u[i] = i % (rows + 1) == 0;
   for (int sweep = 0; turned && sweep < MOST_SWEEPS; sweep++) {
     turned = false;
     for (size_t i = 0; i < rows; i++)
@@ -104,17 +104,3 @@ bool svd_by_lapacke(size_t rows, size_t columns, double *x, double *u,
   return false;
 }
 #endif
-
-attend_status study_svd(study_run *r, size_t rows, size_t columns,
-                        const double *x, double *u, double *s) {
-  const size_t bytes = rows * columns * sizeof *x;
-  double *copy = NULL, *work = NULL;
-  TAKE(r, &copy, rows * columns);
-  TAKE(r, &work, 2 * (rows + columns));
-  memcpy(copy, x, bytes);
-  if (svd_by_lapacke(rows, columns, copy, u, s, work, work + rows + columns))
-    return ATTEND_OK;
-  memcpy(copy, x, bytes);
-  svd_by_rotations(rows, columns, copy, u, s);
-  return ATTEND_OK;
-}
