@@ -16,7 +16,6 @@
 
 #include "base/files.h"
 #include "train/corpus.h"
-#include "train/training.h"
 
 enum { POOL = 64 }; /* batches whose pairs are sorted together */
 

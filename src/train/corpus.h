@@ -30,6 +30,9 @@ static inline size_t part_length(const attend_corpus *c, size_t i) {
 attend_status corpus_append(attend_corpus *c, size_t n, const int32_t *ids);
 attend_status corpus_close(attend_corpus *c);
 
+/* What decides the lessons: equal where lessons are. */
+uint64_t batches_digest(const attend_batches *b);
+
 /* A file that is read from front to back; no zero byte ends it. */
 typedef struct {
   const char *text; /* [length] */

@@ -7,7 +7,6 @@
 
 #include "base/files.h"
 #include "train/learner.h"
-#include "train/training.h"
 
 typedef struct {
   attend_learner *l;

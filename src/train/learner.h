@@ -87,6 +87,10 @@ struct attend_learner {
   learn_copy copy;
 };
 
+/* attend_learner_save, and the digest of the file; may be NULL. */
+attend_status learner_save(attend_learner *l, const char *path,
+                           attend_stored stored, attend_digest *digest);
+
 /* ---- learn_memory.c ------------------------------------------------------------- */
 attend_status lesson_room(attend_learner *l);
 void lesson_free(attend_learner *l);
