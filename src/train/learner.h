@@ -31,8 +31,8 @@ typedef struct {
   pass p;
   activations
       *layers; /* [layers]; all but x are one if they are computed again */
-  const int32_t *given_ids, *given_types, *given_lengths;
   int32_t *ids, *types; /* [rows] of the device */
+  bool typed;           /* the lesson has types */
   int32_t *real;        /* [batch] of the host */
   float *embedded;      /* [rows][..] before the embeddings' norm */
   float *last;          /* [rows][ldx] before the final norm */
@@ -52,10 +52,8 @@ typedef struct {
 } learn_copy;
 
 typedef struct {
-  size_t parameter; /* of the checkpoint's table; NO_PARAMETER: a gap */
-  size_t at, count; /* in values and gradients */
-  attend_group group;
-  bool fixed;
+  const parameter *p; /* of the checkpoint's table; NULL: a gap */
+  size_t at, count;   /* in values and gradients */
 } learn_entry;
 
 struct attend_learner {
@@ -73,12 +71,12 @@ struct attend_learner {
   /* of the current lesson */
   const attend_lesson *lesson;
   int batch, room_batch, room_length[2]; /* that memory was taken for */
-  void *trail_block, *work_block;
-  size_t trail_bytes, work_bytes;
-  size_t plan_bytes; /* of the plans' workspaces, at their most */
-  float *h, *act;    /* [rows][..]: what a branch reads; past the activation */
+  int32_t *real;                         /* [2][batch] */
+  void *block;        /* of the device: activations and work */
+  size_t block_bytes; /* at their most, and so of the plans' workspaces */
+  size_t plan_bytes;
+  float *h, *act; /* [rows][..]: what a branch reads; past the activation */
   back_work back;
-  size_t scratch_bytes;
   int32_t *head_row, *head_target; /* [HEAD] */
   float *head_rows;                /* [HEAD][..] x, y, dx, dy */
   float *logits;                   /* [HEAD][padded V] */
@@ -87,6 +85,7 @@ struct attend_learner {
   learn_copy copy;
 };
 
+attend_group group_of(const parameter *p);
 /* attend_learner_save, and the digest of the file; may be NULL. */
 attend_status learner_save(attend_learner *l, const char *path,
                            attend_stored stored, attend_digest *digest);
