@@ -165,6 +165,11 @@ uint16_t half_from_float(float f);
 float bf16_to_float(uint16_t h);
 uint16_t bf16_from_float(float f);
 
+/* 64 bits of block `index`. */
+uint64_t random_word(attend_random r, uint64_t index);
+/* Where `place` of [0, n) goes in a permutation that r draws; none of it is kept. */
+uint64_t random_place(attend_random r, uint64_t n, uint64_t place);
+
 /* Of a monotonic clock. */
 double seconds_now(void);
 
