@@ -284,8 +284,6 @@ int64_t attend_lesson_tokens(const attend_lesson *l) {
 
 uint64_t batches_digest(const attend_batches *b) {
   const attend_batch_options *o = &b->o;
-  uint32_t share;
-  memcpy(&share, &o->mask_share, sizeof share);
   uint64_t words[] = {attend_corpus_digest(b->c),
                       o->seed,
                       (uint64_t)o->task,
@@ -298,7 +296,7 @@ uint64_t batches_digest(const attend_batches *b) {
                       (uint64_t)o->cls,
                       (uint64_t)o->sep,
                       (uint64_t)o->vocab,
-                      share};
+                      float_bits(o->mask_share)};
   attend_digest sum = {0};
   attend_digest_add(&sum, words, sizeof words);
   return digest_word(&sum);

@@ -13,35 +13,6 @@
 #include "model/hooks.h"
 #include "train/learner.h"
 
-/* ---- numbers that callers see ------------------------------------------------------- */
-
-attend_status mirror_make(attend_context *ctx, size_t count, const char *what,
-                          mirror *m) {
-  size_t bytes = size_times(count, sizeof(float));
-  m->count = count;
-  ATTEND_TRY(device_take(ctx, bytes, what, &m->device));
-  return ctx->device->host ? ATTEND_OK
-                           : take_zeroed(ctx, bytes, what, &m->host);
-}
-
-void mirror_free(const attend_context *ctx, mirror *m) {
-  device_give(ctx, m->device);
-  give(ctx, m->host);
-}
-
-float *mirror_out(attend_context *ctx, mirror *m) {
-  if (!m->host) return m->device;
-  if (!m->fresh)
-    ctx->device->read(ctx, m->host, m->device, m->count * sizeof(float));
-  m->fresh = true;
-  return m->host;
-}
-
-void mirror_back(attend_context *ctx, mirror *m) {
-  if (m->host && m->fresh)
-    ctx->device->write(ctx, m->device, m->host, m->count * sizeof(float));
-}
-
 /* ---- where everything lies ------------------------------------------------------ */
 
 attend_group group_of(const parameter *p) {
@@ -164,7 +135,10 @@ static attend_status find_linear(attend_learner *l, const field *f,
     x->outputs += (int)p->shape[0];
     x->inputs = (int)p->shape[1];
   }
-  return x->w ? linear_pack(&l->model, x, true) : ATTEND_OK;
+  if (!x->w) return ATTEND_OK;
+  ATTEND_TRY(linear_pack(&l->model, x, true));
+  l->packed_bytes += attend_linear_bytes(x->go) + attend_linear_bytes(x->back);
+  return ATTEND_OK;
 }
 
 static attend_status find_field(attend_model *m, const field *f,
@@ -299,20 +273,8 @@ void attend_learner_forget(attend_learner *l) {
   l->ctx->device->zero(l->ctx, l->gradients.device, l->count * sizeof(float));
 }
 
-static attend_status add_bytes(attend_model *m, const field *f, attend_parts of,
-                               int layer, void *place, void *user) {
-  const linear_weights *x = place;
-  (void)m, (void)of, (void)layer;
-  if (f->kind == A_LINEAR && x->w)
-    *(size_t *)user +=
-        attend_linear_bytes(x->go) + attend_linear_bytes(x->back);
-  return ATTEND_OK;
-}
-
 size_t attend_learner_bytes(const attend_learner *l) {
-  size_t bytes = 2 * l->count * sizeof(float);
-  model_each((attend_model *)&l->model, add_bytes, &bytes);
-  return bytes;
+  return 2 * l->count * sizeof(float) + l->packed_bytes;
 }
 
 size_t attend_learner_work_bytes(const attend_learner *l) {

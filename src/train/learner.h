@@ -10,22 +10,6 @@
 #include "attend/train.h"
 #include "model/transformer.h"
 
-/* Numbers of the device that callers may read and write: the memory itself, or a copy
- * on the host that goes back before the device computes with them again. */
-typedef struct {
-  float *device, *host; /* host NULL: the device's memory is the host's */
-  size_t count;
-  bool fresh; /* the copy is as the device has it, or as a caller wants it */
-} mirror;
-
-attend_status mirror_make(attend_context *ctx, size_t count, const char *what,
-                          mirror *m);
-void mirror_free(const attend_context *ctx, mirror *m);
-/* For callers; what they wrote, back to the device; after the device has changed it. */
-float *mirror_out(attend_context *ctx, mirror *m);
-void mirror_back(attend_context *ctx, mirror *m);
-static inline void mirror_changed(mirror *m) { m->fresh = false; }
-
 /* One side in a lesson. */
 typedef struct {
   pass p;
@@ -65,7 +49,7 @@ struct attend_learner {
       *gaps; /* gaps: biases that a product has and a model not */
   size_t n_entries, n_gaps;
   mirror values, gradients;
-  size_t count;
+  size_t count, packed_bytes;
   learn_side encoder, decoder;
   hooks hooks;
   /* of the current lesson */
