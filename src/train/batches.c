@@ -284,18 +284,12 @@ int64_t attend_lesson_tokens(const attend_lesson *l) {
 
 uint64_t batches_digest(const attend_batches *b) {
   const attend_batch_options *o = &b->o;
-  uint64_t words[] = {attend_corpus_digest(b->c),
-                      o->seed,
-                      (uint64_t)o->task,
-                      (uint64_t)o->parts,
-                      (uint64_t)o->batch,
-                      (uint64_t)o->length,
-                      (uint64_t)o->start,
-                      (uint64_t)o->pad,
-                      (uint64_t)o->mask,
-                      (uint64_t)o->cls,
-                      (uint64_t)o->sep,
-                      (uint64_t)o->vocab,
+  uint64_t words[] = {attend_corpus_digest(b->c), o->seed,
+                      (uint64_t)o->task,          (uint64_t)o->parts,
+                      (uint64_t)o->batch,         (uint64_t)o->length,
+                      (uint64_t)o->start,         (uint64_t)o->pad,
+                      (uint64_t)o->mask,          (uint64_t)o->cls,
+                      (uint64_t)o->sep,           (uint64_t)o->vocab,
                       float_bits(o->mask_share)};
   attend_digest sum = {0};
   attend_digest_add(&sum, words, sizeof words);
