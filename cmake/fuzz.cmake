@@ -12,7 +12,7 @@ endif()
 
 file(GLOB fuzzed CONFIGURE_DEPENDS src/base/*.c src/text/*.c
      src/model/*.c lab/design/*.c lab/score/*.c src/train/corpus*.c
-     src/train/batches.c src/train/training_save.c)
+     src/train/batches.c src/train/training.c)
 list(FILTER fuzzed EXCLUDE REGEX "/src/text/absent\\.c$")
 add_library(attend_fuzzed STATIC EXCLUDE_FROM_ALL ${fuzzed})
 target_include_directories(attend_fuzzed PUBLIC ${PROJECT_SOURCE_DIR}/include

@@ -11,21 +11,10 @@
 #include "base/json_tree.h"
 #include "plot/plot.h"
 
-static attend_status grow(sheet *s, size_t more) {
-  size_t wanted = s->length + more + 1;
-  if (wanted <= s->capacity) return ATTEND_OK;
-  size_t capacity = wanted + s->capacity + 4096;
-  char *text;
-  ATTEND_TRY(take(s->ctx, capacity, "a plot", &text));
-  if (s->length) memcpy(text, s->text, s->length);
-  give(s->ctx, s->text);
-  s->text = text;
-  s->capacity = capacity;
-  return ATTEND_OK;
-}
-
 void sheet_put(sheet *s, const char *bytes, size_t n) {
-  if (!s->status) s->status = grow(s, n);
+  if (!s->status)
+    s->status =
+        grow(s->ctx, &s->text, &s->capacity, s->length + n + 1, 1, "a plot");
   if (s->status) return;
   memcpy(s->text + s->length, bytes, n);
   s->length += n;

@@ -89,6 +89,16 @@ attend_status take(attend_context *ctx, size_t bytes, const char *what,
 attend_status take_zeroed(attend_context *ctx, size_t bytes, const char *what,
                           void *block /* T ** */);
 void give(const attend_context *ctx, void *block); /* accepts NULL */
+/* Makes room for `wanted` elements, keeping those there are. */
+attend_status grow_more(attend_context *ctx, void *block /* T ** */,
+                        size_t *capacity, size_t wanted, size_t element,
+                        const char *what);
+static inline attend_status grow(attend_context *ctx, void *block,
+                                 size_t *capacity, size_t wanted,
+                                 size_t element, const char *what) {
+  if (wanted <= *capacity) return ATTEND_OK;
+  return grow_more(ctx, block, capacity, wanted, element, what);
+}
 
 /* Sizes of blocks saturate: a sum or a product that does not fit is SIZE_MAX,
  * and so is what is computed from it. take() refuses it. */
@@ -154,6 +164,11 @@ float half_to_float(uint16_t h);
 uint16_t half_from_float(float f);
 float bf16_to_float(uint16_t h);
 uint16_t bf16_from_float(float f);
+
+/* 64 bits of block `index`. */
+uint64_t random_word(attend_random r, uint64_t index);
+/* Where `place` of [0, n) goes in a permutation that r draws; none of it is kept. */
+uint64_t random_place(attend_random r, uint64_t n, uint64_t place);
 
 /* Of a monotonic clock. */
 double seconds_now(void);

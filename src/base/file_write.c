@@ -1,12 +1,15 @@
-/* Writing files so that a failure leaves what was there before.
+/* Writing files and folders so that a failure leaves what was there before.
  *
  * Place: base/ - everything that is kept goes out through here: tensors, settings,
  * pictures, checkpoints.
  *
  * A file is written as a draft beside its place, brought to the disk, and renamed.
  * Every draft is a file of its own, made with O_EXCL: two writers of one path, in
- * one process or in two, never share one, and the last to rename wins whole.
+ * one process or in two, never share one, and the last to rename wins whole. A
+ * folder of files is written likewise, as .NAME.12345678.part.
  */
+#define _GNU_SOURCE /* renameat2 */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -30,7 +33,9 @@ attend_status writing_failed(attend_context *ctx, const char *path) {
               errno ? strerror(errno) : "the disk may be full");
 }
 
-void folder_sync(const char *folder) {
+/* The names in a folder must reach the disk, too; a file system that cannot do
+ * that for a folder says so, and that is no failure. */
+static void folder_sync(const char *folder) {
   int at = open(folder, O_RDONLY | O_DIRECTORY);
   if (at < 0) return;
   fsync(at);
@@ -191,4 +196,83 @@ attend_status file_write(attend_context *ctx, const char *path,
 attend_status attend_file_write(attend_context *ctx, const char *path,
                                 const void *bytes, size_t length) {
   return file_write(ctx, path, bytes, length, NULL);
+}
+
+/* ---- folders --------------------------------------------------------------------- */
+
+attend_status path_inside(attend_context *ctx, const char *folder,
+                          const char *name, char path[LONGEST_PATH]) {
+  int n = snprintf(path, LONGEST_PATH, "%s/%s", folder, name);
+  ATTEND_CHECK(ctx, n > 0 && n < LONGEST_PATH,
+               "the name of a file in \"%.300s\" is too long", folder);
+  return ATTEND_OK;
+}
+
+static attend_status folder_failed(const folder_draft *f, const char *doing) {
+  return fail(f->ctx, ATTEND_IO, "%s \"%.300s\" failed: %s", doing, f->path,
+              strerror(errno));
+}
+
+static int make_folder(const char *draft) { return mkdir(draft, 0777); }
+
+attend_status folder_draft_open(attend_context *ctx, const char *path,
+                                folder_draft *f) {
+  char hidden[LONGEST_PATH];
+  size_t n = strlen(path);
+  while (n > 1 && path[n - 1] == '/') n--;
+  f->ctx = ctx;
+  snprintf(f->path, sizeof f->path, "%.*s", (int)n, path);
+  const char *slash = strrchr(f->path, '/');
+  int above = slash ? (int)(slash + 1 - f->path) : 0;
+  int length = snprintf(hidden, sizeof hidden, "%.*s.%s", above, f->path,
+                        f->path + above);
+  ATTEND_CHECK(ctx, n && length > 0 && length + 8 < LONGEST_PATH,
+               "\"%.300s\" cannot be the name of a folder", path);
+  if (!draft_make(hidden, f->draft, sizeof f->draft, make_folder))
+    return ATTEND_OK;
+  return folder_failed(f, "making a folder beside");
+}
+
+/* Only files are removed: "." and ".." are refused by unlinkat. */
+void folder_draft_drop(const folder_draft *f) {
+  DIR *dir = opendir(f->draft);
+  for (struct dirent *e; dir && (e = readdir(dir));)
+    unlinkat(dirfd(dir), e->d_name, 0);
+  if (dir) closedir(dir);
+  rmdir(f->draft);
+}
+
+/* What was there takes the draft's name, in one step where the system can. */
+static attend_status exchange(const folder_draft *f) {
+  char old[LONGEST_PATH];
+#ifdef RENAME_EXCHANGE
+  if (!renameat2(AT_FDCWD, f->draft, AT_FDCWD, f->path, RENAME_EXCHANGE))
+    return ATTEND_OK;
+#endif
+  snprintf(old, sizeof old, "%.*s.old", LONGEST_PATH - 8, f->draft);
+  if (rename(f->path, old)) return folder_failed(f, "moving away");
+  if (rename(f->draft, f->path)) {
+    attend_status status = folder_failed(f, "renaming to");
+    return rename(old, f->path) ? folder_failed(f, "moving back") : status;
+  }
+  rename(old, f->draft);
+  return ATTEND_OK;
+}
+
+attend_status folder_draft_keep(const folder_draft *f) {
+  struct stat info;
+  bool there = !lstat(f->path, &info);
+  attend_status status = ATTEND_OK;
+  folder_sync(f->draft);
+  if (there && !S_ISDIR(info.st_mode)) {
+    errno = ENOTDIR;
+    status = folder_failed(f, "replacing");
+  } else if (there) {
+    status = exchange(f);
+  } else if (rename(f->draft, f->path)) {
+    status = folder_failed(f, "renaming to");
+  }
+  if (!status) sync_place(f->path);
+  if (there || status) folder_draft_drop(f);
+  return status;
 }

@@ -1,43 +1,70 @@
 /* Files that are read whole.
  *
- * Place: base/ - under the readers of configurations and vocabularies.
+ * Place: base/ - under the readers of configurations, vocabularies and corpora.
  */
 #include "base/files.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-static const size_t LARGEST_FILE = (size_t)1 << 30;
+/* The bytes that the file had when it was opened; fewer are a failure. */
+static attend_status read_bytes(attend_context *ctx, const char *path, int file,
+                                size_t length, char *to) {
+  enum { PIECE = 1 << 26 };
+  for (size_t at = 0; at < length;) {
+    size_t left = length - at;
+    ssize_t n = read(file, to + at, left < PIECE ? left : PIECE);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0)
+      return fail(ctx, ATTEND_IO, "%.300s cannot be read: %s", path,
+                  strerror(errno));
+    if (!n)
+      return fail(ctx, ATTEND_IO,
+                  "%.300s was shortened while it was read, from %zu bytes to "
+                  "%zu: run again when nothing writes to it",
+                  path, length, at);
+    at += (size_t)n;
+  }
+  return ATTEND_OK;
+}
 
-static attend_status read_open(attend_context *ctx, const char *path, FILE *f,
-                               char **bytes, size_t *length) {
+static attend_status read_open(attend_context *ctx, const char *path, int file,
+                               size_t most, char **bytes, size_t *length) {
   struct stat info;
-  if (fstat(fileno(f), &info) || !S_ISREG(info.st_mode))
-    return fail(ctx, ATTEND_IO, "%s is not a file that can be read", path);
-  if ((size_t)info.st_size > LARGEST_FILE)
-    return fail(ctx, ATTEND_IO, "%s is too large to be read whole", path);
+  if (fstat(file, &info) || !S_ISREG(info.st_mode))
+    return fail(ctx, ATTEND_IO, "%.300s is not a file that can be read", path);
+  if ((size_t)info.st_size > most)
+    return fail(ctx, ATTEND_IO, "%.300s is too large to be read whole", path);
   *length = (size_t)info.st_size;
   ATTEND_TRY(take(ctx, *length + 1, "a file", bytes));
   (*bytes)[*length] = 0;
-  if (fread(*bytes, 1, *length, f) == *length) return ATTEND_OK;
+  attend_status status = read_bytes(ctx, path, file, *length, *bytes);
+  if (!status) return ATTEND_OK;
   give(ctx, *bytes);
   *bytes = NULL;
-  return fail(ctx, ATTEND_IO, "%s cannot be read to its end", path);
+  return status;
+}
+
+attend_status file_read_most(attend_context *ctx, const char *path, size_t most,
+                             char **bytes, size_t *length) {
+  int file = open(path, O_RDONLY | O_CLOEXEC);
+  *bytes = NULL;
+  *length = 0;
+  if (file < 0)
+    return fail(ctx, ATTEND_IO, "%.300s cannot be opened: %s", path,
+                strerror(errno));
+  attend_status status = read_open(ctx, path, file, most, bytes, length);
+  close(file);
+  return status;
 }
 
 attend_status file_read(attend_context *ctx, const char *path, char **bytes,
                         size_t *length) {
-  FILE *f = fopen(path, "rb");
-  *bytes = NULL;
-  *length = 0;
-  if (!f)
-    return fail(ctx, ATTEND_IO, "%s cannot be opened: %s", path,
-                strerror(errno));
-  attend_status status = read_open(ctx, path, f, bytes, length);
-  fclose(f);
-  return status;
+  return file_read_most(ctx, path, (size_t)1 << 30, bytes, length);
 }
 
 static attend_status digest_open(attend_context *ctx, const char *path, FILE *f,

@@ -11,7 +11,10 @@
 
 enum { LONGEST_PATH = 4096 };
 
-/* A file as a whole, with a zero byte behind; freed with give. */
+/* A file as a whole, with a zero byte behind; freed with give. Of at most so many
+ * bytes, or of 1 GiB. */
+attend_status file_read_most(attend_context *ctx, const char *path, size_t most,
+                             char **bytes, size_t *length);
 attend_status file_read(attend_context *ctx, const char *path, char **bytes,
                         size_t *length);
 /* Whether a name ends so. */
@@ -81,8 +84,22 @@ int draft_make(const char *path, char *draft, size_t size,
                int (*make)(const char *draft));
 /* ATTEND_IO, and why: as errno says, or 0: the disk may be full. */
 attend_status writing_failed(attend_context *ctx, const char *path);
-/* The names in a folder must reach the disk, too; a file system that cannot do
- * that for a folder says so, and that is no failure. */
-void folder_sync(const char *folder);
+
+/* A folder of files that is written whole or not at all: under the draft's name,
+ * which no other writer shares, until it is kept or dropped. */
+typedef struct {
+  attend_context *ctx;
+  char path[LONGEST_PATH], draft[LONGEST_PATH];
+} folder_draft;
+attend_status folder_draft_open(attend_context *ctx, const char *path,
+                                folder_draft *folder);
+/* The folder's list of names is brought to the disk and the folder renamed; files
+ * are by then, as file_write does. A folder that was there is replaced. On failure
+ * the draft is dropped. */
+attend_status folder_draft_keep(const folder_draft *folder);
+void folder_draft_drop(const folder_draft *folder);
+/* folder/name, which need not be there. */
+attend_status path_inside(attend_context *ctx, const char *folder,
+                          const char *name, char path[LONGEST_PATH]);
 
 #endif

@@ -26,20 +26,6 @@ void attend_json_indent(attend_json_writer *w, bool indent) {
   w->indent = indent;
 }
 
-static attend_status grow(attend_json_writer *w, size_t more) {
-  size_t wanted = w->length + more + 1;
-  if (wanted <= w->capacity) return ATTEND_OK;
-  size_t capacity = wanted + w->capacity + 256;
-  char *text;
-  ATTEND_TRY(take(w->ctx, capacity, "the JSON text", &text));
-  if (w->length) memcpy(text, w->text, w->length);
-  text[w->length] = 0;
-  give(w->ctx, w->text);
-  w->text = text;
-  w->capacity = capacity;
-  return ATTEND_OK;
-}
-
 static void put(attend_json_writer *w, const char *bytes, size_t n) {
   if (w->status || !n) return;
   if (w->file) {
@@ -48,7 +34,8 @@ static void put(attend_json_writer *w, const char *bytes, size_t n) {
           fail(w->ctx, ATTEND_IO, "could not write JSON: %s", strerror(errno));
     return;
   }
-  w->status = grow(w, n);
+  w->status = grow(w->ctx, &w->text, &w->capacity, w->length + n + 1, 1,
+                   "the JSON text");
   if (w->status) return;
   memcpy(w->text + w->length, bytes, n);
   w->length += n;

@@ -55,3 +55,26 @@ void attend_random_normal(attend_random r, uint64_t first, size_t n,
     out[i] = (float)(radius * (e % 2 ? sin(angle) : cos(angle)));
   }
 }
+
+uint64_t random_word(attend_random r, uint64_t index) {
+  uint32_t out[4];
+  attend_random_block(r, index, out);
+  return (uint64_t)out[0] << 32 | out[1];
+}
+
+/* Four rounds of a Feistel network over Philox, walked until it is back in range. */
+uint64_t random_place(attend_random r, uint64_t n, uint64_t place) {
+  int half = 1;
+  while (half < 31 && (UINT64_C(1) << (2 * half)) < n) half++;
+  uint64_t low = (UINT64_C(1) << half) - 1, x = place;
+  do {
+    uint64_t left = x >> half, right = x & low;
+    for (uint64_t round = 0; round < 4; round++) {
+      uint64_t next = left ^ (random_word(r, right | round << 40) & low);
+      left = right;
+      right = next;
+    }
+    x = left << half | right;
+  } while (x >= n);
+  return x;
+}

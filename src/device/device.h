@@ -62,4 +62,20 @@ attend_status own(attend_context *ctx, blocks *list, block_place place,
                   size_t bytes, const char *what, void *block /* T ** */);
 void blocks_free(const attend_context *ctx, blocks *list);
 
+/* Numbers of the device that callers may read and write: the memory itself, or a copy
+ * on the host that goes back before the device computes with them again. */
+typedef struct {
+  float *device, *host; /* host NULL: the device's memory is the host's */
+  size_t count;
+  bool fresh; /* the copy is as the device has it, or as a caller wants it */
+} mirror;
+
+attend_status mirror_make(attend_context *ctx, size_t count, const char *what,
+                          mirror *m);
+void mirror_free(const attend_context *ctx, mirror *m);
+/* For callers; what they wrote, back to the device; after the device has changed it. */
+float *mirror_out(attend_context *ctx, mirror *m);
+void mirror_back(attend_context *ctx, mirror *m);
+static inline void mirror_changed(mirror *m) { m->fresh = false; }
+
 #endif

@@ -6,22 +6,6 @@
 
 #include <utf8proc.h>
 
-attend_status grow_more(attend_context *ctx, void *block, size_t *capacity,
-                        size_t wanted, size_t element, const char *what) {
-  void **old = block, *fresh;
-  size_t next = *capacity + *capacity / 2;
-  if (next < wanted) next = wanted;
-  if (next < 64) next = 64;
-  if (next > SIZE_MAX / element / 2)
-    return fail(ctx, ATTEND_NO_MEMORY, "no memory for %zu %s", wanted, what);
-  ATTEND_TRY(take(ctx, next * element, what, &fresh));
-  if (*capacity) memcpy(fresh, *old, *capacity * element);
-  give(ctx, *old);
-  *old = fresh;
-  *capacity = next;
-  return ATTEND_OK;
-}
-
 /* ---- strands ----------------------------------------------------------------- */
 
 attend_status strand_too_long(attend_context *ctx) {

@@ -48,17 +48,6 @@ static inline view strand_view(const strand *s) {
   return (view){s->bytes, s->from, s->to, s->length, 0};
 }
 
-/* Makes room for `wanted` elements, keeping those there are. */
-attend_status grow_more(attend_context *ctx, void *block /* T ** */,
-                        size_t *capacity, size_t wanted, size_t element,
-                        const char *what);
-static inline attend_status grow(attend_context *ctx, void *block,
-                                 size_t *capacity, size_t wanted,
-                                 size_t element, const char *what) {
-  if (wanted <= *capacity) return ATTEND_OK;
-  return grow_more(ctx, block, capacity, wanted, element, what);
-}
-
 /* What steps may make of a text: so many times its bytes, and some for
  * prefixes. NFKD makes 33 bytes of the 3 of U+FDFA, and no character grows
  * more. */

@@ -7,16 +7,14 @@
  * order that it draws. Pairs are taken in such an order too; of a pool of batches
  * those of like length go together, so that little is padded.
  *
- * An order is a permutation that can be asked anywhere: four rounds of a Feistel
- * network over Philox, walked until it is back in range. So a lesson is found from
- * its number, and there is no state to be saved.
+ * An order is a permutation that can be asked anywhere (random_place), so a lesson is
+ * found from its number, and there is no state to be saved.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/files.h"
 #include "train/corpus.h"
-#include "train/training.h"
 
 enum { POOL = 64 }; /* batches whose pairs are sorted together */
 
@@ -34,6 +32,7 @@ struct attend_batches {
   uint64_t units; /* windows, or pairs, of an epoch */
   size_t longest; /* of ids in a row; of answers */
   size_t answered;
+  void *block; /* of what follows */
   int32_t *ids, *targets, *said, *lengths, *said_lengths;
   pooled *pool; /* [POOL batch] of pairs: what is in it */
   uint64_t pool_number, pool_count;
@@ -41,36 +40,15 @@ struct attend_batches {
 
 /* ---- an order --------------------------------------------------------------------- */
 
-static uint64_t mix(uint64_t seed, uint64_t stream, uint64_t key,
-                    uint64_t half) {
-  uint32_t out[4];
-  attend_random_block((attend_random){seed, stream << 56 ^ key}, half, out);
-  return (uint64_t)out[0] << 32 | out[1];
-}
-
-/* Where `place` of [0, n) goes in the permutation that seed and key draw. */
-static uint64_t shuffled(uint64_t seed, uint64_t stream, uint64_t key,
-                         uint64_t n, uint64_t place) {
-  int half = 1;
-  while (half < 31 && (UINT64_C(1) << (2 * half)) < n) half++;
-  uint64_t low = (UINT64_C(1) << half) - 1, x = place;
-  do {
-    uint64_t left = x >> half, right = x & low;
-    for (uint64_t round = 0; round < 4; round++) {
-      uint64_t next =
-          left ^ (mix(seed, stream, key, right | round << 40) & low);
-      left = right;
-      right = next;
-    }
-    x = left << half | right;
-  } while (x >= n);
-  return x;
+static attend_random random_of(const attend_batches *b, uint64_t stream,
+                               uint64_t key) {
+  return (attend_random){b->o.seed, stream << 56 ^ key};
 }
 
 static uint64_t order_of(const attend_batches *b, uint64_t epoch,
                          uint64_t place) {
   if (b->o.in_order) return place;
-  return shuffled(b->o.seed, STREAM_ORDER, epoch, b->units, place);
+  return random_place(random_of(b, STREAM_ORDER, epoch), b->units, place);
 }
 
 /* ---- windows of a stream ------------------------------------------------------------- */
@@ -82,7 +60,7 @@ static uint64_t window_start(const attend_batches *b, uint64_t unit,
   *number = b->o.in_order ? window : unit;
   uint64_t from = window * (uint64_t)b->content;
   if (!b->o.in_order)
-    from += mix(b->o.seed, STREAM_OFFSET, epoch, 0) % b->c->count;
+    from += random_word(random_of(b, STREAM_OFFSET, epoch), 0) % b->c->count;
   return from;
 }
 
@@ -108,9 +86,9 @@ static bool is_content(const attend_batches *b, int32_t id) {
 /* Draws two numbers a place: whether it is asked for, and what stands there. */
 static void hide(const attend_batches *b, uint64_t number, int t, int32_t *id,
                  int32_t *target) {
-  attend_random r = {b->o.seed, (uint64_t)STREAM_MASK << 56 ^ number};
   float draw[3];
-  attend_random_uniform(r, 4 * (uint64_t)t, 3, draw);
+  attend_random_uniform(random_of(b, STREAM_MASK, number), 4 * (uint64_t)t, 3,
+                        draw);
   if (!is_content(b, *id) || draw[0] >= b->o.mask_share) return;
   *target = *id;
   if (draw[1] < 0.8f)
@@ -154,9 +132,7 @@ static void get_windows(attend_batches *b, uint64_t number,
   }
   lesson->batch = rows;
   lesson->length = length;
-  lesson->ids = b->ids;
-  lesson->targets = b->targets;
-  lesson->lengths = masked ? b->lengths : NULL;
+  if (!masked) lesson->lengths = NULL;
 }
 
 /* ---- pairs ------------------------------------------------------------------------------ */
@@ -186,13 +162,14 @@ static void fill_pool(attend_batches *b, uint64_t epoch, uint64_t pool) {
 
 /* The pairs of a lesson: *rows of them in the pool. */
 static const pooled *choose(attend_batches *b, uint64_t number, int *rows) {
-  uint64_t batch = (uint64_t)b->o.batch, each = (b->units + batch - 1) / batch;
+  uint64_t batch = (uint64_t)b->o.batch, each = attend_batches_epoch(b);
   uint64_t epoch = number / each, place = number % each;
   uint64_t pool = place / POOL, within = place % POOL;
   fill_pool(b, epoch, pool);
   uint64_t batches = (b->pool_count + batch - 1) / batch;
   if (!b->o.in_order)
-    within = shuffled(b->o.seed, STREAM_POOL, b->pool_number, batches, within);
+    within = random_place(random_of(b, STREAM_POOL, b->pool_number), batches,
+                          within);
   uint64_t from = within * batch, left = b->pool_count - from;
   *rows = (int)(left < batch ? left : batch);
   return b->pool + from;
@@ -239,10 +216,8 @@ static void fill_two(attend_batches *b, const pooled *p, int rows,
 
 static void fill_joined(attend_batches *b, const pooled *p, int rows,
                         attend_lesson *lesson) {
-  int n = 0;
+  const int n = (int)p[rows - 1].length - 1; /* they are sorted */
   int32_t pad = filler(b);
-  for (int i = 0; i < rows; i++)
-    if ((int)p[i].length - 1 > n) n = (int)p[i].length - 1;
   for (int i = 0; i < rows; i++) {
     size_t at = 2 * (size_t)p[i].pair;
     int before = (int)part_length(b->c, at), all = (int)p[i].length;
@@ -260,16 +235,11 @@ static void fill_joined(attend_batches *b, const pooled *p, int rows,
 
 static void get_pairs(attend_batches *b, uint64_t number,
                       attend_lesson *lesson) {
-  int rows;
-  const pooled *p = choose(b, number, &rows);
-  lesson->batch = rows;
-  lesson->ids = b->ids;
-  lesson->targets = b->targets;
-  lesson->lengths = b->lengths;
+  const pooled *p = choose(b, number, &lesson->batch);
   if (b->o.parts == ATTEND_DECODER)
-    fill_joined(b, p, rows, lesson);
+    fill_joined(b, p, lesson->batch, lesson);
   else
-    fill_two(b, p, rows, lesson);
+    fill_two(b, p, lesson->batch, lesson);
 }
 
 /* ---- asking ------------------------------------------------------------------------------- */
@@ -280,9 +250,12 @@ uint64_t attend_batches_epoch(const attend_batches *b) {
 
 attend_status attend_batches_get(attend_batches *b, uint64_t number,
                                  attend_lesson *lesson) {
-  if (b->o.in_order && number >= attend_batches_epoch(b))
-    lesson->batch = 0;
-  else if (b->o.task == ATTEND_LEARN_PAIRS)
+  lesson->batch = 0;
+  if (b->o.in_order && number >= attend_batches_epoch(b)) return ATTEND_OK;
+  lesson->ids = b->ids;
+  lesson->targets = b->targets;
+  lesson->lengths = b->lengths;
+  if (b->o.task == ATTEND_LEARN_PAIRS)
     get_pairs(b, number, lesson);
   else
     get_windows(b, number, lesson);
@@ -311,21 +284,13 @@ int64_t attend_lesson_tokens(const attend_lesson *l) {
 
 uint64_t batches_digest(const attend_batches *b) {
   const attend_batch_options *o = &b->o;
-  uint32_t share;
-  memcpy(&share, &o->mask_share, sizeof share);
-  uint64_t words[] = {attend_corpus_digest(b->c),
-                      o->seed,
-                      (uint64_t)o->task,
-                      (uint64_t)o->parts,
-                      (uint64_t)o->batch,
-                      (uint64_t)o->length,
-                      (uint64_t)o->start,
-                      (uint64_t)o->pad,
-                      (uint64_t)o->mask,
-                      (uint64_t)o->cls,
-                      (uint64_t)o->sep,
-                      (uint64_t)o->vocab,
-                      share};
+  uint64_t words[] = {attend_corpus_digest(b->c), o->seed,
+                      (uint64_t)o->task,          (uint64_t)o->parts,
+                      (uint64_t)o->batch,         (uint64_t)o->length,
+                      (uint64_t)o->start,         (uint64_t)o->pad,
+                      (uint64_t)o->mask,          (uint64_t)o->cls,
+                      (uint64_t)o->sep,           (uint64_t)o->vocab,
+                      float_bits(o->mask_share)};
   attend_digest sum = {0};
   attend_digest_add(&sum, words, sizeof words);
   return digest_word(&sum);
@@ -379,18 +344,19 @@ static attend_status measure_stream(attend_batches *b) {
   return ATTEND_OK;
 }
 
-static attend_status take_rows(attend_batches *b) {
-  size_t batch = (size_t)b->o.batch;
-  size_t row = b->longest * batch * sizeof(int32_t);
-  size_t said = b->answered * batch * sizeof(int32_t);
-  const char *what = "a lesson";
-  ATTEND_TRY(take(b->ctx, row, what, &b->ids));
-  ATTEND_TRY(take(b->ctx, row > said ? row : said, what, &b->targets));
-  ATTEND_TRY(take(b->ctx, said, what, &b->said));
-  ATTEND_TRY(take(b->ctx, batch * sizeof(int32_t), what, &b->lengths));
-  ATTEND_TRY(take(b->ctx, batch * sizeof(int32_t), what, &b->said_lengths));
-  if (b->o.task != ATTEND_LEARN_PAIRS) return ATTEND_OK;
-  return take(b->ctx, POOL * batch * sizeof *b->pool, what, &b->pool);
+/* Returns their bytes, and cuts them out of a block, if there is one. */
+static size_t cut_rows(attend_batches *b, void *block) {
+  arena a = {block, 0};
+  size_t batch = (size_t)b->o.batch, list = batch * sizeof(int32_t);
+  size_t row = b->longest * list, said = b->answered * list;
+  b->ids = arena_cut(&a, row);
+  b->targets = arena_cut(&a, row > said ? row : said);
+  b->said = arena_cut(&a, said);
+  b->lengths = arena_cut(&a, list);
+  b->said_lengths = arena_cut(&a, list);
+  if (b->o.task == ATTEND_LEARN_PAIRS)
+    b->pool = arena_cut(&a, POOL * batch * sizeof *b->pool);
+  return a.used;
 }
 
 static attend_status open_batches(attend_batches *b) {
@@ -405,7 +371,9 @@ static attend_status open_batches(attend_batches *b) {
     ATTEND_TRY(measure_pairs(b));
   else
     ATTEND_TRY(measure_stream(b));
-  return take_rows(b);
+  ATTEND_TRY(take(b->ctx, cut_rows(b, NULL), "a lesson", &b->block));
+  cut_rows(b, b->block);
+  return ATTEND_OK;
 }
 
 attend_status attend_batches_create(const attend_corpus *corpus,
@@ -427,8 +395,6 @@ attend_status attend_batches_create(const attend_corpus *corpus,
 
 void attend_batches_free(attend_batches *b) {
   if (!b) return;
-  void *all[] = {b->ids,     b->targets,      b->said,
-                 b->lengths, b->said_lengths, b->pool};
-  for (size_t i = 0; i < sizeof all / sizeof *all; i++) give(b->ctx, all[i]);
+  give(b->ctx, b->block);
   give(b->ctx, b);
 }

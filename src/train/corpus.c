@@ -1,11 +1,13 @@
-/* Documents as ids, all in one stretch of memory.
+/* Documents as ids, all in one stretch of memory; read from files of texts.
  *
- * Place: train/ - see corpus.h.
+ * Place: train/ - between files as people have them and batches.c.
  */
 #include "train/corpus.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "attend/json.h"
 #include "base/files.h"
 
 attend_status attend_corpus_create(attend_context *ctx,
@@ -27,50 +29,49 @@ void attend_corpus_free(attend_corpus *c) {
 
 /* ---- growing ------------------------------------------------------------------ */
 
-static attend_status widen(attend_corpus *c, size_t element, size_t used,
-                           size_t wanted, size_t *capacity, void *block) {
-  void **at = block, *wider;
-  if (wanted <= *capacity) return ATTEND_OK;
-  size_t next = wanted + wanted / 2 + 1024;
-  ATTEND_TRY(take(c->ctx, next * element, "the texts to learn from", &wider));
-  if (used) memcpy(wider, *at, used * element);
-  give(c->ctx, *at);
-  *at = wider;
-  *capacity = next;
-  return ATTEND_OK;
-}
-
-attend_status corpus_append(attend_corpus *c, size_t n, const int32_t *ids) {
-  ATTEND_TRY(
-      widen(c, sizeof *c->ids, c->count, c->count + n, &c->capacity, &c->ids));
+/* More ids of the part that is open, and its end. */
+static attend_status append(attend_corpus *c, size_t n, const int32_t *ids) {
+  ATTEND_TRY(grow(c->ctx, &c->ids, &c->capacity, c->count + n, sizeof *c->ids,
+                  "the texts to learn from"));
   if (n) memcpy(c->ids + c->count, ids, n * sizeof *ids);
   c->count += n;
   return ATTEND_OK;
 }
 
-attend_status corpus_close(attend_corpus *c) {
-  ATTEND_TRY(widen(c, sizeof *c->end, c->parts, c->parts + 1,
-                   &c->parts_capacity, &c->end));
+static attend_status close_part(attend_corpus *c) {
+  ATTEND_TRY(grow(c->ctx, &c->end, &c->parts_capacity, c->parts + 1,
+                  sizeof *c->end, "the texts to learn from"));
   c->end[c->parts++] = c->count;
+  return ATTEND_OK;
+}
+
+/* What was added since, away again; the memory stays. */
+static void take_back(attend_corpus *c, const attend_corpus *before) {
+  c->count = before->count;
+  c->parts = before->parts;
+  c->pairs = before->pairs;
+  c->bytes = before->bytes;
+  c->dropped = before->dropped;
+}
+
+/* All documents are pairs, or none is. */
+static attend_status set_kind(attend_corpus *c, bool pairs) {
+  ATTEND_CHECK(
+      c->ctx, !c->parts || c->pairs == pairs,
+      "a corpus holds pairs, or documents without an answer, not both");
+  c->pairs = pairs;
   return ATTEND_OK;
 }
 
 attend_status attend_corpus_add(attend_corpus *c, size_t n, const int32_t *ids,
                                 size_t n_answer, const int32_t *answer) {
-  ATTEND_CHECK(
-      c->ctx, !c->parts || c->pairs == (answer != NULL),
-      "a corpus holds pairs, or documents without an answer, not both");
-  size_t count = c->count, parts = c->parts;
-  attend_status status = corpus_append(c, n, ids);
-  if (!status) status = corpus_close(c);
-  if (!status && answer) status = corpus_append(c, n_answer, answer);
-  if (!status && answer) status = corpus_close(c);
-  if (status) {
-    c->count = count;
-    c->parts = parts;
-  } else {
-    c->pairs = answer != NULL;
-  }
+  const attend_corpus before = *c;
+  ATTEND_TRY(set_kind(c, answer != NULL));
+  attend_status status = append(c, n, ids);
+  if (!status) status = close_part(c);
+  if (!status && answer) status = append(c, n_answer, answer);
+  if (!status && answer) status = close_part(c);
+  if (status) take_back(c, &before);
   return status;
 }
 
@@ -161,5 +162,303 @@ attend_status attend_corpus_split(attend_corpus *c, double share, uint64_t seed,
   }
   attend_corpus_free(other);
   attend_corpus_free(kept);
+  return status;
+}
+
+enum { LONGEST_PIECE = 1 << 20 }; /* of text that is encoded at once */
+
+typedef struct {
+  attend_corpus *c;
+  const attend_corpus_options *o;
+  const char *path;
+  attend_encoding *encoding;
+  int32_t open;     /* what the tokenizer puts before a text; -1: nothing */
+  const char *text; /* [length] of the file, past its mark */
+  size_t length, bytes;
+  size_t line; /* from 1 */
+} reader;
+
+/* ---- one text ------------------------------------------------------------------ */
+
+/* What goes around an empty text: the first of it, unless that is the end. */
+static attend_status find_open(reader *r) {
+  ATTEND_TRY(attend_encode(r->encoding, "", 0, NULL));
+  const attend_encoding *e = r->encoding;
+  int32_t eos = attend_tokenizer_special(r->o->tokenizer, ATTEND_SPECIAL_EOS);
+  r->open = e->count && (e->id[0] != eos || e->count > 1) ? e->id[0] : -1;
+  return ATTEND_OK;
+}
+
+static bool is_plain(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+         (c >= '0' && c <= '9');
+}
+
+/* Between a word and a space tokenizers join nothing, so pieces have the ids of
+ * the whole, but for a mark that some put before a text. Where there is no such
+ * place, at a line; in a line without end, at a character. */
+static size_t piece_length(const char *text, size_t length) {
+  if (length <= LONGEST_PIECE) return length;
+  size_t least = LONGEST_PIECE / 2, n;
+  for (n = LONGEST_PIECE; n > least; n--)
+    if (text[n] == ' ' && is_plain(text[n - 1])) return n;
+  for (n = LONGEST_PIECE; n > least; n--)
+    if (text[n - 1] == '\n') return n;
+  n = LONGEST_PIECE;
+  for (int i = 0; i < 3 && ((unsigned char)text[n] & 0xC0) == 0x80; i++) n--;
+  return n;
+}
+
+static attend_status note(reader *r, size_t done) {
+  const attend_corpus_options *o = r->o;
+  if (!o->progress || !o->progress(done, r->bytes, o->user)) return ATTEND_OK;
+  return fail(r->c->ctx, ATTEND_STOPPED, "reading %.300s was stopped", r->path);
+}
+
+/* How far the reading is, if the text lies in the file. */
+static attend_status note_text(reader *r, const char *text) {
+  const char *from = r->text;
+  if (text < from || text > from + r->length) return ATTEND_OK;
+  return note(r, (size_t)(text - from));
+}
+
+static attend_status append_plain(reader *r, const char *text, size_t length) {
+  static const attend_encode_options plain = {.no_special = true};
+  while (length) {
+    size_t n = piece_length(text, length);
+    ATTEND_TRY(attend_encode(r->encoding, text, n, &plain));
+    ATTEND_TRY(append(r->c, r->encoding->count, r->encoding->id));
+    text += n;
+    length -= n;
+    if (length) ATTEND_TRY(note_text(r, text));
+  }
+  return ATTEND_OK;
+}
+
+static attend_status append_id(reader *r, int32_t id) {
+  return id >= 0 ? append(r->c, 1, &id) : ATTEND_OK;
+}
+
+static attend_status add_document(reader *r, const char *text, size_t length) {
+  if (!length) return ATTEND_OK;
+  ATTEND_TRY(set_kind(r->c, false));
+  if (r->o->task == ATTEND_LEARN_CAUSAL) ATTEND_TRY(append_id(r, r->open));
+  ATTEND_TRY(append_plain(r, text, length));
+  ATTEND_TRY(append_id(r, r->o->end));
+  return close_part(r->c);
+}
+
+/* ---- pairs ---------------------------------------------------------------------- */
+
+/* The ids that came since `from`, `most` of them at most, and the last stays last. */
+static void cut_part(attend_corpus *c, size_t from, size_t most,
+                     bool keep_last) {
+  size_t n = c->count - from;
+  if (!most || n <= most) return;
+  if (keep_last) c->ids[from + most - 1] = c->ids[c->count - 1];
+  c->dropped += n - most;
+  c->count = from + most;
+}
+
+/* A decoder reads both sides as one text. What is wanted ends, whether or not the
+ * tokenizer puts an end behind texts: a model that never saw one never ends. */
+static attend_status add_side(reader *r, const char *text, size_t length,
+                              bool wanted) {
+  const attend_corpus_options *o = r->o;
+  attend_corpus *c = r->c;
+  const size_t from = c->count;
+  const size_t most = wanted ? o->target_length : o->source_length;
+  const bool joined = o->parts == ATTEND_DECODER;
+  if (joined) {
+    if (!wanted) ATTEND_TRY(append_id(r, r->open));
+    ATTEND_TRY(append_plain(r, text, length));
+  } else {
+    attend_encode_options how = {.max_length = most};
+    ATTEND_TRY(attend_encode(r->encoding, text, length, &how));
+    ATTEND_TRY(append(c, r->encoding->count, r->encoding->id));
+    c->dropped += r->encoding->dropped;
+  }
+  bool ended = !joined && c->count > from && c->ids[c->count - 1] == o->end;
+  if (wanted && !ended) ATTEND_TRY(append_id(r, o->end));
+  cut_part(c, from, most, wanted && o->end >= 0);
+  return close_part(c);
+}
+
+/* A side of spaces alone may come to nothing, too. */
+static attend_status add_pair(reader *r, const char *source, size_t n,
+                              const char *target, size_t m) {
+  attend_corpus *c = r->c;
+  ATTEND_TRY(set_kind(c, true));
+  if (n && m) {
+    ATTEND_TRY(add_side(r, source, n, false));
+    ATTEND_TRY(add_side(r, target, m, true));
+    if (part_length(c, c->parts - 2) && part_length(c, c->parts - 1))
+      return ATTEND_OK;
+  }
+  return fail(c->ctx, ATTEND_IO,
+              "%.300s, line %zu: one side of the pair is empty", r->path,
+              r->line);
+}
+
+/* ---- kinds of files --------------------------------------------------------------- */
+
+/* The string that is called `given`, or where that is NULL, `first` or `second`. */
+static attend_status find_text(reader *r, const attend_json *object,
+                               const char *given, const char *first,
+                               const char *second, const char **text,
+                               size_t *length) {
+  if (given) first = given, second = NULL;
+  *text = attend_json_string(attend_json_get(object, first), length);
+  if (!*text && second)
+    *text = attend_json_string(attend_json_get(object, second), length);
+  if (*text) return ATTEND_OK;
+  return fail(r->c->ctx, ATTEND_IO,
+              "%.300s, line %zu: there is no string called \"%.60s\"%s%s%s: "
+              "say which field holds the text",
+              r->path, r->line, first, second ? " or \"" : "",
+              second ? second : "", second ? "\"" : "");
+}
+
+static attend_status add_object(reader *r, const attend_json *object) {
+  const attend_corpus_options *o = r->o;
+  const char *from, *to;
+  size_t n, m;
+  if (o->task != ATTEND_LEARN_PAIRS) {
+    ATTEND_TRY(find_text(r, object, o->field, "text", NULL, &from, &n));
+    return add_document(r, from, n);
+  }
+  ATTEND_TRY(find_text(r, object, o->field, "document", "source", &from, &n));
+  ATTEND_TRY(
+      find_text(r, object, o->answer_field, "summary", "target", &to, &m));
+  return add_pair(r, from, n, to, m);
+}
+
+static attend_status read_object(reader *r, const char *line, size_t n) {
+  attend_json *object;
+  char what[400];
+  if (strspn(line, " \t\r") >= n) return ATTEND_OK; /* \n or 0 is behind it */
+  snprintf(what, sizeof what, "%.300s, line %zu", r->path, r->line);
+  ATTEND_TRY(attend_json_parse(r->c->ctx, what, line, n, &object));
+  attend_status status = add_object(r, object);
+  attend_json_free(object);
+  return status;
+}
+
+static attend_status read_columns(reader *r, const char *line, size_t n) {
+  if (n && line[n - 1] == '\r') n--;
+  if (!n) return ATTEND_OK;
+  const char *tab = memchr(line, '\t', n);
+  if (!tab)
+    return fail(r->c->ctx, ATTEND_IO,
+                "%.300s, line %zu has no tab between two texts", r->path,
+                r->line);
+  size_t first = (size_t)(tab - line), rest = n - first - 1;
+  const char *more = memchr(tab + 1, '\t', rest);
+  if (more) rest = (size_t)(more - tab - 1);
+  return add_pair(r, line, first, tab + 1, rest);
+}
+
+/* A line from `at` on, and where the next begins. */
+static const char *line_at(const reader *r, size_t at, size_t *n,
+                           size_t *next) {
+  const char *line = r->text + at;
+  size_t left = r->length - at;
+  const char *end = memchr(line, '\n', left);
+  *n = end ? (size_t)(end - line) : left;
+  *next = at + *n + (end != NULL);
+  return line;
+}
+
+static attend_status each_line(
+    reader *r, attend_status (*read)(reader *r, const char *line, size_t n)) {
+  for (size_t at = 0, n; at < r->length;) {
+    const char *line = line_at(r, at, &n, &at);
+    r->line++;
+    ATTEND_TRY(read(r, line, n));
+    if (r->line % 256 == 0) ATTEND_TRY(note(r, at));
+  }
+  return ATTEND_OK;
+}
+
+static bool is_word(const char *line, size_t n, const char *word, size_t m) {
+  return m && n == m && !memcmp(line, word, m);
+}
+
+/* Whether a line ends a document: the end-of-text token alone, as the tokenizer
+ * or as GPT-2 writes it. Some files write it with newlines around. */
+static bool ends_document(const reader *r, const char *line, size_t n) {
+  static const char usual[] = "<|endoftext|>";
+  int32_t eos = attend_tokenizer_special(r->o->tokenizer, ATTEND_SPECIAL_EOS);
+  size_t m = 0;
+  const char *mark =
+      eos < 0 ? NULL : attend_tokenizer_piece(r->o->tokenizer, eos, &m);
+  if (n && line[n - 1] == '\r') n--;
+  while (mark && m && mark[m - 1] == '\n') m--;
+  for (; mark && m && *mark == '\n'; m--) mark++;
+  return is_word(line, n, usual, sizeof usual - 1) ||
+         (mark && is_word(line, n, mark, m));
+}
+
+/* The line break before an end goes with it. */
+static attend_status add_stretch(reader *r, size_t from, size_t to) {
+  const char *text = r->text;
+  if (to > from && text[to - 1] == '\n') to--;
+  if (to > from && text[to - 1] == '\r') to--;
+  ATTEND_TRY(add_document(r, text + from, to - from));
+  return note(r, to);
+}
+
+static attend_status read_text(reader *r) {
+  size_t from = 0, next;
+  for (size_t at = 0, n; at < r->length; at = next) {
+    const char *line = line_at(r, at, &n, &next);
+    if (!ends_document(r, line, n)) continue;
+    ATTEND_TRY(add_stretch(r, from, at));
+    from = next;
+  }
+  return add_document(r, r->text + from, r->length - from);
+}
+
+static attend_status read_kind(reader *r) {
+  bool pairs = r->o->task == ATTEND_LEARN_PAIRS;
+  ATTEND_TRY(find_open(r));
+  if (name_ends(r->path, ".jsonl") || name_ends(r->path, ".ndjson"))
+    return each_line(r, read_object);
+  if (pairs && name_ends(r->path, ".tsv")) return each_line(r, read_columns);
+  ATTEND_CHECK(r->c->ctx, !pairs,
+               "%.300s: pairs of texts come from files called .jsonl or .tsv",
+               r->path);
+  return read_text(r);
+}
+
+/* It is read and not mapped: whoever shortens a mapped file ends the process that
+ * looks at it. Its ids, which stay, take about as much memory as its bytes, which do
+ * not. */
+static attend_status read_file(reader *r) {
+  attend_corpus *c = r->c;
+  const size_t parts = c->parts;
+  char *bytes;
+  ATTEND_TRY(file_read_most(c->ctx, r->path, SIZE_MAX, &bytes, &r->bytes));
+  /* some editors put a mark before the first character, which is none */
+  const size_t mark = strncmp(bytes, "\xef\xbb\xbf", 3) ? 0 : 3;
+  r->text = bytes + mark;
+  r->length = r->bytes - mark;
+  attend_status status = attend_text_check(c->ctx, r->path, bytes, r->bytes);
+  if (!status) status = read_kind(r);
+  if (!status) c->bytes += r->length;
+  if (!status && c->parts == parts)
+    status = fail(c->ctx, ATTEND_IO, "%.300s holds no text", r->path);
+  give(c->ctx, bytes);
+  return status;
+}
+
+attend_status attend_corpus_read(attend_corpus *c, const char *path,
+                                 const attend_corpus_options *options) {
+  reader r = {.c = c, .o = options, .path = path};
+  const attend_corpus before = *c;
+  ATTEND_TRY(attend_encoding_create(options->tokenizer, &r.encoding));
+  attend_status status = read_file(&r);
+  if (status) take_back(c, &before);
+  attend_encoding_free(r.encoding);
   return status;
 }

@@ -1,7 +1,6 @@
 /* A corpus, taken apart.
  *
- * Place: train/ - corpus.c keeps it, corpus_read.c fills it from corpus_file.c,
- * batches.c cuts it.
+ * Place: train/ - corpus.c keeps it, batches.c cuts it.
  */
 #ifndef TRAIN_CORPUS_H
 #define TRAIN_CORPUS_H
@@ -26,21 +25,7 @@ static inline size_t part_length(const attend_corpus *c, size_t i) {
   return c->end[i] - part_start(c, i);
 }
 
-/* More ids of the part that is open, and its end. */
-attend_status corpus_append(attend_corpus *c, size_t n, const int32_t *ids);
-attend_status corpus_close(attend_corpus *c);
-
-/* A file that is read from front to back; no zero byte ends it. */
-typedef struct {
-  const char *text; /* [length] */
-  size_t length;
-  attend_context *ctx;
-  char *all; /* [bytes], or NULL: there are none */
-  size_t bytes;
-} text_file;
-
-attend_status text_file_open(attend_context *ctx, const char *path,
-                             text_file *f);
-void text_file_close(text_file *f);
+/* What decides the lessons: equal where lessons are. */
+uint64_t batches_digest(const attend_batches *b);
 
 #endif

@@ -1,7 +1,7 @@
 /* The memory of a lesson: what forward leaves for the way back, and work.
  *
- * Place: train/ - see learner.h. Taken when a lesson is larger than those before;
- * cut twice by the same calls, first to learn the size.
+ * Place: train/ - see learner.h. One block, taken when a lesson is larger than those
+ * before; cut twice by the same calls, first to learn the size.
  *
  * Activations are kept for each layer, or, where layers are computed again, once for
  * all of them, with each layer's input.
@@ -15,11 +15,11 @@ static float *cut(arena *a, size_t rows, int width) {
   return arena_cut(a, rows * (size_t)padded(width) * sizeof(float));
 }
 
-static int qkv_width(const attend_stack *s) {
-  return s->heads * s->dim + s->kv_heads * (s->dim + s->dim_v);
-}
 static int kv_width(const attend_stack *s) {
   return s->kv_heads * (s->dim + s->dim_v);
+}
+static int qkv_width(const attend_stack *s) {
+  return s->heads * s->dim + kv_width(s);
 }
 
 /* ---- activations ------------------------------------------------------------------- */
@@ -95,13 +95,6 @@ static void join_layers(attend_learner *l, learn_side *x) {
   }
 }
 
-static size_t cut_trails(attend_learner *l, void *block) {
-  arena a = {block, 0};
-  cut_side(l, &l->encoder, &a);
-  cut_side(l, &l->decoder, &a);
-  return a.used;
-}
-
 /* ---- work ---------------------------------------------------------------------------- */
 
 typedef struct {
@@ -109,7 +102,7 @@ typedef struct {
   int width, wide, act;
 } sizes;
 
-static void grow(const attend_learner *l, const learn_side *x, sizes *z) {
+static void widen(const attend_learner *l, const learn_side *x, sizes *z) {
   if (!x->layers) return;
   const attend_stack *w = x->p.side->shape;
   if ((size_t)x->p.rows > z->rows) z->rows = (size_t)x->p.rows;
@@ -121,11 +114,25 @@ static void grow(const attend_learner *l, const learn_side *x, sizes *z) {
   z->act = widest(z->act, w->mlp);
 }
 
-static sizes sizes_of(const attend_learner *l) {
-  sizes z = {.width = l->model.config.embed_width};
-  grow(l, &l->encoder, &z);
-  grow(l, &l->decoder, &z);
-  return z;
+/* What the gradient of the largest product, and of norms, needs. */
+static size_t scratch_bytes(const attend_learner *l, const sizes *z) {
+  const attend_config *c = &l->model.config;
+  const int rows = (int)z->rows,
+            heads = widest(c->encoder.heads, c->decoder.heads);
+  size_t most = attend_norm_back_bytes(rows, widest(z->width, z->act));
+  if (c->qk_norm) /* each head's row */
+    most = size_add(most, attend_norm_back_bytes(rows * heads, z->act));
+  const int products[][3] = {{rows, z->wide, z->width},
+                             {rows, z->width, z->act},
+                             {rows, z->width, z->width},
+                             {rows, widest(c->copy, 1), z->width},
+                             {HEAD_ROWS_AT_ONCE, c->vocab, z->width}};
+  for (size_t i = 0; i < sizeof products / sizeof *products; i++) {
+    const int *of = products[i];
+    size_t n = attend_linear_weight_grad_bytes(l->ctx, of[0], of[1], of[2]);
+    if (n > most) most = n;
+  }
+  return most;
 }
 
 static void cut_copy(attend_learner *l, arena *a) {
@@ -141,174 +148,132 @@ static void cut_copy(attend_learner *l, arena *a) {
   c->weights = cut(a, HEAD_ROWS_AT_ONCE, l->encoder.p.n);
 }
 
-static size_t cut_work(attend_learner *l, void *block) {
+static void cut_work(attend_learner *l, arena *a) {
   const attend_config *c = &l->model.config;
-  arena a = {block, 0};
-  sizes z = sizes_of(l);
-  l->h = cut(&a, z.rows, z.width);
-  l->act = cut(&a, z.rows, z.act);
-  l->back.middle = cut(&a, z.rows, z.width);
-  l->back.dh = cut(&a, z.rows, z.width);
-  l->back.d_act = cut(&a, z.rows, z.act);
-  l->back.d_wide = cut(&a, z.rows, z.wide);
-  l->head_rows = cut(&a, 5 * HEAD_ROWS_AT_ONCE, z.width);
-  l->logits = cut(&a, HEAD_ROWS_AT_ONCE, c->vocab);
-  if (c->logit_cap > 0) l->capped = cut(&a, HEAD_ROWS_AT_ONCE, c->vocab);
-  l->losses = cut(&a, HEAD_ROWS_AT_ONCE, 1);
-  l->head_row = arena_cut(&a, HEAD_ROWS_AT_ONCE * sizeof *l->head_row);
-  l->head_target = arena_cut(&a, HEAD_ROWS_AT_ONCE * sizeof *l->head_target);
-  cut_copy(l, &a);
-  l->back.d_bias =
-      arena_cut(&a, (size_t)(widest(c->buckets, 1) *
-                             widest(c->encoder.heads, c->decoder.heads)) *
-                        sizeof(float));
-  return a.used;
+  const int heads = widest(c->encoder.heads, c->decoder.heads);
+  sizes z = {.width = c->embed_width};
+  widen(l, &l->encoder, &z);
+  widen(l, &l->decoder, &z);
+  l->h = cut(a, z.rows, z.width);
+  l->act = cut(a, z.rows, z.act);
+  l->back.middle = cut(a, z.rows, z.width);
+  l->back.dh = cut(a, z.rows, z.width);
+  l->back.d_act = cut(a, z.rows, z.act);
+  l->back.d_wide = cut(a, z.rows, z.wide);
+  l->back.d_bias = cut(a, (size_t)widest(c->buckets, 1), heads);
+  l->back.scratch = arena_cut(a, scratch_bytes(l, &z));
+  l->head_rows = cut(a, 5 * HEAD_ROWS_AT_ONCE, z.width);
+  l->logits = cut(a, HEAD_ROWS_AT_ONCE, c->vocab);
+  if (c->logit_cap > 0) l->capped = cut(a, HEAD_ROWS_AT_ONCE, c->vocab);
+  l->losses = cut(a, HEAD_ROWS_AT_ONCE, 1);
+  l->head_row = arena_cut(a, HEAD_ROWS_AT_ONCE * sizeof *l->head_row);
+  l->head_target = arena_cut(a, HEAD_ROWS_AT_ONCE * sizeof *l->head_target);
+  cut_copy(l, a);
 }
 
-/* What the gradient of the largest product, and of norms, needs. */
-static size_t need_scratch(const attend_learner *l) {
-  const attend_config *c = &l->model.config;
-  sizes z = sizes_of(l);
-  int heads = widest(c->encoder.heads, c->decoder.heads);
-  size_t most = attend_norm_back_bytes((int)z.rows, widest(z.width, z.act));
-  if (c->qk_norm) /* each head's row */
-    most = size_add(most, attend_norm_back_bytes((int)z.rows * heads, z.act));
-  const int pairs[][2] = {{z.wide, z.width},
-                          {z.width, z.act},
-                          {z.width, z.width},
-                          {widest(c->copy, 1), z.width}};
-  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
-    size_t n = attend_linear_weight_grad_bytes(l->ctx, (int)z.rows, pairs[i][0],
-                                               pairs[i][1]);
-    if (n > most) most = n;
-  }
-  size_t n = attend_linear_weight_grad_bytes(l->ctx, HEAD_ROWS_AT_ONCE,
-                                             c->vocab, z.width);
-  return n > most ? n : most;
+static size_t cut_all(attend_learner *l, void *block) {
+  arena a = {block, 0};
+  cut_side(l, &l->encoder, &a);
+  cut_side(l, &l->decoder, &a);
+  cut_work(l, &a);
+  return a.used;
 }
 
 /* ---- plans ------------------------------------------------------------------------------ */
 
 static attend_status plan_role(attend_learner *l, attend_role role, int layer,
-                               int rows, int keys, const int32_t *real,
+                               int rows, int keys, size_t *bytes,
                                attend_plan **plan) {
   attend_desc d;
-  if (!model_attention(&l->model, role, layer, &d)) return ATTEND_OK;
+  if (*plan || !model_attention(&l->model, role, layer, &d)) return ATTEND_OK;
   d.batch = l->batch;
   d.q_len = rows;
   d.kv_len = keys;
   d.purpose = ATTEND_FOR_BACKWARD;
-  d.mask.lengths = role == ATTEND_DECODER_SELF ? NULL : real;
-  return attend_plan_create(l->ctx, &d, plan);
+  if (role != ATTEND_DECODER_SELF) d.mask.lengths = l->encoder.real;
+  ATTEND_TRY(attend_plan_create(l->ctx, &d, plan));
+  *bytes += attend_plan_workspace(*plan);
+  return ATTEND_OK;
 }
 
-static attend_status make_plans(attend_learner *l) {
+static attend_status make_plans(attend_learner *l, size_t *bytes) {
   pass *e = &l->encoder.p, *d = &l->decoder.p;
   if (l->encoder.layers)
-    ATTEND_TRY(plan_role(l, ATTEND_ENCODER_SELF, 0, e->n, e->n, l->encoder.real,
+    ATTEND_TRY(plan_role(l, ATTEND_ENCODER_SELF, 0, e->n, e->n, bytes,
                          &e->plan[FULL]));
   if (!l->decoder.layers) return ATTEND_OK;
-  for (int i = 0; i < d->side->shape->layers; i++) {
-    int kind = layer_kind(&l->model.config, d->side, i);
-    if (!d->plan[kind])
-      ATTEND_TRY(plan_role(l, ATTEND_DECODER_SELF, i, d->n, d->n, NULL,
-                           &d->plan[kind]));
-  }
-  return plan_role(l, ATTEND_CROSS, 0, d->n, e->n, l->encoder.real,
-                   &d->cross_plan);
+  for (int i = 0; i < d->side->shape->layers; i++)
+    ATTEND_TRY(plan_role(l, ATTEND_DECODER_SELF, i, d->n, d->n, bytes,
+                         &d->plan[layer_kind(&l->model.config, d->side, i)]));
+  return plan_role(l, ATTEND_CROSS, 0, d->n, e->n, bytes, &d->cross_plan);
 }
 
-/* f on every plan that there is. */
-static void each_plan(attend_learner *l,
-                      void (*f)(attend_plan **plan, size_t *bytes),
-                      size_t *bytes) {
-  pass *sides[] = {&l->encoder.p, &l->decoder.p};
-  for (int i = 0; i < 2; i++) {
-    attend_plan **all[] = {&sides[i]->plan[FULL], &sides[i]->plan[SLIDING],
-                           &sides[i]->cross_plan};
-    for (int j = 0; j < 3; j++)
-      if (*all[j]) f(all[j], bytes);
+static void free_plans(pass *p) {
+  attend_plan **all[] = {&p->plan[FULL], &p->plan[SLIDING], &p->cross_plan};
+  for (int i = 0; i < 3; i++) {
+    attend_plan_free(*all[i]);
+    *all[i] = NULL;
   }
-}
-
-static void free_plan(attend_plan **plan, size_t *bytes) {
-  (void)bytes;
-  attend_plan_free(*plan);
-  *plan = NULL;
-}
-static void count_plan(attend_plan **plan, size_t *bytes) {
-  *bytes += attend_plan_workspace(*plan);
 }
 
 /* ---- the room of a lesson ------------------------------------------------------------------ */
 
 void lesson_free(attend_learner *l) {
-  each_plan(l, free_plan, NULL);
-  device_give(l->ctx, l->trail_block);
-  device_give(l->ctx, l->work_block);
-  device_give(l->ctx, l->back.scratch);
-  give(l->ctx, l->encoder.real);
-  give(l->ctx, l->decoder.real);
-  l->encoder.real = l->decoder.real = NULL;
-  l->trail_block = l->work_block = l->back.scratch = NULL;
-  l->trail_bytes = l->work_bytes = l->scratch_bytes = l->plan_bytes = 0;
-  l->room_batch = 0;
+  free_plans(&l->encoder.p);
+  free_plans(&l->decoder.p);
+  device_give(l->ctx, l->block);
+  give(l->ctx, l->real);
 }
 
-static attend_status enough(attend_learner *l, size_t bytes, const char *what,
-                            void **block, size_t *have) {
-  if (bytes <= *have) return ATTEND_OK;
-  device_give(l->ctx, *block);
-  *block = NULL;
-  *have = 0;
-  ATTEND_TRY(device_take(l->ctx, bytes, what, block));
-  *have = bytes;
+static attend_status take_block(attend_learner *l) {
+  const size_t bytes = cut_all(l, NULL);
+  if (bytes > l->block_bytes) {
+    device_give(l->ctx, l->block);
+    l->block = NULL;
+    l->block_bytes = 0;
+    ATTEND_TRY(device_take(l->ctx, bytes, "a lesson's activations", &l->block));
+    l->block_bytes = bytes;
+  }
+  cut_all(l, l->block);
   return ATTEND_OK;
 }
 
-static attend_status take_lengths(attend_learner *l, learn_side *x) {
-  give(l->ctx, x->real);
-  x->real = NULL;
-  return x->layers ? take_zeroed(l->ctx, (size_t)l->batch * sizeof *x->real,
-                                 "lengths", &x->real)
-                   : ATTEND_OK;
-}
-
-static void set_pass(attend_learner *l, learn_side *x) {
-  x->p.ctx = l->ctx;
-  x->p.model = &l->model;
-  x->p.h = l->h;
-  x->p.back = l->back;
+static attend_status place_rows(attend_learner *l, learn_side *x) {
+  const size_t bytes = (size_t)x->p.rows * sizeof *x->p.position;
+  int32_t *position;
+  if (!x->layers) return ATTEND_OK;
+  ATTEND_TRY(take(l->ctx, bytes, "positions", &position));
+  for (int i = 0; i < x->p.rows; i++) position[i] = i % x->p.n;
+  l->ctx->device->write(l->ctx, x->p.position, position, bytes);
+  give(l->ctx, position);
+  return ATTEND_OK;
 }
 
 /* Another shape is another cut of the same memory, and other plans. */
 attend_status lesson_room(attend_learner *l) {
-  int n[2] = {l->encoder.p.n, l->decoder.p.n};
-  if (l->room_batch == l->batch && l->room_length[0] == n[0] &&
-      l->room_length[1] == n[1])
+  learn_side *sides[] = {&l->encoder, &l->decoder};
+  size_t plans = 0; /* forms differ in what they hold at once */
+  if (l->room_batch == l->batch && l->room_length[0] == sides[0]->p.n &&
+      l->room_length[1] == sides[1]->p.n)
     return ATTEND_OK;
-  size_t plans = 0;
   l->room_batch = 0;
-  each_plan(l, free_plan, NULL);
-  ATTEND_TRY(take_lengths(l, &l->encoder));
-  ATTEND_TRY(take_lengths(l, &l->decoder));
-  ATTEND_TRY(enough(l, cut_trails(l, NULL), "a lesson's activations",
-                    &l->trail_block, &l->trail_bytes));
-  ATTEND_TRY(enough(l, cut_work(l, NULL), "a lesson's work", &l->work_block,
-                    &l->work_bytes));
-  ATTEND_TRY(enough(l, need_scratch(l), "a lesson's work", &l->back.scratch,
-                    &l->scratch_bytes));
-  cut_trails(l, l->trail_block);
-  cut_work(l, l->work_block);
-  join_layers(l, &l->encoder);
-  join_layers(l, &l->decoder);
-  set_pass(l, &l->encoder);
-  set_pass(l, &l->decoder);
-  ATTEND_TRY(make_plans(l));
-  each_plan(l, count_plan, &plans); /* forms differ in what they hold at once */
+  give(l->ctx, l->real);
+  l->real = NULL;
+  ATTEND_TRY(take_zeroed(l->ctx, 2 * (size_t)l->batch * sizeof *l->real,
+                         "lengths", &l->real));
+  ATTEND_TRY(take_block(l));
+  for (int i = 0; i < 2; i++) {
+    learn_side *x = sides[i];
+    free_plans(&x->p);
+    join_layers(l, x);
+    x->real = l->real + i * l->batch;
+    x->p.h = l->h;
+    x->p.back = l->back;
+    l->room_length[i] = x->p.n;
+    ATTEND_TRY(place_rows(l, x));
+  }
+  ATTEND_TRY(make_plans(l, &plans));
   if (plans > l->plan_bytes) l->plan_bytes = plans;
   l->room_batch = l->batch;
-  l->room_length[0] = n[0];
-  l->room_length[1] = n[1];
   return ATTEND_OK;
 }

@@ -8,24 +8,29 @@
 #include "model/hooks.h"
 #include "train/learner.h"
 
-static attend_status check_side(const attend_learner *l, const char *what,
-                                int length, const int32_t *ids,
-                                const int32_t *lengths) {
+/* What one side is given. */
+typedef struct {
+  int length;
+  const int32_t *ids, *lengths, *types;
+} given;
+
+static attend_status check_given(const attend_learner *l, const char *what,
+                                 const given *g) {
   const attend_config *c = &l->model.config;
-  ATTEND_CHECK(l->ctx, length >= 1 && ids, "a lesson needs %s", what);
+  ATTEND_CHECK(l->ctx, g->length >= 1 && g->ids, "a lesson needs %s", what);
   ATTEND_CHECK(l->ctx,
                c->position != ATTEND_POSITIONS_LEARNED || !c->positions ||
-                   length <= c->positions,
+                   g->length <= c->positions,
                "%d tokens are more than the %d positions that the model has",
-               length, c->positions);
-  for (int i = 0; i < l->batch * length; i++)
-    ATTEND_CHECK(l->ctx, ids[i] >= 0 && ids[i] < c->vocab,
+               g->length, c->positions);
+  for (int i = 0; i < l->batch * g->length; i++)
+    ATTEND_CHECK(l->ctx, g->ids[i] >= 0 && g->ids[i] < c->vocab,
                  "token %d of a lesson is %d: the model knows 0 to %d", i,
-                 (int)ids[i], c->vocab - 1);
-  for (int b = 0; lengths && b < l->batch; b++)
-    ATTEND_CHECK(l->ctx, lengths[b] >= 0 && lengths[b] <= length,
-                 "text %d of a lesson has %d tokens of %d", b, (int)lengths[b],
-                 length);
+                 (int)g->ids[i], c->vocab - 1);
+  for (int b = 0; g->lengths && b < l->batch; b++)
+    ATTEND_CHECK(l->ctx, g->lengths[b] >= 0 && g->lengths[b] <= g->length,
+                 "text %d of a lesson has %d tokens of %d", b,
+                 (int)g->lengths[b], g->length);
   return ATTEND_OK;
 }
 
@@ -42,63 +47,51 @@ static attend_status check_targets(const attend_learner *l,
   return ATTEND_OK;
 }
 
-static void set_side(const attend_learner *l, learn_side *x, int length,
-                     const int32_t *ids, const int32_t *lengths,
-                     const int32_t *types) {
+static void set_shape(const attend_learner *l, learn_side *x, int length) {
+  if (!x->layers) return;
   x->p.count = l->batch;
   x->p.n = length;
   x->p.rows = l->batch * length;
-  x->given_ids = ids;
-  x->given_lengths = lengths;
-  x->given_types = types;
 }
 
-static attend_status open_lesson(attend_learner *l, const attend_lesson *x) {
-  const attend_parts parts = l->model.config.parts;
-  bool both = parts == ATTEND_BOTH;
-  ATTEND_CHECK(l->ctx, x->batch >= 1, "a lesson of %d texts: give at least 1",
-               x->batch);
-  l->batch = x->batch;
-  l->lesson = x;
-  ATTEND_TRY(check_side(l, "a text", x->length, x->ids, x->lengths));
-  if (both)
-    ATTEND_TRY(check_side(l, "what the decoder is given", x->said, x->said_ids,
-                          x->said_lengths));
-  ATTEND_TRY(check_targets(l, x, both ? x->said : x->length));
-  if (parts & ATTEND_ENCODER)
-    set_side(l, &l->encoder, x->length, x->ids, x->lengths, x->types);
-  if (both)
-    set_side(l, &l->decoder, x->said, x->said_ids, x->said_lengths, NULL);
-  else if (parts & ATTEND_DECODER)
-    set_side(l, &l->decoder, x->length, x->ids, x->lengths, NULL);
-  return lesson_room(l);
-}
-
-/* After the room is there: tokens, positions, how many are real, dropout. */
-static attend_status place_side(attend_learner *l, learn_side *x) {
+/* After the room is there: tokens, how many are real, dropout. */
+static void place_side(attend_learner *l, learn_side *x, const given *g) {
   const struct attend_device *d = l->ctx->device;
-  const int n = x->p.n;
   const size_t bytes = (size_t)x->p.rows * sizeof *x->ids;
-  int32_t *position;
-  if (!x->layers) return ATTEND_OK;
-  ATTEND_TRY(take(l->ctx, bytes, "positions", &position));
-  for (int b = 0; b < l->batch; b++) {
-    x->real[b] = x->given_lengths ? x->given_lengths[b] : n;
-    for (int i = 0; i < n; i++) position[b * n + i] = i;
-  }
-  d->write(l->ctx, x->p.position, position, bytes);
-  d->write(l->ctx, x->ids, x->given_ids, bytes);
-  if (x->given_types) d->write(l->ctx, x->types, x->given_types, bytes);
-  give(l->ctx, position);
+  if (!x->layers) return;
+  for (int b = 0; b < l->batch; b++)
+    x->real[b] = g->lengths ? g->lengths[b] : g->length;
+  d->write(l->ctx, x->ids, g->ids, bytes);
+  x->typed = g->types != NULL;
+  if (x->typed) d->write(l->ctx, x->types, g->types, bytes);
   x->p.lengths = x->real;
   x->p.hooks = l->hooks.n ? &l->hooks : NULL;
   x->p.drop = l->lesson->quiet ? 0 : l->options.dropout;
   x->p.dropout = (attend_random){l->options.seed, l->lesson->step * 4096};
+}
+
+static attend_status open_lesson(attend_learner *l, const attend_lesson *x) {
+  const bool both = l->model.config.parts == ATTEND_BOTH;
+  const given read = {x->length, x->ids, x->lengths, x->types};
+  const given said = both ? (given){x->said, x->said_ids, x->said_lengths, NULL}
+                          : (given){x->length, x->ids, x->lengths, NULL};
+  ATTEND_CHECK(l->ctx, x->batch >= 1, "a lesson of %d texts: give at least 1",
+               x->batch);
+  l->batch = x->batch;
+  l->lesson = x;
+  ATTEND_TRY(check_given(l, "a text", &read));
+  if (both) ATTEND_TRY(check_given(l, "what the decoder is given", &said));
+  ATTEND_TRY(check_targets(l, x, said.length));
+  set_shape(l, &l->encoder, read.length);
+  set_shape(l, &l->decoder, said.length);
+  ATTEND_TRY(lesson_room(l));
+  place_side(l, &l->encoder, &read);
+  place_side(l, &l->decoder, &said);
   return ATTEND_OK;
 }
 
 static const int32_t *types_of(const learn_side *x) {
-  return x->given_types ? x->types : NULL;
+  return x->typed ? x->types : NULL;
 }
 
 static int ld_of(const learn_side *x) {
@@ -354,8 +347,6 @@ attend_status attend_learner_study(attend_learner *l,
   learn_side *e = &l->encoder, *d = &l->decoder;
   mirror_back(l->ctx, &l->gradients);
   mirror_changed(&l->gradients);
-  ATTEND_TRY(place_side(l, e));
-  ATTEND_TRY(place_side(l, d));
   ATTEND_TRY(side_forward(l, e));
   d->p.encoded = e->hidden;
   d->p.d_encoded = e->d_hidden;

@@ -1,50 +1,21 @@
-/* A learner's parameters: read from a checkpoint, laid out, packed for products.
+/* A learner's parameters: read from a checkpoint, or the mean of several, laid out,
+ * packed for products, and written as a checkpoint that others can read.
  *
  * Place: train/ - see learner.h.
  *
  * What one product takes lies together, in the order of its outputs: q, k and v of
  * a layer are one matrix, whatever their tensors are called. Matrices that a
- * checkpoint stores turned are turned back here.
+ * checkpoint stores turned are turned on the way in and on the way out.
  */
 #include <string.h>
 
+#include "base/files.h"
 #include "model/hooks.h"
 #include "train/learner.h"
 
-/* ---- numbers that callers see ------------------------------------------------------- */
-
-attend_status mirror_make(attend_context *ctx, size_t count, const char *what,
-                          mirror *m) {
-  size_t bytes = size_times(count, sizeof(float));
-  m->count = count;
-  ATTEND_TRY(device_take(ctx, bytes, what, &m->device));
-  return ctx->device->host ? ATTEND_OK
-                           : take_zeroed(ctx, bytes, what, &m->host);
-}
-
-void mirror_free(const attend_context *ctx, mirror *m) {
-  device_give(ctx, m->device);
-  give(ctx, m->host);
-}
-
-float *mirror_out(attend_context *ctx, mirror *m) {
-  if (!m->host) return m->device;
-  if (!m->fresh)
-    ctx->device->read(ctx, m->host, m->device, m->count * sizeof(float));
-  m->fresh = true;
-  return m->host;
-}
-
-void mirror_back(attend_context *ctx, mirror *m) {
-  if (m->host && m->fresh)
-    ctx->device->write(ctx, m->device, m->host, m->count * sizeof(float));
-}
-
 /* ---- where everything lies ------------------------------------------------------ */
 
-static const size_t NO_PARAMETER = SIZE_MAX;
-
-static attend_group group_of(const parameter *p) {
+attend_group group_of(const parameter *p) {
   bool table = p->slot == TOKENS || p->slot == POSITIONS || p->slot == TYPES ||
                p->slot == RELATIVE;
   return p->rank != 2 ? ATTEND_VECTORS
@@ -53,22 +24,15 @@ static attend_group group_of(const parameter *p) {
 }
 
 static void add_entry(attend_learner *l, const parameter *p) {
-  learn_entry *e = &l->entries[l->n_entries++];
-  *e = (learn_entry){.parameter = (size_t)(p - l->files->table.entry),
-                     .at = l->count,
-                     .count = (size_t)p->tensor->count,
-                     .group = group_of(p),
-                     .fixed = p->fixed};
-  l->count += e->count;
+  l->entries[l->n_entries++] =
+      (learn_entry){.p = p, .at = l->count, .count = (size_t)p->tensor->count};
+  l->count += (size_t)p->tensor->count;
 }
 
 /* A product's biases are one vector: what some of its parts lack stays 0. */
-static void add_gap(attend_learner *l, const parameter *weight) {
-  learn_entry *e = &l->gaps[l->n_gaps++];
-  *e = (learn_entry){.parameter = NO_PARAMETER,
-                     .at = l->count,
-                     .count = (size_t)weight->shape[0]};
-  l->count += e->count;
+static void add_gap(attend_learner *l, size_t count) {
+  l->gaps[l->n_gaps++] = (learn_entry){.at = l->count, .count = count};
+  l->count += count;
 }
 
 static attend_status lay_out(attend_model *m, const field *f, attend_parts of,
@@ -89,44 +53,48 @@ static attend_status lay_out(attend_model *m, const field *f, attend_parts of,
       if (p && !tied)
         add_entry(l, p);
       else if (!p && is_bias && weight)
-        add_gap(l, weight);
+        add_gap(l, (size_t)weight->shape[0]);
     }
   return ATTEND_OK;
 }
 
 /* ---- reading --------------------------------------------------------------------- */
 
-static attend_status read_entry(attend_learner *l, const learn_entry *e,
-                                float *values) {
-  const parameter *p = &l->files->table.entry[e->parameter];
-  attend_dtype dtype;
-  float *to = values + e->at;
-  size_t n = (size_t)p->tensor->count;
-  ATTEND_CHECK(l->ctx, tensor_dtype(p->tensor, &dtype),
-               "%s is stored as %s: a learner reads F32, F16 and BF16", p->name,
-               p->tensor->dtype);
-  if (!p->turned) {
-    attend_convert_to_f32(dtype, p->tensor->data, n, to);
-    return ATTEND_OK;
-  }
-  float *rows;
-  ATTEND_TRY(take(l->ctx, n * sizeof *rows, "a turned matrix", &rows));
-  attend_convert_to_f32(dtype, p->tensor->data, n, rows);
-  size_t outputs = (size_t)p->shape[0], inputs = (size_t)p->shape[1];
-  for (size_t o = 0; o < outputs; o++)
-    for (size_t i = 0; i < inputs; i++)
-      to[o * inputs + i] = rows[i * outputs + o];
-  give(l->ctx, rows);
-  return ATTEND_OK;
+/* Of what is stored turned, the most numbers of one. */
+static size_t most_turned(const attend_learner *l) {
+  size_t most = 0;
+  for (size_t i = 0; i < l->n_entries; i++)
+    if (l->entries[i].p->turned && l->entries[i].count > most)
+      most = l->entries[i].count;
+  return most;
+}
+
+static void turn(int64_t rows, int64_t columns, const float *from, float *to) {
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 0; j < columns; j++)
+      to[j * rows + i] = from[i * columns + j];
+}
+
+/* The checkpoint has checked how it is stored. work: as large, if it is turned. */
+static void read_tensor(const parameter *p, float *work, float *to) {
+  attend_dtype dtype = ATTEND_F32;
+  tensor_dtype(p->tensor, &dtype);
+  attend_convert_to_f32(dtype, p->tensor->data, (size_t)p->tensor->count,
+                        p->turned ? work : to);
+  if (p->turned) turn(p->shape[1], p->shape[0], work, to);
 }
 
 static attend_status read_values(attend_learner *l) {
+  float *work;
   ATTEND_TRY(mirror_make(l->ctx, l->count, "parameters", &l->values));
   ATTEND_TRY(mirror_make(l->ctx, l->count, "gradients", &l->gradients));
+  ATTEND_TRY(
+      take(l->ctx, most_turned(l) * sizeof *work, "a turned matrix", &work));
   float *values = mirror_out(l->ctx, &l->values);
   for (size_t i = 0; i < l->n_entries; i++)
-    ATTEND_TRY(read_entry(l, &l->entries[i], values));
+    read_tensor(l->entries[i].p, work, values + l->entries[i].at);
   mirror_back(l->ctx, &l->values);
+  give(l->ctx, work);
   return ATTEND_OK;
 }
 
@@ -136,14 +104,12 @@ typedef struct {
   float *value, *gradient; /* gradient NULL: it is not learnt */
 } pair;
 
-static pair pair_of(const attend_learner *l, enum slot slot, attend_parts of,
-                    int layer, bool is_bias) {
-  const parameter *p = checkpoint_find(l->files, slot, of, layer, is_bias);
+static pair pair_of(const attend_learner *l, const parameter *p) {
   for (size_t i = 0; p && i < l->n_entries; i++) {
     const learn_entry *e = &l->entries[i];
-    if (&l->files->table.entry[e->parameter] != p) continue;
-    return (pair){l->values.device + e->at,
-                  e->fixed ? NULL : l->gradients.device + e->at};
+    if (e->p == p)
+      return (pair){l->values.device + e->at,
+                    p->fixed ? NULL : l->gradients.device + e->at};
   }
   return (pair){NULL, NULL};
 }
@@ -153,26 +119,26 @@ static pair pair_of(const attend_learner *l, enum slot slot, attend_parts of,
 static attend_status find_linear(attend_learner *l, const field *f,
                                  attend_parts of, int layer,
                                  linear_weights *x) {
-  pair b = {NULL, NULL};
-  size_t before = 0; /* outputs before the first bias */
   for (int i = 0; i < f->slots; i++) {
     enum slot slot = f->slot[i];
     bool tied = slot == HEAD && l->model.config.tied;
     const parameter *p =
         checkpoint_find(l->files, tied ? TOKENS : slot, of, layer, false);
     if (!p) continue;
-    pair w = pair_of(l, tied ? TOKENS : slot, of, layer, false);
+    pair w = pair_of(l, p);
+    pair b = pair_of(l, checkpoint_find(l->files, slot, of, layer, true));
     if (!x->w) x->w = w.value, x->dw = w.gradient;
-    if (!b.value) {
-      b = pair_of(l, slot, of, layer, true);
-      if (b.value) before = (size_t)x->outputs;
+    if (!x->b && b.value) {
+      x->b = b.value - x->outputs;
+      if (b.gradient) x->db = b.gradient - x->outputs;
     }
     x->outputs += (int)p->shape[0];
     x->inputs = (int)p->shape[1];
   }
-  if (b.value) x->b = b.value - before;
-  if (b.gradient) x->db = b.gradient - before;
-  return x->w ? linear_pack(&l->model, x, true) : ATTEND_OK;
+  if (!x->w) return ATTEND_OK;
+  ATTEND_TRY(linear_pack(&l->model, x, true));
+  l->packed_bytes += attend_linear_bytes(x->go) + attend_linear_bytes(x->back);
+  return ATTEND_OK;
 }
 
 static attend_status find_field(attend_model *m, const field *f,
@@ -180,17 +146,16 @@ static attend_status find_field(attend_model *m, const field *f,
                                 void *user) {
   attend_learner *l = user;
   if (f->kind == A_LINEAR) return find_linear(l, f, of, layer, place);
-  const enum slot slot = f->slot[0];
-  pair w = pair_of(l, slot, of, layer, false);
+  const parameter *p = checkpoint_find(m->files, f->slot[0], of, layer, false);
+  pair w = pair_of(l, p);
   if (f->kind == A_NORM) {
-    pair b = pair_of(l, slot, of, layer, true);
+    pair b = pair_of(l, checkpoint_find(m->files, f->slot[0], of, layer, true));
     *(norm_weights *)place =
         (norm_weights){w.value, b.value, w.gradient, b.gradient};
-    return ATTEND_OK;
+  } else {
+    *(table_weights *)place = (table_weights){
+        {w.value, ATTEND_F32, p ? (int)p->shape[0] : 0}, w.gradient};
   }
-  const parameter *p = checkpoint_find(m->files, slot, of, layer, false);
-  *(table_weights *)place = (table_weights){
-      {w.value, ATTEND_F32, p ? (int)p->shape[0] : 0}, w.gradient};
   return ATTEND_OK;
 }
 
@@ -210,7 +175,7 @@ static attend_status check_options(attend_context *ctx,
 static attend_status open_side(attend_learner *l, const stack *s,
                                learn_side *x) {
   if (!s->layers) return ATTEND_OK;
-  x->p.side = s;
+  x->p = (pass){.ctx = l->ctx, .model = &l->model, .side = s};
   return take_zeroed(l->ctx, (size_t)s->shape->layers * sizeof *x->layers,
                      "the layers", &x->layers);
 }
@@ -221,10 +186,9 @@ static attend_status open_learner(attend_learner *l) {
   ATTEND_CHECK(l->ctx, attend_checkpoint_has_head(l->files),
                "the checkpoint has no head that gives logits: there is nothing "
                "to learn from");
-  ATTEND_TRY(take_zeroed(l->ctx, most * sizeof *l->entries, "the parameters",
-                         &l->entries));
-  ATTEND_TRY(
-      take_zeroed(l->ctx, most * sizeof *l->gaps, "the parameters", &l->gaps));
+  ATTEND_TRY(take(l->ctx, 2 * most * sizeof *l->entries, "the parameters",
+                  &l->entries));
+  l->gaps = l->entries + most;
   ATTEND_TRY(model_open(&l->model));
   ATTEND_TRY(model_each(&l->model, lay_out, l));
   ATTEND_TRY(read_values(l));
@@ -272,7 +236,6 @@ void attend_learner_free(attend_learner *l) {
   mirror_free(l->ctx, &l->values);
   mirror_free(l->ctx, &l->gradients);
   give(l->ctx, l->entries);
-  give(l->ctx, l->gaps);
   give(l->ctx, l);
 }
 
@@ -285,14 +248,14 @@ const attend_config *attend_learner_config(const attend_learner *l) {
 int attend_learner_get(const attend_learner *l, size_t i, attend_learnt *x) {
   if (i >= l->n_entries) return 0;
   const learn_entry *e = &l->entries[i];
-  const parameter *p = &l->files->table.entry[e->parameter];
+  const parameter *p = e->p;
   *x = (attend_learnt){.name = p->name,
                        .rank = p->rank,
                        .shape = {p->shape[0], p->rank == 2 ? p->shape[1] : 1},
                        .count = p->tensor->count,
                        .turned = p->turned,
-                       .group = e->group,
-                       .fixed = e->fixed,
+                       .group = group_of(p),
+                       .fixed = p->fixed,
                        .value = attend_learner_values(l, NULL) + e->at,
                        .gradient = attend_learner_gradients(l) + e->at};
   return 1;
@@ -310,22 +273,124 @@ void attend_learner_forget(attend_learner *l) {
   l->ctx->device->zero(l->ctx, l->gradients.device, l->count * sizeof(float));
 }
 
-static attend_status add_bytes(attend_model *m, const field *f, attend_parts of,
-                               int layer, void *place, void *user) {
-  const linear_weights *x = place;
-  (void)m, (void)of, (void)layer;
-  if (f->kind == A_LINEAR && x->w)
-    *(size_t *)user +=
-        attend_linear_bytes(x->go) + attend_linear_bytes(x->back);
-  return ATTEND_OK;
-}
-
 size_t attend_learner_bytes(const attend_learner *l) {
-  size_t bytes = 2 * l->count * sizeof(float);
-  model_each((attend_model *)&l->model, add_bytes, &bytes);
-  return bytes;
+  return 2 * l->count * sizeof(float) + l->packed_bytes;
 }
 
 size_t attend_learner_work_bytes(const attend_learner *l) {
-  return l->trail_bytes + l->work_bytes + l->scratch_bytes + l->plan_bytes;
+  return l->block_bytes + l->plan_bytes;
+}
+
+/* ---- saving ------------------------------------------------------------------------------- */
+
+typedef struct {
+  attend_learner *l;
+  attend_dtype dtype;
+  float *work; /* [most_turned] */
+} saving;
+
+static attend_status fill(size_t i, void *to, void *user) {
+  const saving *s = user;
+  const learn_entry *e = &s->l->entries[i];
+  const float *from = attend_learner_values(s->l, NULL) + e->at;
+  if (e->p->turned) {
+    turn(e->p->shape[0], e->p->shape[1], from, s->work);
+    from = s->work;
+  }
+  attend_convert_from_f32(s->dtype, from, e->count, to);
+  return ATTEND_OK;
+}
+
+attend_status learner_save(attend_learner *l, const char *path,
+                           attend_stored stored, attend_digest *digest) {
+  const size_t n = l->n_entries, work = most_turned(l) * sizeof(float);
+  saving s = {l, stored == ATTEND_STORED_F32 ? ATTEND_F32 : ATTEND_BF16, NULL};
+  attend_tensor *list;
+  ATTEND_CHECK(l->ctx,
+               stored == ATTEND_STORED_F32 || stored == ATTEND_STORED_BF16,
+               "a checkpoint is saved as f32 or bf16");
+  ATTEND_TRY(take(l->ctx, n * sizeof *list, "a list", &list));
+  for (size_t i = 0; i < n; i++) {
+    const parameter *p = l->entries[i].p;
+    list[i] = *p->tensor;
+    list[i].name = p->name;
+    list[i].stored = stored;
+    list[i].data = NULL;
+  }
+  attend_status status = take(l->ctx, work, "a turned matrix", &s.work);
+  if (!status)
+    status = tensor_file_make(l->ctx, path, n, list, fill, &s, digest);
+  give(l->ctx, s.work);
+  give(l->ctx, list);
+  return status;
+}
+
+attend_status attend_learner_save(attend_learner *l, const char *path,
+                                  attend_stored stored) {
+  return learner_save(l, path, stored, NULL);
+}
+
+/* ---- the mean of several checkpoints: what the last steps of a course have in
+ * common, without what each of them is off by --------------------------------------- */
+
+/* The parameter of another checkpoint of the same table. */
+static const parameter *parameter_in(const attend_learner *l,
+                                     const learn_entry *e,
+                                     const attend_checkpoint *c) {
+  return &c->table.entry[e->p - l->files->table.entry];
+}
+
+static bool is_same(const parameter *p, const parameter *q) {
+  return p->slot == q->slot && p->of == q->of && p->layer == q->layer &&
+         p->is_bias == q->is_bias && q->tensor && p->rank == q->rank &&
+         !memcmp(p->shape, q->shape, sizeof p->shape);
+}
+
+static attend_status open_same(const attend_learner *l, const char *folder,
+                               attend_checkpoint **files) {
+  ATTEND_TRY(attend_checkpoint_open(l->ctx, folder, files));
+  bool same = (*files)->table.count == l->files->table.count;
+  for (size_t i = 0; same && i < l->n_entries; i++)
+    same = is_same(l->entries[i].p, parameter_in(l, &l->entries[i], *files));
+  ATTEND_CHECK(l->ctx, same,
+               "%s has not the same tensors as the others: models of one shape "
+               "can be averaged",
+               folder);
+  return ATTEND_OK;
+}
+
+/* Sums are double and taken in the order of the list, so that the mean is the same
+ * bits everywhere. sum: and as much again, for one tensor and what turns it. */
+static void average_entry(attend_learner *l, const learn_entry *e, int n,
+                          attend_checkpoint *const *files, double *sum) {
+  float *one = (float *)(sum + e->count), *work = one + e->count;
+  float *to = attend_learner_values(l, NULL) + e->at;
+  memset(sum, 0, e->count * sizeof *sum);
+  for (int i = 0; i < n; i++) {
+    read_tensor(parameter_in(l, e, files[i]), work, one);
+    for (size_t j = 0; j < e->count; j++) sum[j] += (double)one[j];
+  }
+  for (size_t j = 0; j < e->count; j++) to[j] = (float)(sum[j] / n);
+}
+
+attend_status attend_learner_average(attend_learner *l, int n,
+                                     const char *const *folders) {
+  attend_checkpoint **files;
+  double *sum = NULL;
+  size_t largest = 0;
+  ATTEND_CHECK(l->ctx, n >= 1, "a mean of %d checkpoints: name one or more", n);
+  for (size_t i = 0; i < l->n_entries; i++)
+    if (l->entries[i].count > largest) largest = l->entries[i].count;
+  ATTEND_TRY(take_zeroed(l->ctx, (size_t)n * sizeof *files, "the checkpoints",
+                         &files));
+  attend_status status =
+      take(l->ctx, 2 * largest * sizeof *sum, "a mean", &sum);
+  for (int i = 0; !status && i < n; i++)
+    status = open_same(l, folders[i], &files[i]);
+  for (size_t i = 0; !status && i < l->n_entries; i++)
+    average_entry(l, &l->entries[i], n, files, sum);
+  for (int i = 0; i < n; i++) attend_checkpoint_close(files[i]);
+  give(l->ctx, files);
+  give(l->ctx, sum);
+  return status ? status : attend_learner_refresh(l);
 }

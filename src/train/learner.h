@@ -10,29 +10,13 @@
 #include "attend/train.h"
 #include "model/transformer.h"
 
-/* Numbers of the device that callers may read and write: the memory itself, or a copy
- * on the host that goes back before the device computes with them again. */
-typedef struct {
-  float *device, *host; /* host NULL: the device's memory is the host's */
-  size_t count;
-  bool fresh; /* the copy is as the device has it, or as a caller wants it */
-} mirror;
-
-attend_status mirror_make(attend_context *ctx, size_t count, const char *what,
-                          mirror *m);
-void mirror_free(const attend_context *ctx, mirror *m);
-/* For callers; what they wrote, back to the device; after the device has changed it. */
-float *mirror_out(attend_context *ctx, mirror *m);
-void mirror_back(attend_context *ctx, mirror *m);
-static inline void mirror_changed(mirror *m) { m->fresh = false; }
-
 /* One side in a lesson. */
 typedef struct {
   pass p;
   activations
       *layers; /* [layers]; all but x are one if they are computed again */
-  const int32_t *given_ids, *given_types, *given_lengths;
   int32_t *ids, *types; /* [rows] of the device */
+  bool typed;           /* the lesson has types */
   int32_t *real;        /* [batch] of the host */
   float *embedded;      /* [rows][..] before the embeddings' norm */
   float *last;          /* [rows][ldx] before the final norm */
@@ -52,10 +36,8 @@ typedef struct {
 } learn_copy;
 
 typedef struct {
-  size_t parameter; /* of the checkpoint's table; NO_PARAMETER: a gap */
-  size_t at, count; /* in values and gradients */
-  attend_group group;
-  bool fixed;
+  const parameter *p; /* of the checkpoint's table; NULL: a gap */
+  size_t at, count;   /* in values and gradients */
 } learn_entry;
 
 struct attend_learner {
@@ -67,18 +49,18 @@ struct attend_learner {
       *gaps; /* gaps: biases that a product has and a model not */
   size_t n_entries, n_gaps;
   mirror values, gradients;
-  size_t count;
+  size_t count, packed_bytes;
   learn_side encoder, decoder;
   hooks hooks;
   /* of the current lesson */
   const attend_lesson *lesson;
   int batch, room_batch, room_length[2]; /* that memory was taken for */
-  void *trail_block, *work_block;
-  size_t trail_bytes, work_bytes;
-  size_t plan_bytes; /* of the plans' workspaces, at their most */
-  float *h, *act;    /* [rows][..]: what a branch reads; past the activation */
+  int32_t *real;                         /* [2][batch] */
+  void *block;        /* of the device: activations and work */
+  size_t block_bytes; /* at their most, and so of the plans' workspaces */
+  size_t plan_bytes;
+  float *h, *act; /* [rows][..]: what a branch reads; past the activation */
   back_work back;
-  size_t scratch_bytes;
   int32_t *head_row, *head_target; /* [HEAD] */
   float *head_rows;                /* [HEAD][..] x, y, dx, dy */
   float *logits;                   /* [HEAD][padded V] */
@@ -86,6 +68,11 @@ struct attend_learner {
   float *losses;                   /* [HEAD] */
   learn_copy copy;
 };
+
+attend_group group_of(const parameter *p);
+/* attend_learner_save, and the digest of the file; may be NULL. */
+attend_status learner_save(attend_learner *l, const char *path,
+                           attend_stored stored, attend_digest *digest);
 
 /* ---- learn_memory.c ------------------------------------------------------------- */
 attend_status lesson_room(attend_learner *l);

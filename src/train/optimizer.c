@@ -101,7 +101,7 @@ static void step_entry(attend_optimizer *o, struct op_step s,
   s.gradients = o->learner->gradients.device + e->at;
   s.first = m[0].device + e->at;
   s.second = m[1].device ? m[1].device + e->at : NULL;
-  s.decay = o->options.decay[e->group];
+  s.decay = o->options.decay[group_of(e->p)];
   o->ctx->device->step(o->ctx, &s);
 }
 
@@ -133,7 +133,7 @@ attend_status attend_optimizer_step(attend_optimizer *o, float rate,
                       .fix1 = (float)(1 / (1 - pow((double)p->beta1, t))),
                       .fix2 = (float)(1 / (1 - pow((double)p->beta2, t)))};
   for (size_t i = 0; i < l->n_entries; i++)
-    if (!l->entries[i].fixed) step_entry(o, s, &l->entries[i]);
+    if (!l->entries[i].p->fixed) step_entry(o, s, &l->entries[i]);
   mirror_changed(&o->learner->values);
   mirror_changed(&o->moment[0]);
   mirror_changed(&o->moment[1]);

@@ -1,11 +1,34 @@
-/* Steps: lessons, their gradients together, and the optimizer.
+/* A course: steps, measuring, saved steps, going on from one.
  *
  * Place: train/ - above the learner, the optimizer and the lessons, each of which
  * does its own part.
+ *
+ * A saved step is a folder in Hugging Face layout, with the moments beside, written
+ * whole or not at all. A process that is killed leaves its draft; attend train clears
+ * such drafts away while it holds the lock of the run.
+ *
+ * digests.json lists the digest of every other file, taken as it was written: a bit
+ * that changed since, or a file of another step, is found before anything is taken.
  */
-#include "train/training.h"
+#include "attend/training.h"
 
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/files.h"
+#include "train/corpus.h"
 #include "train/learner.h"
+
+struct attend_training {
+  attend_context *ctx;
+  attend_learner *learner;
+  attend_optimizer *optimizer;
+  attend_batches *batches;
+  attend_training_options o;
+};
 
 attend_status attend_training_create(attend_learner *learner,
                                      attend_optimizer *optimizer,
@@ -92,4 +115,340 @@ attend_status attend_training_measure(
       return fail(learner->ctx, ATTEND_STOPPED, "measuring was stopped");
   }
   return ATTEND_OK;
+}
+
+/* ---- saving ----------------------------------------------------------------------- */
+
+/* What a step has besides the files from elsewhere. */
+enum { WEIGHTS, NOTES, STATE, DIGESTS, OWN_FILES };
+static const char *const own_files[] = {[WEIGHTS] = "model.safetensors",
+                                        [NOTES] = "training.json",
+                                        [STATE] = "training.safetensors",
+                                        [DIGESTS] = "digests.json"};
+
+static int own_file(const char *name) {
+  int i = 0;
+  while (i < OWN_FILES && strcmp(name, own_files[i])) i++;
+  return i;
+}
+
+typedef struct {
+  attend_training *t;
+  const attend_keep *keep;
+  bool exact; /* the weights are the values */
+  folder_draft folder;
+  attend_json_writer digests; /* an object: names of files, digests */
+} saving;
+
+static void put_text(attend_json_writer *w, const char *name,
+                     const char *text) {
+  attend_json_member(w, name);
+  attend_json_put_string(w, text);
+}
+
+static void note_digest(saving *s, const char *name,
+                        const attend_digest *digest) {
+  char text[ATTEND_DIGEST_TEXT];
+  attend_digest_text(digest, text);
+  put_text(&s->digests, name, text);
+}
+
+static attend_status put_file(saving *s, const char *name, const char *bytes,
+                              size_t length) {
+  char path[LONGEST_PATH];
+  attend_digest digest;
+  ATTEND_TRY(path_inside(s->t->ctx, s->folder.draft, name, path));
+  ATTEND_TRY(file_write(s->t->ctx, path, bytes, length, &digest));
+  note_digest(s, name, &digest);
+  return ATTEND_OK;
+}
+
+static attend_status copy_file(saving *s, const char *name) {
+  char from[LONGEST_PATH], *bytes;
+  size_t length;
+  struct stat info;
+  ATTEND_TRY(path_inside(s->t->ctx, s->keep->beside, name, from));
+  if (stat(from, &info) || !S_ISREG(info.st_mode)) return ATTEND_OK;
+  ATTEND_TRY(file_read(s->t->ctx, from, &bytes, &length));
+  attend_status status = put_file(s, name, bytes, length);
+  give(s->t->ctx, bytes);
+  return status;
+}
+
+static attend_status copy_beside(saving *s) {
+  attend_status status = ATTEND_OK;
+  if (!s->keep->beside) return ATTEND_OK;
+  DIR *dir = opendir(s->keep->beside);
+  if (!dir)
+    return fail(s->t->ctx, ATTEND_IO, "opening \"%.300s\" failed: %s",
+                s->keep->beside, strerror(errno));
+  for (struct dirent *e; !status && (e = readdir(dir));)
+    if (e->d_name[0] != '.' && own_file(e->d_name) == OWN_FILES)
+      status = copy_file(s, e->d_name);
+  closedir(dir);
+  return status;
+}
+
+/* What training goes on from: moments, and the values where the weights were
+ * rounded. */
+enum { STATE_TENSORS = 3 };
+static size_t state_tensors(attend_training *t, bool exact,
+                            attend_tensor list[STATE_TENSORS]) {
+  static const char *const names[] = {"moments.0", "moments.1", "values"};
+  size_t n = 0, count;
+  const float *values = attend_learner_values(t->learner, &count);
+  const float *data[] = {attend_optimizer_moments(t->optimizer, 0),
+                         attend_optimizer_moments(t->optimizer, 1),
+                         exact ? NULL : values};
+  for (int i = 0; i < STATE_TENSORS; i++)
+    if (data[i])
+      list[n++] = (attend_tensor){.name = names[i],
+                                  .stored = ATTEND_STORED_F32,
+                                  .rank = 1,
+                                  .shape = {(int64_t)count},
+                                  .count = (int64_t)count,
+                                  .data = data[i]};
+  return n;
+}
+
+static attend_status write_tensors(saving *s) {
+  attend_training *t = s->t;
+  attend_stored as = s->exact ? ATTEND_STORED_F32 : ATTEND_STORED_BF16;
+  attend_tensor list[STATE_TENSORS];
+  size_t n = state_tensors(t, s->exact, list);
+  attend_digest digest;
+  char path[LONGEST_PATH];
+  ATTEND_TRY(path_inside(t->ctx, s->folder.draft, own_files[WEIGHTS], path));
+  ATTEND_TRY(learner_save(t->learner, path, as, &digest));
+  note_digest(s, own_files[WEIGHTS], &digest);
+  ATTEND_TRY(path_inside(t->ctx, s->folder.draft, own_files[STATE], path));
+  ATTEND_TRY(tensor_file_make(t->ctx, path, n, list, NULL, NULL, &digest));
+  note_digest(s, own_files[STATE], &digest);
+  return ATTEND_OK;
+}
+
+enum { LESSONS_TEXT = 17 };
+static void lessons_text(const attend_training *t, char text[LESSONS_TEXT]) {
+  snprintf(text, LESSONS_TEXT, "%016llx",
+           (unsigned long long)batches_digest(t->batches));
+}
+
+static attend_status write_notes(saving *s) {
+  const attend_training *t = s->t;
+  uint64_t step = attend_training_steps(t);
+  char lessons[LESSONS_TEXT];
+  lessons_text(t, lessons);
+  attend_json_writer w = attend_json_writer_text(t->ctx);
+  attend_json_indent(&w, true);
+  attend_json_open(&w, '{');
+  attend_json_member(&w, "step");
+  attend_json_put_integer(&w, (int64_t)step);
+  attend_json_member(&w, "lesson");
+  attend_json_put_integer(&w, (int64_t)(step * (uint64_t)t->o.accumulate));
+  put_text(&w, "lessons", lessons);
+  put_text(&w, "weights", s->exact ? "f32" : "bf16");
+  if (s->keep->write) s->keep->write(&w, s->keep->user);
+  attend_json_close(&w, '}');
+  attend_status status = attend_json_finish(&w);
+  if (!status) status = put_file(s, own_files[NOTES], w.text, w.length);
+  attend_json_writer_free(&w);
+  return status;
+}
+
+static attend_status write_folder(saving *s) {
+  attend_context *ctx = s->t->ctx;
+  char path[LONGEST_PATH];
+  attend_json_indent(&s->digests, true);
+  attend_json_open(&s->digests, '{');
+  ATTEND_TRY(copy_beside(s));
+  ATTEND_TRY(write_tensors(s));
+  ATTEND_TRY(write_notes(s));
+  attend_json_close(&s->digests, '}');
+  ATTEND_TRY(attend_json_finish(&s->digests));
+  ATTEND_TRY(path_inside(ctx, s->folder.draft, own_files[DIGESTS], path));
+  return attend_file_write(ctx, path, s->digests.text, s->digests.length);
+}
+
+attend_status attend_training_save(attend_training *t, const char *folder,
+                                   const attend_keep *keep) {
+  static const attend_keep none = {0};
+  saving s = {.t = t, .keep = keep ? keep : &none};
+  attend_stored as = s.keep->stored;
+  ATTEND_CHECK(t->ctx,
+               !as || as == ATTEND_STORED_F32 || as == ATTEND_STORED_BF16,
+               "weights are saved as f32 or bf16");
+  s.exact = as != ATTEND_STORED_BF16;
+  ATTEND_TRY(folder_draft_open(t->ctx, folder, &s.folder));
+  s.digests = attend_json_writer_text(t->ctx);
+  attend_status status = write_folder(&s);
+  attend_json_writer_free(&s.digests);
+  if (!status) return folder_draft_keep(&s.folder);
+  folder_draft_drop(&s.folder);
+  return status;
+}
+
+/* ---- verifying ------------------------------------------------------------------------ */
+
+static attend_status read_digests(attend_context *ctx, const char *folder,
+                                  attend_json **list) {
+  char path[LONGEST_PATH];
+  *list = NULL;
+  if (!file_beside(folder, own_files[DIGESTS], path, sizeof path))
+    return fail(ctx, ATTEND_IO,
+                "%.300s has no %s, so that its files cannot be verified: begin "
+                "a new training from its weights",
+                folder, own_files[DIGESTS]);
+  ATTEND_TRY(json_read(ctx, path, list));
+  for (size_t i = 0; i < attend_json_count(*list); i++) {
+    const attend_json *one = attend_json_at(*list, i);
+    const char *name = attend_json_name(one, NULL);
+    if (name && *name && !strchr(name, '/') && attend_json_string(one, NULL))
+      continue;
+    attend_json_free(*list);
+    *list = NULL;
+    return fail(ctx, ATTEND_IO, "%.300s is no list of digests", path);
+  }
+  return ATTEND_OK;
+}
+
+typedef enum { MISSING, CHANGED, SAME } likeness;
+
+/* Whether folder/name is the file that was saved. */
+static attend_status compare_file(attend_context *ctx, const char *folder,
+                                  const attend_json *list, const char *name,
+                                  likeness *is) {
+  const char *saved = attend_json_string(attend_json_get(list, name), NULL);
+  char path[LONGEST_PATH], text[ATTEND_DIGEST_TEXT];
+  attend_digest digest = {0};
+  *is = MISSING;
+  if (!file_beside(folder, name, path, sizeof path)) return ATTEND_OK;
+  ATTEND_TRY(attend_digest_file(ctx, path, &digest));
+  attend_digest_text(&digest, text);
+  *is = saved && !strcmp(text, saved) ? SAME : CHANGED;
+  return ATTEND_OK;
+}
+
+static attend_status verify_file(attend_context *ctx, const char *folder,
+                                 const attend_json *list, const char *name) {
+  const int own = own_file(name);
+  likeness is;
+  ATTEND_TRY(compare_file(ctx, folder, list, name, &is));
+  if (is == SAME || (is == MISSING && (own == NOTES || own == STATE)))
+    return ATTEND_OK;
+  return fail(ctx, ATTEND_IO, "%.300s/%s is %s", folder, name,
+              is == CHANGED ? "damaged, or of another step: its digest is not "
+                              "the one that was saved"
+                            : "missing");
+}
+
+attend_status attend_training_verify(attend_context *ctx, const char *folder) {
+  attend_json *list;
+  ATTEND_TRY(read_digests(ctx, folder, &list));
+  attend_status status = ATTEND_OK;
+  for (int i = 0; !status && i < DIGESTS; i++)
+    status = verify_file(ctx, folder, list, own_files[i]);
+  for (size_t i = 0; !status && i < attend_json_count(list); i++) {
+    const char *name = attend_json_name(attend_json_at(list, i), NULL);
+    if (own_file(name) >= DIGESTS)
+      status = verify_file(ctx, folder, list, name);
+  }
+  attend_json_free(list);
+  return status;
+}
+
+attend_status attend_training_verify_beside(attend_context *ctx,
+                                            const char *folder,
+                                            const char *beside) {
+  attend_json *list;
+  ATTEND_TRY(read_digests(ctx, folder, &list));
+  attend_status status = ATTEND_OK;
+  for (size_t i = 0; !status && i < attend_json_count(list); i++) {
+    const char *name = attend_json_name(attend_json_at(list, i), NULL);
+    likeness is = SAME;
+    if (own_file(name) == OWN_FILES)
+      status = compare_file(ctx, beside, list, name, &is);
+    if (!status && is != SAME)
+      status = fail(ctx, ATTEND_IO,
+                    "%.300s/%s is missing, or not what %.300s was saved with: "
+                    "copy it from there",
+                    beside, name, folder);
+  }
+  attend_json_free(list);
+  return status;
+}
+
+/* ---- going on ------------------------------------------------------------------------- */
+
+/* Every tensor is found before the first is taken, so that a file that lacks one
+ * changes nothing. */
+static attend_status read_tensors(attend_training *t, const char *path,
+                                  const attend_tensor_file *file, bool exact) {
+  const attend_tensor *from[STATE_TENSORS];
+  attend_tensor list[STATE_TENSORS];
+  size_t n = state_tensors(t, exact, list);
+  for (size_t i = 0; i < n; i++) {
+    from[i] = attend_tensor_file_find(file, list[i].name);
+    if (!from[i] || from[i]->stored != ATTEND_STORED_F32 ||
+        from[i]->count != list[i].count)
+      return fail(t->ctx, ATTEND_IO,
+                  "%.300s has no %s of %zu numbers: it belongs to another "
+                  "model or optimizer",
+                  path, list[i].name, (size_t)list[i].count);
+  }
+  for (size_t i = 0; i < n; i++)
+    memcpy((void *)list[i].data, from[i]->data, from[i]->bytes);
+  return exact ? ATTEND_OK : attend_learner_refresh(t->learner);
+}
+
+static attend_status read_state(attend_training *t, const char *folder,
+                                bool exact) {
+  char path[LONGEST_PATH];
+  attend_tensor_file *file;
+  ATTEND_TRY(path_inside(t->ctx, folder, own_files[STATE], path));
+  ATTEND_TRY(attend_tensor_file_open(t->ctx, path, &file));
+  attend_status status = read_tensors(t, path, file, exact);
+  attend_tensor_file_close(file);
+  return status;
+}
+
+static attend_status read_notes(const attend_training *t, const char *path,
+                                const attend_json *notes, int64_t *step,
+                                bool *exact) {
+  int64_t lesson, each = t->o.accumulate;
+  const char *as = attend_json_string(attend_json_get(notes, "weights"), NULL);
+  const char *of = attend_json_string(attend_json_get(notes, "lessons"), NULL);
+  char mine[LESSONS_TEXT];
+  if (!attend_json_integer(attend_json_get(notes, "step"), step) ||
+      !attend_json_integer(attend_json_get(notes, "lesson"), &lesson) ||
+      *step < 0 || !as || !of)
+    return fail(t->ctx, ATTEND_IO, "%.300s does not say its step", path);
+  lessons_text(t, mine);
+  ATTEND_CHECK(
+      t->ctx, !strcmp(of, mine) && lesson % each == 0 && lesson / each == *step,
+      "%.300s was made with other texts or other lessons (batch, "
+      "length, seed, accumulation): give the same ones, or begin a new "
+      "training from its weights",
+      path);
+  *exact = !strcmp(as, "f32");
+  return ATTEND_OK;
+}
+
+attend_status attend_training_resume(attend_training *t, const char *folder,
+                                     attend_json **notes) {
+  char path[LONGEST_PATH];
+  attend_json *json;
+  int64_t step = 0;
+  bool exact = true;
+  if (notes) *notes = NULL;
+  ATTEND_TRY(attend_training_verify(t->ctx, folder));
+  ATTEND_TRY(path_inside(t->ctx, folder, own_files[NOTES], path));
+  ATTEND_TRY(json_read(t->ctx, path, &json));
+  attend_status status = read_notes(t, path, json, &step, &exact);
+  if (!status) status = read_state(t, folder, exact);
+  if (!status) attend_optimizer_set_steps(t->optimizer, (uint64_t)step);
+  if (status || !notes)
+    attend_json_free(json);
+  else
+    *notes = json;
+  return status;
 }

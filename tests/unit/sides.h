@@ -163,7 +163,7 @@ static inline void check_parameter(attend_learner *l, const copybook *b,
 
 /* Weights that are larger than training begins with, so that all gradients are
  * felt; T5 divides no scores. */
-static inline void grow(attend_learner *l) {
+static inline void grow_weights(attend_learner *l) {
   attend_learnt x;
   double size = attend_learner_config(l)->score_factor > 0 ? 0.15 : 0.3;
   for (size_t i = 0; attend_learner_get(l, i, &x); i++) {
@@ -182,7 +182,7 @@ static inline int check_gradients(attend_learner *l) {
   int checked = 0;
   write_book(attend_learner_config(l), 5, &b);
   attend_lesson lesson = lesson_in(&b, false);
-  grow(l);
+  grow_weights(l);
   OK(context(), attend_learner_study(l, &lesson, &got));
   for (size_t i = 0; attend_learner_get(l, i, &x); i++)
     largest = fmax(largest, length_of(x.gradient, x.count));

@@ -43,7 +43,7 @@ static void write_copier(const char *family, bool narrow) {
   attend_checkpoint *files;
   attend_learner *l = begin(&a, NULL, &files);
   stir_copy(l);
-  grow(l);
+  grow_weights(l);
   save(l);
   end(l, files);
 }

@@ -211,7 +211,7 @@ TEST(roles_in_config_json_are_obeyed) {
   attend_learner_options o = {.form = &elu, .roles = ATTEND_IN_ENCODER};
   attend_learner *l = begin(&a, &o, &files);
   copybook b;
-  grow(l);
+  grow_weights(l);
   write_book(attend_learner_config(l), 5, &b);
   double asked = loss_of(l, &b);
   OK(context(),

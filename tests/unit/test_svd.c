@@ -1,6 +1,7 @@
 /* Singular values: by rotations and by LAPACKE, against what defines them and
  * against each other. */
 #include "check.h"
+#include "attend/attend.h"
 #include "numeric/svd.h"
 
 enum { MOST = 40 };
