@@ -1,6 +1,6 @@
 /* attend - the program: finds the verb and hands it the arguments.
  *
- * Place: cli/ - above the library's public headers.
+ * Above the library's public headers.
  */
 #include <argp.h>
 #include <signal.h>

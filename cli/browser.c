@@ -1,7 +1,4 @@
-/* Whoever opens pages on this machine.
- *
- * Place: cli/ - see browser.h.
- */
+/* Whoever opens pages on this machine. */
 #include "browser.h"
 
 #include <spawn.h>

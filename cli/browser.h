@@ -1,7 +1,4 @@
-/* Whoever opens pages on this machine.
- *
- * Place: cli/ - for --open.
- */
+/* Whoever opens pages on this machine. */
 #ifndef CLI_BROWSER_H
 #define CLI_BROWSER_H
 

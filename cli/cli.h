@@ -1,6 +1,6 @@
 /* What the verbs share: complaining, contexts, memory, the list of verbs.
  *
- * Place: cli/ - the program; it sees the public headers and nothing else.
+ * The program; it sees the public headers and nothing else.
  *
  * Exit codes: 0 ok, 1 failed, 2 usage. Functions that return int return one.
  */

@@ -1,6 +1,6 @@
 /* attend demo: the documents' worked examples, drawn in the terminal.
  *
- * Place: cli/ - a verb that `make demo` ends with; not listed.
+ * A verb that `make demo` ends with; not listed.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Places on disk: paths, folders, names from elsewhere, locks.
  *
- * Place: cli/ - below the caches of models and the verb that fills them.
+ * Below the caches of models and the verb that fills them.
  */
 #include "folders.h"
 

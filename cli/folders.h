@@ -1,6 +1,6 @@
 /* Places on disk: paths, folders, names from elsewhere, locks.
  *
- * Place: cli/ - below the caches of models and the verb that fills them.
+ * Below the caches of models and the verb that fills them.
  */
 #ifndef CLI_FOLDERS_H
 #define CLI_FOLDERS_H

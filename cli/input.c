@@ -1,6 +1,6 @@
 /* Reading what a verb is given: whole texts, and ids.
  *
- * Place: cli/ - between the command line or a stream and the model.
+ * Between the command line or a stream and the model.
  */
 #include "input.h"
 

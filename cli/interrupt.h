@@ -1,6 +1,6 @@
 /* Ctrl-C: the first asks for an end, the second is one.
  *
- * Place: cli/ - for verbs whose work so far is worth printing.
+ * For verbs whose work so far is worth printing.
  */
 #ifndef CLI_INTERRUPT_H
 #define CLI_INTERRUPT_H

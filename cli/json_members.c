@@ -1,7 +1,4 @@
-/* Members of JSON objects, a call each.
- *
- * Place: cli/ - see json_members.h.
- */
+/* Members of JSON objects, a call each. */
 #include "json_members.h"
 
 void json_text(attend_json_writer *w, const char *name, const char *text) {

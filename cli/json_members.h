@@ -1,6 +1,6 @@
 /* Members of JSON objects, a call each; and a tree, written again.
  *
- * Place: cli/ - for verbs that answer in JSON.
+ * For verbs that answer in JSON.
  */
 #ifndef CLI_JSON_MEMBERS_H
 #define CLI_JSON_MEMBERS_H

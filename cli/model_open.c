@@ -1,6 +1,6 @@
 /* Opening the model that a verb runs.
  *
- * Place: cli/ - between a verb's options and the library.
+ * Between a verb's options and the library.
  */
 #include "model_open.h"
 

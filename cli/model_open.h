@@ -1,8 +1,8 @@
 /* Opening the model that a verb runs, and the options of it.
  *
- * Place: cli/ - every verb that runs a model has options_model among its argp
- * children and a model_options as the input of that child. If its arguments are
- * MODEL [WORD...], model_children and model_parse do that for it.
+ * Every verb that runs a model has options_model among its argp children and a
+ * model_options as the input of that child. If its arguments are MODEL [WORD...],
+ * model_children and model_parse do that for it.
  */
 #ifndef CLI_MODEL_OPEN_H
 #define CLI_MODEL_OPEN_H

@@ -1,6 +1,6 @@
 /* A MODEL argument, as a place on disk.
  *
- * Place: cli/ - every verb that takes a model asks here first.
+ * Every verb that takes a model asks here first.
  */
 #include "model_path.h"
 

@@ -1,6 +1,6 @@
 /* A MODEL argument, as a place on disk.
  *
- * Place: cli/ - every verb that takes a model asks here first.
+ * Every verb that takes a model asks here first.
  */
 #ifndef CLI_MODEL_PATH_H
 #define CLI_MODEL_PATH_H

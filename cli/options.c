@@ -1,6 +1,6 @@
 /* Options that several verbs take, and the contexts they ask for.
  *
- * Place: cli/ - read by argp below each verb's own options.
+ * Read by argp below each verb's own options.
  */
 #include "options.h"
 

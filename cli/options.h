@@ -1,6 +1,6 @@
 /* Options that several verbs take.
  *
- * Place: cli/ - each verb's argp has those it obeys as children.
+ * Each verb's argp has those it obeys as children.
  */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H

@@ -1,7 +1,4 @@
-/* Texts from files and models, for a terminal.
- *
- * Place: cli/ - see printable.h.
- */
+/* Texts from files and models, for a terminal. */
 #include "printable.h"
 
 #include <stdlib.h>

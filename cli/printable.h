@@ -1,6 +1,6 @@
 /* Texts from files and models, for a terminal.
  *
- * Place: cli/ - under everything that prints names, tokens and generated text.
+ * Under everything that prints names, tokens and generated text.
  */
 #ifndef CLI_PRINTABLE_H
 #define CLI_PRINTABLE_H

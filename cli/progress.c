@@ -1,6 +1,6 @@
 /* A line on stderr that says how far a long run is.
  *
- * Place: cli/ - for whatever may take more than two seconds.
+ * For whatever may take more than two seconds.
  */
 #include "progress.h"
 

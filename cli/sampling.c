@@ -1,7 +1,4 @@
-/* Options that say how tokens are drawn: sampling.h.
- *
- * Place: cli/.
- */
+/* Options that say how tokens are drawn: sampling.h. */
 #include "sampling.h"
 
 #include <string.h>

@@ -1,7 +1,6 @@
 /* Options that say how tokens are drawn, the same in every verb that draws.
  *
- * Place: cli/ - sampling.c; cmd_generate.c and summary_options.c put the rows
- * among theirs.
+ * sampling.c; cmd_generate.c and summary_options.c put the rows among theirs.
  */
 #ifndef CLI_SAMPLING_H
 #define CLI_SAMPLING_H

@@ -1,8 +1,7 @@
 /* The models that come with the program: attend:NAME.
  *
- * Place: cli/ - below model_path.c. They lie in share/attend/models beside the
- * program's bin, or in models/ of the tree that it was built in; ATTEND_MODELS
- * names another folder.
+ * Below model_path.c. They lie in share/attend/models beside the program's bin, or in
+ * models/ of the tree that it was built in; ATTEND_MODELS names another folder.
  */
 #include "shipped.h"
 

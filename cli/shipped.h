@@ -1,6 +1,6 @@
 /* The models that come with the program: attend:NAME.
  *
- * Place: cli/ - below model_path.c.
+ * Below model_path.c.
  */
 #ifndef CLI_SHIPPED_H
 #define CLI_SHIPPED_H

@@ -1,7 +1,5 @@
 /* Rows that are printed as a table or as JSON.
  *
- * Place: cli/ - every verb's answer.
- *
  * A table is as wide as its texts; on a terminal that is narrower the widest
  * text column gives way. Colour only marks ok and FAILED, and only there.
  */

@@ -1,7 +1,4 @@
-/* Rows that are printed as a table or as JSON.
- *
- * Place: cli/ - every verb's answer.
- */
+/* Rows that are printed as a table or as JSON. */
 #ifndef CLI_TABLE_H
 #define CLI_TABLE_H
 

@@ -1,7 +1,4 @@
-/* Texts out of files: plain, lines of JSON, columns.
- *
- * Place: cli/ - see text_source.h.
- */
+/* Texts out of files: plain, lines of JSON, columns. */
 #include "text_source.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* Texts out of files: plain, lines of JSON, columns.
  *
- * Place: cli/ - for verbs that learn from texts.
+ * For verbs that learn from texts.
  */
 #ifndef CLI_TEXT_SOURCE_H
 #define CLI_TEXT_SOURCE_H

@@ -1,7 +1,4 @@
-/* attend version: what this program is and what it would run on.
- *
- * Place: cli/ - a verb.
- */
+/* attend version: what this program is and what it would run on. */
 #include <stdio.h>
 #include <string.h>
 

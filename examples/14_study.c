@@ -2,7 +2,7 @@
  *
  *   cc 14_study.c $(pkg-config --cflags --libs attend) && ./a.out
  *
- * Place: examples/ - after 13_design.c; `attend study` prints the same reports.
+ * After 13_design.c; `attend study` prints the same reports.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* attend bench: how fast?
  *
- * Place: cli/ - a verb. A problem is verified, small, before it is timed: the
- * speed of a wrong answer is of no interest.
+ * A problem is verified, small, before it is timed: the speed of a wrong answer is of
+ * no interest.
  */
 #include <errno.h>
 #include <stdio.h>

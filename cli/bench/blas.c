@@ -1,8 +1,6 @@
 /* OpenBLAS's matrix product, to compare with; LAPACKE's singular values, for
  * studies.
  *
- * Place: cli/ - bench, explain and study.
- *
  * Both are opened at first use rather than linked: loading OpenBLAS reserves
  * hundreds of megabytes of addresses, and where there are fewer it never returns.
  */

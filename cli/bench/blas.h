@@ -1,7 +1,4 @@
-/* OpenBLAS's matrix product, to compare with.
- *
- * Place: cli/ - bench and explain.
- */
+/* OpenBLAS's matrix product, to compare with. */
 #ifndef CLI_BLAS_H
 #define CLI_BLAS_H
 

@@ -1,6 +1,6 @@
 /* The machine's ceilings, measured once and kept.
  *
- * Place: cli/ - explain divides by them; `bench machine` measures them anew.
+ * Explain divides by them; `bench machine` measures them anew.
  *
  * The cache is a JSON array with one entry for each CPU, instruction set and
  * number of threads: a home folder may be shared between machines. It is

@@ -1,6 +1,6 @@
 /* The machine's ceilings, measured once and kept.
  *
- * Place: cli/ - explain divides by them; `bench machine` measures them anew.
+ * Explain divides by them; `bench machine` measures them anew.
  */
 #ifndef CLI_CEILINGS_H
 #define CLI_CEILINGS_H

@@ -1,8 +1,7 @@
 /* attend bench crossover: from which length on sums of features are faster.
  *
- * Place: cli/ - part of bench. The length doubles until linear wins or the time
- * is up, then the last doubling is halved a few times. Exact and linear take
- * turns at every length.
+ * The length doubles until linear wins or the time is up, then the last doubling is
+ * halved a few times. Exact and linear take turns at every length.
  */
 #include "bench/crossover.h"
 

@@ -1,7 +1,4 @@
-/* attend bench crossover: from which length on sums of features are faster.
- *
- * Place: cli/ - part of bench.
- */
+/* attend bench crossover: from which length on sums of features are faster. */
 #ifndef CLI_CROSSOVER_H
 #define CLI_CROSSOVER_H
 

@@ -1,7 +1,5 @@
 /* What benches by length share: lists of lengths and forms, models that are long
  * enough, memory as the system counts it.
- *
- * Place: cli/ - see bench_lengths.h.
  */
 #include "bench/lengths.h"
 

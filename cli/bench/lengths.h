@@ -1,7 +1,7 @@
 /* What benches by length share: lists of lengths and forms, models that are long
  * enough, memory as the system counts it.
  *
- * Place: cli/ - bench_summarize.c and the curve of bench_train.c.
+ * bench_summarize.c and the curve of bench_train.c.
  */
 #ifndef CLI_BENCH_LENGTHS_H
 #define CLI_BENCH_LENGTHS_H

@@ -1,7 +1,5 @@
 /* attend bench model: how fast a model reads and writes.
  *
- * Place: cli/ - a way to bench.
- *
  * Reading (a prompt, a batch of texts) is bound by arithmetic and is told as a
  * share of sgemm's, decoding is bound by memory and is told as a share of the
  * machine's; both ceilings are measured in turns with it. Speed does not depend

@@ -1,6 +1,6 @@
 /* attend bench model, train, summarize: how fast a model reads, writes and learns.
  *
- * Place: cli/ - a way to bench; cmd_bench.c calls it.
+ * A way to bench; cmd_bench.c calls it.
  */
 #ifndef CLI_BENCH_MODEL_H
 #define CLI_BENCH_MODEL_H

@@ -1,7 +1,4 @@
-/* What the benches of models share: medians, sgemm as a ceiling, operations.
- *
- * Place: cli/ - see bench_share.h.
- */
+/* What the benches of models share: medians, sgemm as a ceiling, operations. */
 #include "bench/share.h"
 
 #include <math.h>

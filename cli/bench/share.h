@@ -1,7 +1,6 @@
 /* What the benches of models share: medians, sgemm as a ceiling, operations.
  *
- * Place: cli/ - bench_model.c and bench_train.c measure against it; timing.c takes
- * its medians.
+ * bench_model.c and bench_train.c measure against it; timing.c takes its medians.
  */
 #ifndef CLI_BENCH_SHARE_H
 #define CLI_BENCH_SHARE_H

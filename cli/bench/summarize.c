@@ -1,8 +1,6 @@
 /* attend bench summarize: time and memory of an encoder-decoder by the length of
  * what it reads, for several forms of attention.
  *
- * Place: cli/ - a way to bench.
- *
  * A document of drawn tokens is read, then NEW tokens are written. Forms take
  * turns, so that what disturbs the machine disturbs all of them; what would take
  * longer than --seconds, by what the length before took, is left out. Beside each

@@ -1,6 +1,6 @@
 /* Timing problems fairly.
  *
- * Place: cli/ - cmd_bench.c says what; this says how long.
+ * cmd_bench.c says what; this says how long.
  */
 #include "bench/timing.h"
 

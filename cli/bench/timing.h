@@ -1,6 +1,6 @@
 /* Timing problems fairly.
  *
- * Place: cli/ - cmd_bench.c says what; this says how long.
+ * cmd_bench.c says what; this says how long.
  */
 #ifndef CLI_TIMING_H
 #define CLI_TIMING_H

@@ -1,7 +1,5 @@
 /* attend bench train: how fast a model learns.
  *
- * Place: cli/ - a way to bench.
- *
  * A step is forward, backward and AdamW on texts of drawn tokens, every place
  * scored. Its arithmetic is told as a share of sgemm's, measured in turns with it:
  * three times the products of the way forward, whatever is computed again.

@@ -1,6 +1,6 @@
 /* attend compare: one model, one text, several forms of attention.
  *
- * Place: cli/ - a verb. compare_run.c measures; here are options and printing.
+ * compare_run.c measures; here are options and printing.
  */
 #include <math.h>
 #include <stdio.h>

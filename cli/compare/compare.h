@@ -1,7 +1,7 @@
 /* One model under several forms of attention: what each form's run gives.
  *
- * Place: cli/ - cmd_compare.c reads the options and prints; compare_run.c runs
- * a form and measures it against the first; compare_runs.c is for trainings.
+ * cmd_compare.c reads the options and prints; compare_run.c runs a form and measures
+ * it against the first; compare_runs.c is for trainings.
  */
 #ifndef CLI_COMPARE_H
 #define CLI_COMPARE_H

@@ -1,6 +1,6 @@
 /* Runs a model under each form and measures the difference from the first.
  *
- * Place: cli/ - behind cmd_compare.c.
+ * Behind cmd_compare.c.
  *
  * Two differences of attention are told apart. "direct" gives a form the very
  * queries and keys of the first form's run: what the form itself changes.

@@ -1,7 +1,7 @@
 /* What a training's folder says of it; several seeds as one.
  *
- * Place: cli/ - see runs.h. Times are of learning alone: a machine that slept, and
- * measurements that one run takes more often than another, do not count.
+ * Times are of learning alone: a machine that slept, and measurements that one run
+ * takes more often than another, do not count.
  */
 #include <ctype.h>
 #include <math.h>

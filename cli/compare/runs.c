@@ -1,7 +1,7 @@
 /* attend compare --runs: trainings side by side, as a table and a picture.
  *
- * Place: cli/ - the part of compare that reads folders of attend train; runs.h says
- * which file does what.
+ * The part of compare that reads folders of attend train; runs.h says which file does
+ * what.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Trainings side by side.
  *
- * Place: cli/ - attend compare --runs: compare_runs.c has the options and the table,
- * run_facts.c reads a run and joins the seeds of one setting, runs_plot.c draws.
+ * Attend compare --runs: compare_runs.c has the options and the table, run_facts.c
+ * reads a run and joins the seeds of one setting, runs_plot.c draws.
  */
 #ifndef CLI_RUNS_H
 #define CLI_RUNS_H

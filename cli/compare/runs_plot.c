@@ -1,7 +1,7 @@
 /* Trainings as lines: loss by steps, and by the seconds that they took.
  *
- * Place: cli/ - see runs.h. Which is the better recipe for so many steps and which
- * for so much time are two questions: two panels.
+ * Which is the better recipe for so many steps and which for so much time are two
+ * questions: two panels.
  */
 #include <stdlib.h>
 

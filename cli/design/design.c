@@ -1,7 +1,4 @@
-/* attend design: transformers designed by hand, checked, and beside learned ones.
- *
- * Place: cli/ - a verb.
- */
+/* attend design: transformers designed by hand, checked, and beside learned ones. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

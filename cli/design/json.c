@@ -1,7 +1,6 @@
 /* Designs with all their numbers, as JSON: for programs and for the page.
  *
- * Place: cli/ - --out x.json, and what is inside --out x.html. viewer/README.md
- * has the words.
+ * --out x.json, and what is inside --out x.html. viewer/README.md has the words.
  */
 #include <stdlib.h>
 

@@ -1,7 +1,6 @@
 /* The eight maps of each head, designed and learned, as data of a picture.
  *
- * Place: cli/ - between runs of a design and what draws them: .svg, .png, the
- * terminal.
+ * Between runs of a design and what draws them: .svg, .png, the terminal.
  */
 #include <stdio.h>
 #include <stdlib.h>

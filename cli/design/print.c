@@ -1,7 +1,4 @@
-/* What was found of designs, as lines, as a table, as JSON.
- *
- * Place: cli/ - the verb design on paper.
- */
+/* What was found of designs, as lines, as a table, as JSON. */
 #include <stdlib.h>
 #include <string.h>
 

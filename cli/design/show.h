@@ -1,7 +1,7 @@
 /* The verb design: its options, what was found of a design, and showing it.
  *
- * Place: cli/ - cmd_design.c reads options, design_work.c asks the library, the
- * others print, draw and write.
+ * cmd_design.c reads options, design_work.c asks the library, the others print, draw
+ * and write.
  */
 #ifndef CLI_DESIGN_SHOW_H
 #define CLI_DESIGN_SHOW_H

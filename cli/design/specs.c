@@ -1,6 +1,6 @@
 /* The designs that ship: models/designs, as part of the program.
  *
- * Place: cli/ - under the verb design. A new file there needs two lines here.
+ * A new file there needs two lines here.
  */
 #include "design/specs.h"
 

@@ -1,7 +1,4 @@
-/* The designs that ship: models/designs, as part of the program.
- *
- * Place: cli/ - under the verb design.
- */
+/* The designs that ship: models/designs, as part of the program. */
 #ifndef CLI_DESIGN_SPECS_H
 #define CLI_DESIGN_SPECS_H
 

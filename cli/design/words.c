@@ -1,6 +1,6 @@
 /* What is alike in a design and its learned twin, in words.
  *
- * Place: cli/ - the paragraph under the maps, in every way of showing them.
+ * The paragraph under the maps, in every way of showing them.
  *
  * Each difference is said with its number and with the reason why it may be: what
  * can be changed in weights without changing an answer.

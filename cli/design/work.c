@@ -1,6 +1,6 @@
 /* Asking the library about a design.
  *
- * Place: cli/ - between the verb's options and what is shown.
+ * Between the verb's options and what is shown.
  */
 #include <stdlib.h>
 #include <string.h>

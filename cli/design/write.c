@@ -1,6 +1,6 @@
 /* attend design --out FILE, --terminal, --open.
  *
- * Place: cli/ - between what was found and a file; the end of its name says which.
+ * Between what was found and a file; the end of its name says which.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Files that are part of the program, put in by the assembler as they are.
  *
- * Place: cli/ - the page of `attend view`, the specs of `attend design`.
+ * The page of `attend view`, the specs of `attend design`.
  */
 #ifndef CLI_EMBED_DATA_H
 #define CLI_EMBED_DATA_H

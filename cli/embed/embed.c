@@ -1,8 +1,7 @@
 /* attend embed: vectors of texts, and how alike texts are.
  *
- * Place: cli/ - a verb. Texts come in windows, so that memory does not grow with
- * the number of lines; a window is sorted into batches, and its vectors leave
- * in the order of the input.
+ * Texts come in windows, so that memory does not grow with the number of lines; a
+ * window is sorted into batches, and its vectors leave in the order of the input.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,5 @@
 /* Vectors into a safetensors file, row by row.
  *
- * Place: cli/ - embed --out.
- *
  * How many rows there are is known at the end, and the header stands at the
  * beginning: room is left for it. Spaces after its JSON are allowed.
  */

@@ -1,7 +1,5 @@
 /* Vectors into a safetensors file, row by row.
  *
- * Place: cli/ - embed --out.
- *
  * Rows go to a new file beside the one that was named; it takes that name once
  * everything is on the disk. Until then, and if anything fails, what was there
  * before stays as it is.

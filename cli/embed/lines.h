@@ -1,6 +1,6 @@
 /* Texts one after another: arguments, or the lines of the standard input.
  *
- * Place: cli/ - embed and fill read what they work on from here.
+ * Embed and fill read what they work on from here.
  */
 #ifndef CLI_EMBED_LINES_H
 #define CLI_EMBED_LINES_H

@@ -1,6 +1,6 @@
 /* Opening a model for its vectors.
  *
- * Place: cli/ - embed, and summarize --extract.
+ * Embed, and summarize --extract.
  */
 #include "embed/open.h"
 

@@ -1,6 +1,6 @@
 /* Opening a model for its vectors.
  *
- * Place: cli/ - embed, and summarize --extract.
+ * Embed, and summarize --extract.
  */
 #ifndef CLI_EMBED_OPEN_H
 #define CLI_EMBED_OPEN_H

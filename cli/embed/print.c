@@ -1,7 +1,4 @@
-/* Vectors, cosines and nearest texts, for people and for programs.
- *
- * Place: cli/ - embed's answers.
- */
+/* Vectors, cosines and nearest texts, for people and for programs. */
 #include "embed/print.h"
 
 #include <math.h>

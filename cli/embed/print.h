@@ -1,7 +1,4 @@
-/* Vectors, cosines and nearest texts, for people and for programs.
- *
- * Place: cli/ - embed's answers.
- */
+/* Vectors, cosines and nearest texts, for people and for programs. */
 #ifndef CLI_EMBED_PRINT_H
 #define CLI_EMBED_PRINT_H
 

@@ -1,6 +1,6 @@
 /* What a folder says about sentence embeddings.
  *
- * Place: cli/ - asked by embed, which obeys it where the user says nothing.
+ * Asked by embed, which obeys it where the user says nothing.
  *
  * sentence-transformers writes modules.json, a list of steps, beside the model:
  * the transformer, pooling, perhaps a norm. The pooling's folder has a

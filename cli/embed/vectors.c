@@ -1,6 +1,6 @@
 /* Texts to vectors, many at a time.
  *
- * Place: cli/ - between embed's texts and the model.
+ * Between embed's texts and the model.
  */
 #include "embed/vectors.h"
 

@@ -1,6 +1,6 @@
 /* Texts to vectors, many at a time.
  *
- * Place: cli/ - between embed's texts and the model.
+ * Between embed's texts and the model.
  *
  * Texts of like length share a batch, so that little padding is computed; what
  * a text gives does not depend on who else is in its batch, down to the bits.

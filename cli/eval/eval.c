@@ -1,7 +1,7 @@
 /* attend eval: how well a model predicts a text.
  *
- * Place: cli/ - a verb. eval_score.c has the losses; here are options, texts
- * and printing. eval_rouge.c is for what models write.
+ * eval_score.c has the losses; here are options, texts and printing. eval_rouge.c is
+ * for what models write.
  */
 #include <errno.h>
 #include <math.h>

@@ -1,7 +1,6 @@
 /* What the parts of attend eval share.
  *
- * Place: cli/ - cmd_eval.c has options, texts and printing, eval_score.c the
- * losses.
+ * cmd_eval.c has options, texts and printing, eval_score.c the losses.
  */
 #ifndef CLI_EVAL_H
 #define CLI_EVAL_H

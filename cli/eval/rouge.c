@@ -1,7 +1,6 @@
 /* attend eval --rouge: how near summaries come to those that people wrote.
  *
- * Place: cli/ - the part of eval that scores what a model writes; rouge.h says
- * which file does what.
+ * The part of eval that scores what a model writes; rouge.h says which file does what.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,7 @@
 /* What the parts of attend eval --rouge share.
  *
- * Place: cli/ - rouge_pairs.c reads texts with their references, eval_rouge.c has
- * the options and gets summaries, rouge_tally.c scores them, rouge_print.c says
- * what came out.
+ * rouge_pairs.c reads texts with their references, eval_rouge.c has the options and
+ * gets summaries, rouge_tally.c scores them, rouge_print.c says what came out.
  */
 #ifndef CLI_ROUGE_H
 #define CLI_ROUGE_H

@@ -1,6 +1,6 @@
 /* Texts with their references, and summaries of them, out of files.
  *
- * Place: cli/ - see rouge.h; before anything is written or scored.
+ * See rouge.h; before anything is written or scored.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* What attend eval --rouge says: a table, JSON, and each summary with its scores.
  *
- * Place: cli/ - see rouge.h; after all is scored.
+ * See rouge.h; after all is scored.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The scores of summaries, and how sure their means are.
  *
- * Place: cli/ - see rouge.h; between summaries and what is said of them.
+ * See rouge.h; between summaries and what is said of them.
  */
 #include <stdlib.h>
 #include <string.h>

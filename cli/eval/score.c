@@ -1,6 +1,6 @@
 /* The losses of a text's tokens, in order.
  *
- * Place: cli/ - the arithmetic of attend eval.
+ * The arithmetic of attend eval.
  *
  * A decoder reads windows of C tokens. The first scores what follows each of
  * its tokens; every later one ends `stride` tokens further on and scores those

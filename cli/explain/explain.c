@@ -1,6 +1,6 @@
 /* attend explain: what would run, why, and what it costs.
  *
- * Place: cli/ - a verb. Nothing is computed: the plan is asked.
+ * Nothing is computed: the plan is asked.
  */
 #include <math.h>
 #include <stdio.h>

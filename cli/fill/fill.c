@@ -1,6 +1,6 @@
 /* attend fill: what a masked-LM model puts in the place of a mask.
  *
- * Place: cli/ - a verb. A table for each mask, or JSON.
+ * A table for each mask, or JSON.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Masks in a text: finding them, however they are spelled, and filling one.
  *
- * Place: cli/ - fill, between what the user wrote and the tokenizer.
+ * Fill, between what the user wrote and the tokenizer.
  */
 #include "fill/masks.h"
 

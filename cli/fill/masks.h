@@ -1,6 +1,6 @@
 /* Masks in a text: finding them, however they are spelled, and filling one.
  *
- * Place: cli/ - fill, between what the user wrote and the tokenizer.
+ * Fill, between what the user wrote and the tokenizer.
  */
 #ifndef CLI_FILL_MASKS_H
 #define CLI_FILL_MASKS_H

@@ -1,6 +1,6 @@
 /* The two ways to fill a mask: a head that sees it, or writing it anew.
  *
- * Place: cli/ - fill; encoders go one way, models with both parts the other.
+ * Fill; encoders go one way, models with both parts the other.
  */
 #ifndef CLI_FILL_WAYS_H
 #define CLI_FILL_WAYS_H

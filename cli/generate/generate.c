@@ -1,7 +1,6 @@
 /* attend generate: a model continues texts, or answers them.
  *
- * Place: cli/ - a verb. generate_prompts.c has what goes in, generate_print.c
- * what comes out.
+ * generate_prompts.c has what goes in, generate_print.c what comes out.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* What the parts of attend generate share.
  *
- * Place: cli/ - cmd_generate.c has options and the verb, generate_prompts.c
- * what goes in, generate_print.c what comes out.
+ * cmd_generate.c has options and the verb, generate_prompts.c what goes in,
+ * generate_print.c what comes out.
  */
 #ifndef CLI_GENERATE_H
 #define CLI_GENERATE_H

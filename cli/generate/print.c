@@ -1,7 +1,7 @@
 /* What attend generate says: text as it comes, notices, statistics, JSON.
  *
- * Place: cli/ - behind attend_generate. The standard output holds what the
- * model wrote and nothing else; all the rest goes to the standard error.
+ * The standard output holds what the model wrote and nothing else; all the rest goes
+ * to the standard error.
  */
 #include <math.h>
 #include <stdio.h>

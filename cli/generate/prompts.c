@@ -1,6 +1,6 @@
 /* What attend generate continues: texts or ids, within the context.
  *
- * Place: cli/ - in front of attend_generate.
+ * In front of attend_generate.
  *
  * A decoder's prompt is the beginning of a text: what the tokenizer puts in
  * front of one stays, what it puts at the end does not. An encoder reads a whole

@@ -1,6 +1,6 @@
 /* One file of a hub's repository, from the server into the cache.
  *
- * Place: cli/ - between the hub's protocol and the layout of its cache.
+ * Between the hub's protocol and the layout of its cache.
  *
  * A blob gets its name only once its hash is right and its bytes are on the
  * disk: what lies under a hash is what the hash says.

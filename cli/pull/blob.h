@@ -1,6 +1,6 @@
 /* One file of a hub's repository, from the server into the cache.
  *
- * Place: cli/ - between the hub's protocol and the layout of its cache.
+ * Between the hub's protocol and the layout of its cache.
  */
 #ifndef CLI_PULL_BLOB_H
 #define CLI_PULL_BLOB_H

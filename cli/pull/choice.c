@@ -1,6 +1,6 @@
 /* Which files of a repository are pulled.
  *
- * Place: cli/ - the hub's list goes in, marks come out.
+ * The hub's list goes in, marks come out.
  */
 #include "pull/choice.h"
 

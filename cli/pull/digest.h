@@ -1,6 +1,6 @@
 /* The hashes that say whether a file is what was asked for.
  *
- * Place: cli/ - the hub's etags are checked with them; OpenSSL computes.
+ * The hub's etags are checked with them; OpenSSL computes.
  */
 #ifndef CLI_PULL_DIGEST_H
 #define CLI_PULL_DIGEST_H

@@ -1,6 +1,6 @@
 /* What a Hugging Face hub is asked, and what it answers.
  *
- * Place: cli/ - above the transfer, below the blobs.
+ * Above the transfer, below the blobs.
  */
 #include "pull/hub.h"
 

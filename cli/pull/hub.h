@@ -1,7 +1,7 @@
 /* What a Hugging Face hub is asked, and what it answers.
  *
- * Place: cli/ - above the transfer, below the blobs. The hub is HF_ENDPOINT,
- * else https://huggingface.co:
+ * Above the transfer, below the blobs. The hub is HF_ENDPOINT, else
+ * https://huggingface.co:
  *
  *   GET  /api/models/ID/revision/REVISION    the commit, and all files' names
  *   HEAD /ID/resolve/COMMIT/FILE             the file's hash and size

@@ -1,6 +1,6 @@
 /* Where a Hugging Face hub's files lie on this machine.
  *
- * Place: cli/ - `attend pull` fills it, model_path looks into it.
+ * `attend pull` fills it, model_path looks into it.
  */
 #include "pull/hub_cache.h"
 

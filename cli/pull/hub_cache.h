@@ -1,8 +1,7 @@
 /* Where a Hugging Face hub's files lie on this machine.
  *
- * Place: cli/ - `attend pull` fills it, model_path looks into it. The layout
- * is that of the hub's own clients, which find what we pulled and the other
- * way round:
+ * `attend pull` fills it, model_path looks into it. The layout is that of the hub's
+ * own clients, which find what we pulled and the other way round:
  *
  *   models--OWNER--NAME/blobs/ETAG               the bytes
  *   models--OWNER--NAME/snapshots/COMMIT/FILE    a link to its blob

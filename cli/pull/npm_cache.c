@@ -1,6 +1,6 @@
 /* Where models that came as npm packages lie on this machine.
  *
- * Place: cli/ - `attend pull` fills it, model_path looks into it.
+ * `attend pull` fills it, model_path looks into it.
  */
 #define _GNU_SOURCE /* strverscmp */
 #include "pull/npm_cache.h"

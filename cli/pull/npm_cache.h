@@ -1,6 +1,6 @@
 /* Where models that came as npm packages lie on this machine.
  *
- * Place: cli/ - `attend pull` fills it, model_path looks into it:
+ * `attend pull` fills it, model_path looks into it:
  *
  *   CACHE/attend/npm/PACKAGE/VERSION/    what was in the package
  */

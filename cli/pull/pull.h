@@ -1,6 +1,6 @@
 /* What the ways of pulling a model share: what is wanted, what was got.
  *
- * Place: cli/ - between cmd_pull.c and the two ways, hub and npm.
+ * Between cmd_pull.c and the two ways, hub and npm.
  */
 #ifndef CLI_PULL_H
 #define CLI_PULL_H

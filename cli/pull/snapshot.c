@@ -1,6 +1,6 @@
 /* A model from a Hugging Face hub: from its name to a folder with its files.
  *
- * Place: cli/ - one of the two ways of `attend pull`.
+ * One of the two ways of `attend pull`.
  */
 #include <signal.h>
 #include <stdlib.h>

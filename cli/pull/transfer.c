@@ -1,6 +1,6 @@
 /* Asking a server over HTTP.
  *
- * Place: cli/ - below the hub's protocol; libcurl is known here alone.
+ * Below the hub's protocol; libcurl is known here alone.
  */
 #include "pull/transfer.h"
 

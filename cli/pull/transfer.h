@@ -1,6 +1,6 @@
 /* Asking a server over HTTP.
  *
- * Place: cli/ - below the hub's protocol; libcurl is known here alone.
+ * Below the hub's protocol; libcurl is known here alone.
  *
  * Redirects are followed by hand, for two reasons: a token goes to the server
  * it is for and to no other, and what the hub says about a file is in the very

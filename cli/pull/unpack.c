@@ -1,6 +1,6 @@
 /* Unpacking a package's tarball where it can do no harm.
  *
- * Place: cli/ - between npm, which fetched it, and the cache.
+ * Between npm, which fetched it, and the cache.
  *
  * gzip undoes the compression; the archive is read here. A tar file is blocks
  * of 512 bytes: a header, then the bytes of the file it describes. Names that

@@ -1,6 +1,6 @@
 /* Unpacking a package's tarball where it can do no harm.
  *
- * Place: cli/ - between npm, which fetched it, and the cache.
+ * Between npm, which fetched it, and the cache.
  */
 #ifndef CLI_PULL_UNPACK_H
 #define CLI_PULL_UNPACK_H

@@ -1,6 +1,6 @@
 /* What can be said about a model without reading its weights.
  *
- * Place: cli/ - show; counted from the headers and the configuration.
+ * Show; counted from the headers and the configuration.
  *
  * Costs are those of one sequence. A multiplication and an addition count as
  * two operations; bytes are those that must come from memory.

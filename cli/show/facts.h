@@ -1,6 +1,6 @@
 /* What can be said about a model without reading its weights.
  *
- * Place: cli/ - show; counted from the headers and the configuration.
+ * Show; counted from the headers and the configuration.
  */
 #ifndef CLI_SHOW_FACTS_H
 #define CLI_SHOW_FACTS_H

@@ -1,7 +1,4 @@
-/* A model's facts, for programs: one JSON object.
- *
- * Place: cli/ - show --json.
- */
+/* A model's facts, for programs: one JSON object. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* A model's facts, for people.
  *
- * Place: cli/ - show's answer on a terminal.
+ * Show's answer on a terminal.
  */
 #include "show/print.h"
 

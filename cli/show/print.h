@@ -1,7 +1,4 @@
-/* A model's facts, for people and for programs.
- *
- * Place: cli/ - show's answers.
- */
+/* A model's facts, for people and for programs. */
 #ifndef CLI_SHOW_PRINT_H
 #define CLI_SHOW_PRINT_H
 

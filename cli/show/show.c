@@ -1,6 +1,6 @@
 /* attend show: what a model is, what it takes, and what a token costs.
  *
- * Place: cli/ - a verb. Headers and the configuration are read, weights are not.
+ * Headers and the configuration are read, weights are not.
  */
 #include <stdlib.h>
 #include <string.h>

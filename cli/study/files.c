@@ -1,7 +1,4 @@
-/* Reports where --out says, and in a browser.
- *
- * Place: cli/ - see study_verb.h.
- */
+/* Reports where --out says, and in a browser. */
 #include <stdlib.h>
 #include <string.h>
 

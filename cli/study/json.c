@@ -1,7 +1,4 @@
-/* Reports for programs: everything that was said, and what was plotted.
- *
- * Place: cli/ - see study_verb.h.
- */
+/* Reports for programs: everything that was said, and what was plotted. */
 #include "json_members.h"
 #include "study/study.h"
 

@@ -1,7 +1,7 @@
 /* Reports as one page that needs nothing beside it, plots inside: a study, or a
  * book of all that a lecturer could hand out.
  *
- * Place: cli/ - see study_verb.h. No script: what folds is the browser's own.
+ * No script: what folds is the browser's own.
  */
 #include <string.h>
 

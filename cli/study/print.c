@@ -1,7 +1,4 @@
-/* A report in the terminal: paragraphs, tables, what holds.
- *
- * Place: cli/ - see study_verb.h.
- */
+/* A report in the terminal: paragraphs, tables, what holds. */
 #include <stdlib.h>
 #include <string.h>
 

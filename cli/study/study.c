@@ -1,7 +1,6 @@
 /* attend study: a question about attention, answered by a measurement.
  *
- * Place: cli/ - a verb. Its options are those of the topic: the list is made
- * once the topic is known.
+ * Its options are those of the topic: the list is made once the topic is known.
  */
 #include <ctype.h>
 #include <stdlib.h>

@@ -1,8 +1,7 @@
 /* The verb study: its options, and what is made of reports.
  *
- * Place: cli/ - cmd_study.c reads options and runs, study_print.c writes to the
- * terminal, study_json.c for programs, study_page.c for readers, study_files.c
- * where --out says.
+ * cmd_study.c reads options and runs, study_print.c writes to the terminal,
+ * study_json.c for programs, study_page.c for readers, study_files.c where --out says.
  */
 #ifndef CLI_STUDY_VERB_H
 #define CLI_STUDY_VERB_H

@@ -1,6 +1,6 @@
 /* The documents that are summarized: files, lines, fields of JSON lines.
  *
- * Place: cli/ - see summarize.h; before the model is opened.
+ * See summarize.h; before the model is opened.
  */
 #include <stdlib.h>
 #include <string.h>

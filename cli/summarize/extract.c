@@ -1,7 +1,7 @@
 /* attend summarize --extract: which sentences of a text say most of it.
  *
- * Place: cli/ - see extract.h. The sentences of many documents become vectors
- * together; then each document is ranked by itself.
+ * The sentences of many documents become vectors together; then each document is
+ * ranked by itself.
  */
 #include "summarize/extract.h"
 

@@ -1,8 +1,8 @@
 /* The sentences of a text that say most of it: attend summarize --extract.
  *
- * Place: cli/ - extract_options.c reads options, extract_rank.c cuts, ranks and
- * chooses, extract_words.c does
- * without a model, extract.c runs, extract_print.c and extract_page.c show.
+ * extract_options.c reads options, extract_rank.c cuts, ranks and chooses,
+ * extract_words.c does without a model, extract.c runs, extract_print.c and
+ * extract_page.c show.
  */
 #ifndef CLI_EXTRACT_H
 #define CLI_EXTRACT_H

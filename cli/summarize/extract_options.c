@@ -1,7 +1,4 @@
-/* Options of attend summarize --extract.
- *
- * Place: cli/ - see extract.h.
- */
+/* Options of attend summarize --extract. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

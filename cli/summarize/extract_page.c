@@ -1,7 +1,7 @@
 /* attend summarize --extract --out FILE.html: the text, its chosen sentences
  * marked as strongly as the others attend to them.
  *
- * Place: cli/ - see extract.h. One file that needs no other and runs nothing.
+ * One file that needs no other and runs nothing.
  */
 #include <stdio.h>
 #include <stdlib.h>

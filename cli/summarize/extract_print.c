@@ -1,7 +1,5 @@
 /* What attend summarize --extract says: sentences with their ranks, a table of
  * all of them, or JSON.
- *
- * Place: cli/ - see extract.h.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,4 @@
-/* Sentences cut, ranked and chosen.
- *
- * Place: cli/ - see extract.h.
- */
+/* Sentences cut, ranked and chosen. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Vectors of sentences from the words that they share: no model at all.
  *
- * Place: cli/ - see extract.h; --embed words.
+ * See extract.h; --embed words.
  *
  * A word counts as often as the sentence has it, times log(1 + n / d), where d
  * of the n sentences have it: what is everywhere tells nothing. Words become

@@ -1,7 +1,5 @@
 /* A tree of summaries: of parts of a document, then of these summaries.
  *
- * Place: cli/ - see long_summary.h.
- *
  * On the way up every node has one summary, the best; the last level is written
  * as it was asked for, with samples and draws. Summaries are kept so short that
  * at least two fit the encoder, so that every level has fewer nodes. What

@@ -1,7 +1,4 @@
-/* What summarizing long documents takes: predicted, and as it was.
- *
- * Place: cli/ - see long_summary.h.
- */
+/* What summarizing long documents takes: predicted, and as it was. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,5 @@
 /* The work folder of summaries of parts: a line for each, as it is made.
  *
- * Place: cli/ - see long_summary.h.
- *
  * A summary is found again by the text that it is of, so that a document that
  * was changed in one place is summarized anew there alone. The first line says
  * which model and which options: others give other summaries. Every line ends

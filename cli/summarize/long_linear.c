@@ -1,7 +1,7 @@
 /* A document as a whole: a linear encoder reads it, however long it is.
  *
- * Place: cli/ - see long_summary.h. The library's attend_reading does the work;
- * here are the ids, a linear form for a model that has none, and the work folder.
+ * The library's attend_reading does the work; here are the ids, a linear form for a
+ * model that has none, and the work folder.
  */
 #include <ctype.h>
 #include <stdio.h>

@@ -1,7 +1,4 @@
-/* The options of summarizing long documents.
- *
- * Place: cli/ - see long_options.h.
- */
+/* The options of summarizing long documents. */
 #include "summarize/long_options.h"
 
 #include <string.h>

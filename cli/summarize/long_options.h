@@ -1,7 +1,4 @@
-/* What attend summarize --long was asked for.
- *
- * Place: cli/ - see long_summary.h.
- */
+/* What attend summarize --long was asked for. */
 #ifndef CLI_LONG_OPTIONS_H
 #define CLI_LONG_OPTIONS_H
 

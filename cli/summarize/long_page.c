@@ -1,8 +1,8 @@
 /* A tree of summaries as a page: every node opens to what it was made of, down
  * to the text itself.
  *
- * Place: cli/ - see long_summary.h. The page needs nothing else, no script
- * either: nodes are the browser's own, which keyboards and screen readers know.
+ * The page needs nothing else, no script either: nodes are the browser's own, which
+ * keyboards and screen readers know.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Parts of a text that an encoder takes, cut where sentences end.
  *
- * Place: cli/ - see long_summary.h. Tokens are counted sentence by sentence, with
- * the white space before them, so that their sum is what the part will have.
+ * Tokens are counted sentence by sentence, with the white space before them, so that
+ * their sum is what the part will have.
  */
 #include <ctype.h>
 #include <stdlib.h>

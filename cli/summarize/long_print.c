@@ -1,6 +1,6 @@
 /* A tree of summaries in the terminal and in JSON.
  *
- * Place: cli/ - see long_summary.h; long_page.c makes a page of it.
+ * See long_summary.h; long_page.c makes a page of it.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,4 @@
-/* attend summarize --long: documents longer than the encoder takes.
- *
- * Place: cli/ - see long_summary.h.
- */
+/* attend summarize --long: documents longer than the encoder takes. */
 #include "summarize/long_summary.h"
 
 #include <ctype.h>

@@ -1,9 +1,9 @@
 /* Documents longer than the encoder takes: what the files of --long share.
  *
- * Place: cli/ - long_summary.c is the way in; long_chunks.c makes the tree of
- * summaries with the parts of long_parts.c; long_journal.c keeps them in a work
- * folder; long_print.c and long_page.c show them; long_linear.c reads a
- * document as a whole; long_cost.c says what it takes.
+ * long_summary.c is the way in; long_chunks.c makes the tree of summaries with the
+ * parts of long_parts.c; long_journal.c keeps them in a work folder; long_print.c and
+ * long_page.c show them; long_linear.c reads a document as a whole; long_cost.c says
+ * what it takes.
  */
 #ifndef CLI_LONG_SUMMARY_H
 #define CLI_LONG_SUMMARY_H

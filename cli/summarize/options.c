@@ -1,6 +1,6 @@
 /* Options that say how summaries are written.
  *
- * Place: cli/ - see summarize.h; a child of every argp whose verb writes some.
+ * See summarize.h; a child of every argp whose verb writes some.
  */
 #include <string.h>
 

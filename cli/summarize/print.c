@@ -1,6 +1,6 @@
 /* What attend summarize says: summaries with their scores, or JSON; notices.
  *
- * Place: cli/ - see summarize.h; after some are written.
+ * See summarize.h; after some are written.
  *
  * With --lines, or a field of each line, the summary of a line is a line, so
  * that the two go together; files have their names above.

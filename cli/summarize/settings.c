@@ -1,6 +1,6 @@
 /* What a folder says of the summaries that its model writes.
  *
- * Place: cli/ - see summarize.h; asked once, after the model is open.
+ * See summarize.h; asked once, after the model is open.
  *
  * The later of generation_config.json, config.json and config.json's
  * task_specific_params.summarization counts, as it does for those who use the

@@ -1,6 +1,6 @@
 /* The view of what was just written: attend view of a document and its summary.
  *
- * Place: cli/ - see summarize.h; asks the verb view, as a user would.
+ * See summarize.h; asks the verb view, as a user would.
  */
 #include <stdio.h>
 #include <stdlib.h>

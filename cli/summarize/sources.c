@@ -1,7 +1,7 @@
 /* Where the words of a summary come from: the document's words that
  * cross-attention weighed most while they were written.
  *
- * Place: cli/ - see summarize.h; for those without a browser.
+ * See summarize.h; for those without a browser.
  *
  * The summary is read by the decoder once more, all at once, which gives the
  * bits of writing it. A token was chosen by the row of the token before it, so

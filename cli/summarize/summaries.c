@@ -1,6 +1,6 @@
 /* Writing summaries: documents to ids, batches of alike length, draws that differ.
  *
- * Place: cli/ - see summarize.h; between texts and attend_generate.
+ * See summarize.h; between texts and attend_generate.
  *
  * Draws of one document are numbered. Those that say what was said before are
  * passed over and the next are drawn, so that the same seed gives the same set

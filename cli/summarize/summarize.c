@@ -1,6 +1,6 @@
 /* attend summarize: the few words that a text comes to.
  *
- * Place: cli/ - a verb. summarize.h says which file does what.
+ * summarize.h says which file does what.
  */
 #include <stdlib.h>
 #include <string.h>

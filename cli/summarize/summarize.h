@@ -1,8 +1,7 @@
 /* Summaries: what writes them, and what the parts of attend summarize share.
  *
- * Place: cli/ - summaries.c writes them for whoever has documents (eval --rouge
- * and the long modes too), summary_settings.c has what a folder says,
- * cmd_summarize.c the verb.
+ * summaries.c writes them for whoever has documents (eval --rouge and the long modes
+ * too), summary_settings.c has what a folder says, cmd_summarize.c the verb.
  *
  *   summary_options how = summary_defaults();
  *   summarizer s;

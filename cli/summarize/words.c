@@ -1,6 +1,6 @@
 /* Bounds of a summary in words.
  *
- * Place: cli/ - see summarize.h; called before each token is chosen.
+ * See summarize.h; called before each token is chosen.
  *
  * Models count tokens, readers words. What each token adds to a text is found
  * once, by decoding it behind a letter. Where the last word is there and the

@@ -1,7 +1,7 @@
 /* attend tokenize: text to token ids, and back.
  *
- * Place: cli/ - a verb. Answers are a table, JSON, or a line for a line; what
- * learns tokenizers is in tokenize_train.c.
+ * Answers are a table, JSON, or a line for a line; what learns tokenizers is in
+ * tokenize_train.c.
  */
 #include <errno.h>
 #include <stdio.h>

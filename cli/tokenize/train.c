@@ -1,6 +1,6 @@
 /* attend tokenize --train: learn a tokenizer from text.
  *
- * Place: cli/ - the part of the verb that makes what the rest of it reads.
+ * The part of the verb that makes what the rest of it reads.
  */
 #include "tokenize/train.h"
 

@@ -1,7 +1,7 @@
 /* DIR/average: the mean of the last saved steps.
  *
- * Place: cli/ - see train.h. Made once all steps are taken, from what lies in the
- * folder, so that a run that ended long ago can have one too.
+ * Made once all steps are taken, from what lies in the folder, so that a run that
+ * ended long ago can have one too.
  */
 #include <errno.h>
 #include <math.h>

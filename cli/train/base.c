@@ -1,7 +1,7 @@
 /* base/: what goes with the weights of every saved step.
  *
- * Place: cli/ - see train.h. It is there as a whole or not at all: config.json, and
- * the tokenizer's files, from a model, from a tokenizer, or made here.
+ * It is there as a whole or not at all: config.json, and the tokenizer's files, from a
+ * model, from a tokenizer, or made here.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* A course of training on disk: which steps are saved, and what the log says.
  *
- * Place: cli/ - see course.h. It may be looked at while it is written: a line of
- * the log that does not end yet is left for the next time.
+ * It may be looked at while it is written: a line of the log that does not end yet is
+ * left for the next time.
  */
 #include "train/course.h"
 

@@ -1,7 +1,7 @@
 /* A course of training on disk: which steps are saved, and what the log says.
  *
- * Place: cli/ - the folder that `attend train --out` makes (train.h says what is
- * in it), for verbs that look at it, while it grows or later.
+ * The folder that `attend train --out` makes (train.h says what is in it), for verbs
+ * that look at it, while it grows or later.
  */
 #ifndef CLI_COURSE_H
 #define CLI_COURSE_H

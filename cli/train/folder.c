@@ -1,7 +1,7 @@
 /* The saved steps in a run's folder.
  *
- * Place: cli/ - see train.h. A step is there once its folder has its name; it can
- * be gone on from as long as training.json is in it.
+ * A step is there once its folder has its name; it can be gone on from as long as
+ * training.json is in it.
  */
 #include <dirent.h>
 #include <stdio.h>

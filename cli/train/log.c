@@ -1,7 +1,7 @@
 /* What happened: log.jsonl and loss.svg.
  *
- * Place: cli/ - see train.h. A line of the log is whole or the last one; what a
- * run says of steps that it goes back behind is cut off.
+ * A line of the log is whole or the last one; what a run says of steps that it goes
+ * back behind is cut off.
  */
 #include <errno.h>
 #include <math.h>

@@ -1,7 +1,4 @@
-/* The loop: steps, lines of the log, measurements, saved steps.
- *
- * Place: cli/ - see train.h.
- */
+/* The loop: steps, lines of the log, measurements, saved steps. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

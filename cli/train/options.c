@@ -1,7 +1,4 @@
-/* The options of attend train.
- *
- * Place: cli/ - see train.h.
- */
+/* The options of attend train. */
 #include <stdlib.h>
 #include <string.h>
 

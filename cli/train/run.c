@@ -1,7 +1,4 @@
-/* A run of attend train, made ready: folder, model, texts, lessons.
- *
- * Place: cli/ - see train.h.
- */
+/* A run of attend train, made ready: folder, model, texts, lessons. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>

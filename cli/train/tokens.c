@@ -1,6 +1,6 @@
 /* A tokenizer for a new model, learnt from what the model will learn from.
  *
- * Place: cli/ - see train.h; only if none was given.
+ * See train.h; only if none was given.
  */
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* attend train: a model learns from texts.
  *
- * Place: cli/ - a verb; see train.h for its parts.
+ * A verb; see train.h for its parts.
  */
 #include <signal.h>
 

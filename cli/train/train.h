@@ -1,9 +1,9 @@
 /* attend train: what was asked for, and a run of it.
  *
- * Place: cli/ - train_options.c and train_words.c read it, train_run.c makes the
- * run ready (train_base.c, train_tokens.c), train_loop.c runs it, train_log.c
- * writes what happened, train_folder.c keeps the saved steps, train_average.c
- * takes the mean of them.
+ * train_options.c and train_words.c read it, train_run.c makes the run ready
+ * (train_base.c, train_tokens.c), train_loop.c runs it, train_log.c writes what
+ * happened, train_folder.c keeps the saved steps, train_average.c takes the mean of
+ * them.
  *
  * A run's folder:
  *   run.json         how it was asked for

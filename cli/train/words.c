@@ -1,8 +1,8 @@
 /* The words that a run was begun with, kept and read again.
  *
- * Place: cli/ - see train.h. run.json holds lists of words: those that the run was
- * begun with, and those that it was gone on with. A run that goes on is parsed once
- * for each, and then for the words that are given now.
+ * Run.json holds lists of words: those that the run was begun with, and those that it
+ * was gone on with. A run that goes on is parsed once for each, and then for the words
+ * that are given now.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The problems of `attend verify --all`: a covering set.
  *
- * Place: cli/ - cmd_verify.c runs them.
+ * cmd_verify.c runs them.
  *
  * The full product of the choices below has billions of problems. Faults
  * mostly need one or two choices to meet, so the set makes every pair meet:

@@ -1,6 +1,6 @@
 /* The problems of `attend verify --all`.
  *
- * Place: cli/ - chosen here, run by cmd_verify.c.
+ * Chosen here, run by cmd_verify.c.
  */
 #ifndef CLI_COVER_H
 #define CLI_COVER_H

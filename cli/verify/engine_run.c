@@ -1,7 +1,4 @@
-/* Running the library on a problem's tensors.
- *
- * Place: cli/ - verify and bench.
- */
+/* Running the library on a problem's tensors. */
 #include "verify/engine_run.h"
 
 #include <stdlib.h>

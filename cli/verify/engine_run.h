@@ -1,7 +1,4 @@
-/* Running the library on a problem's tensors.
- *
- * Place: cli/ - verify and bench.
- */
+/* Running the library on a problem's tensors. */
 #ifndef CLI_ENGINE_RUN_H
 #define CLI_ENGINE_RUN_H
 

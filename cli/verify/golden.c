@@ -1,8 +1,8 @@
 /* attend verify --golden FILE: cases that someone else computed.
  *
- * Place: cli/ - a way to verify. The file is safetensors with <case>.q, .k, .v,
- * .do in and .o, .lse, .dq, .dk, .dv out, [batch, heads, length, width], F32;
- * its metadata has a JSON object of settings under each case's name.
+ * The file is safetensors with <case>.q, .k, .v, .do in and .o, .lse, .dq, .dk, .dv
+ * out, [batch, heads, length, width], F32; its metadata has a JSON object of settings
+ * under each case's name.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* What a model loses and says, against a golden file: loss, greedy, beams.
  *
- * Place: cli/ - the second half of verify --model; golden_model.c has the first.
+ * The second half of verify --model; golden_model.c has the first.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -1,9 +1,9 @@
 /* attend verify --model DIR --golden FILE: a model against what Hugging Face
  * transformers computed with it.
  *
- * Place: cli/ - a way to verify. Every quantity of the file is computed three
- * ways: all sequences together with padding, each by itself, and (decoders)
- * token by token through the cache; the ways must agree in every bit.
+ * Every quantity of the file is computed three ways: all sequences together with
+ * padding, each by itself, and (decoders) token by token through the cache; the ways
+ * must agree in every bit.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* A model against the quantities of a golden file.
  *
- * Place: cli/ - called by cmd_verify.c.
+ * Called by cmd_verify.c.
  */
 #ifndef CLI_GOLDEN_MODEL_H
 #define CLI_GOLDEN_MODEL_H

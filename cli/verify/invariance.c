@@ -1,7 +1,5 @@
 /* attend verify --invariance: the same bits always.
  *
- * Place: cli/ - a way to verify.
- *
  * Each problem is solved once, plainly: one thread, all at once. Then again in
  * every other way that must not matter, and compared bit by bit: threads, a
  * batch entry alone, a query alone, the other layout, keys fed through a state

@@ -1,9 +1,9 @@
 /* Attention as anyone would write it first: float, one loop per sum.
  *
- * Place: cli/ - the yardstick of `attend verify`: an engine may err twice as
- * much as this does. Scores, their maximum subtracted, expf, sums in plain
- * order; results stored through the problem's dtype. Nothing here is clever,
- * and none of it is shared with the library.
+ * The yardstick of `attend verify`: an engine may err twice as much as this does.
+ * Scores, their maximum subtracted, expf, sums in plain order; results stored through
+ * the problem's dtype. Nothing here is clever, and none of it is shared with the
+ * library.
  *
  * Beside every sum runs the sum of its absolute values: what rounding is
  * relative to.

@@ -1,8 +1,8 @@
 /* One row of the naive run, and what its files share.
  *
- * Place: cli/ - naive.c goes forward and through the rows, naive_backward.c
- * back, naive_features.c knows the feature maps, naive_ties.c finds rows that
- * no float decides. outputs.h declares what others call.
+ * naive.c goes forward and through the rows, naive_backward.c back, naive_features.c
+ * knows the feature maps, naive_ties.c finds rows that no float decides. outputs.h
+ * declares what others call.
  */
 #ifndef CLI_NAIVE_H
 #define CLI_NAIVE_H

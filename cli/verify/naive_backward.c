@@ -1,8 +1,7 @@
 /* The naive run's backward pass: one key of one row after another.
  *
- * Place: cli/ - after naive.c has weighed a row. With features the pull on a
- * weight goes to the two rows of features (naive_features.c) instead of
- * straight to q and k.
+ * After naive.c has weighed a row. With features the pull on a weight goes to the two
+ * rows of features (naive_features.c) instead of straight to q and k.
  */
 #include <math.h>
 

@@ -2,7 +2,7 @@
  * gaussian. Every row of q and k is mapped and stored; a similarity is a plain
  * dot product.
  *
- * Place: cli/ - naive.c asks for scores, naive_backward.c hands back pulls.
+ * naive.c asks for scores, naive_backward.c hands back pulls.
  *
  * A row's features are phi e^shift: favor's largest exponent is taken out, and
  * so is the factor exp(|x'|^2/2) of fourier, as anyone must who stays in float.

@@ -2,7 +2,7 @@
  * and signed similarities whose sum cancels much more than in other rows, so
  * that what rounding does there would hide what is wrong elsewhere.
  *
- * Place: cli/ - trial.c leaves them out.
+ * trial.c leaves them out.
  */
 #include <math.h>
 #include <stdlib.h>

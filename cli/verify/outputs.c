@@ -1,6 +1,6 @@
 /* Arrays for results, and reading them out of views.
  *
- * Place: cli/ - between the runs and the verdict.
+ * Between the runs and the verdict.
  */
 #include "verify/outputs.h"
 

@@ -1,7 +1,6 @@
 /* Results side by side: what the definition, a naive run and an engine gave.
  *
- * Place: cli/ - between the runs (naive.c, engine_run.c) and the verdict
- * (verdict.c).
+ * Between the runs (naive.c, engine_run.c) and the verdict (verdict.c).
  */
 #ifndef CLI_OUTPUTS_H
 #define CLI_OUTPUTS_H

@@ -1,6 +1,6 @@
 /* A problem with its right answer: engines are tried on it.
  *
- * Place: cli/ - verify, and bench before it times.
+ * Verify, and bench before it times.
  *
  * A hard argmax needs care to be judged: half of its keys are made equal to
  * their neighbours, so that ties happen; and rows whose best keys differ by

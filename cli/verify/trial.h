@@ -1,6 +1,6 @@
 /* A problem with its right answer: engines are tried on it.
  *
- * Place: cli/ - verify, and bench before it times.
+ * Verify, and bench before it times.
  */
 #ifndef CLI_TRIAL_H
 #define CLI_TRIAL_H

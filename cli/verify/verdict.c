@@ -1,6 +1,6 @@
 /* Whether an engine's results are as good as they must be.
  *
- * Place: cli/ - after the definition, the naive run and the engine.
+ * After the definition, the naive run and the engine.
  */
 #include <float.h>
 #include <math.h>

@@ -1,8 +1,7 @@
 /* attend verify: is it right?
  *
- * Place: cli/ - a verb. The ways to verify are in trial.c (a problem against
- * the definition), cover.c (which problems --all takes), invariance.c and
- * golden.c; here are the options and the rows.
+ * The ways to verify are in trial.c (a problem against the definition), cover.c (which
+ * problems --all takes), invariance.c and golden.c; here are the options and the rows.
  */
 #include <stdio.h>
 #include <stdlib.h>

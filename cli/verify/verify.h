@@ -1,7 +1,6 @@
 /* The four ways to verify, and the rows they share.
  *
- * Place: cli/ - cmd_verify.c reads the options and prints; the others add
- * rows.
+ * cmd_verify.c reads the options and prints; the others add rows.
  */
 #ifndef CLI_VERIFY_H
 #define CLI_VERIFY_H

@@ -1,6 +1,6 @@
 /* The two ways to compute a form that has a feature map.
  *
- * Place: cli/ - explain shows both; bench warns, and measures where they cross.
+ * Explain shows both; bench warns, and measures where they cross.
  *
  * Both are asked as plans, and other lengths as descriptions. Predicted times are what the machine's ceilings allow
  * at best, so a predicted crossover says where the operations balance, not where

@@ -1,7 +1,7 @@
 /* The two ways to compute a form that has a feature map: pair by pair, and by
  * sums of features.
  *
- * Place: cli/ - explain shows both; bench warns, and measures where they cross.
+ * Explain shows both; bench warns, and measures where they cross.
  */
 #ifndef CLI_WAYS_H
 #define CLI_WAYS_H

@@ -1,8 +1,8 @@
 /* Questions about models and texts, and their answers: what viewer/README.md
  * lists.
  *
- * Place: cli/ - between whoever asks (the server, a still page, a picture, the
- * terminal, --json) and the lens. All of them get their numbers here.
+ * Between whoever asks (the server, a still page, a picture, the terminal, --json) and
+ * the lens. All of them get their numbers here.
  *
  * A viewer may be asked by several threads at once; one at a time computes, and
  * long work lets others in between its steps.

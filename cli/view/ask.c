@@ -1,6 +1,6 @@
 /* Reading a request: its numbers, its run, its place; and saying what is wrong.
  *
- * Place: cli/ - behind view_answer.h; what comes in here may be anything.
+ * Behind view_answer.h; what comes in here may be anything.
  */
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* The body of a request while it arrives: bounded, each and all together.
  *
- * Place: cli/ - below the server of `attend view`.
+ * Below the server of `attend view`.
  */
 #include "view/body.h"
 

@@ -1,6 +1,6 @@
 /* The body of a request while it arrives: bounded, each and all together.
  *
- * Place: cli/ - below the server of `attend view`.
+ * Below the server of `attend view`.
  *
  * A body that is too long is not kept but read on for a while, since who still
  * sends does not see the refusal; one that is far too long is cut off.

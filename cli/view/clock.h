@@ -1,6 +1,6 @@
 /* A clock that nobody sets, and waiting by it.
  *
- * Place: cli/ - for the threads of `attend view`'s server.
+ * For the threads of `attend view`'s server.
  */
 #ifndef CLI_VIEW_CLOCK_H
 #define CLI_VIEW_CLOCK_H

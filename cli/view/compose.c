@@ -1,7 +1,7 @@
 /* A still page: the built page, its style, its program and its answers in one
  * file.
  *
- * Place: cli/ - the end of view_still.c, and of attend design --out x.html.
+ * The end of view_still.c, and of attend design --out x.html.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* A viewer: models that are open, runs that were recorded, and a request.
  *
- * Place: cli/ - what the files behind view_answer.h share.
+ * What the files behind view_answer.h share.
  *
  * One thread computes (view_queue.c), and of the long requests, which alone make
  * and drop runs, there is one at a time. A run is kept until others need its

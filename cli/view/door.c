@@ -1,6 +1,6 @@
 /* Lets connections in, one after the other, while there is a place for them.
  *
- * Place: cli/ - below the server of `attend view`.
+ * Below the server of `attend view`.
  */
 #define _GNU_SOURCE /* accept4 */
 #include "view/door.h"

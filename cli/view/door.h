@@ -1,6 +1,6 @@
 /* Lets connections in, one after the other, while there is a place for them.
  *
- * Place: cli/ - below the server of `attend view`.
+ * Below the server of `attend view`.
  *
  * libmicrohttpd would accept whatever comes and close what is too much; here
  * they wait outside, and whoever is slow inside is cut off (view_watch.h).

@@ -1,6 +1,6 @@
 /* Long answers: work in a thread of its own, events on their way to a reader.
  *
- * Place: cli/ - between the server's connections and view_stream.
+ * Between the server's connections and view_stream.
  */
 #include "view/events.h"
 

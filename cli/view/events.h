@@ -1,6 +1,6 @@
 /* Long answers: work in a thread of its own, events on their way to a reader.
  *
- * Place: cli/ - between the server's connections and view_stream.
+ * Between the server's connections and view_stream.
  *
  * A stream belongs to two: the work, which appends events, and the connection,
  * which takes bytes. Who leaves last frees it. What is under way is bounded:

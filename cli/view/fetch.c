@@ -1,7 +1,4 @@
-/* Asking a viewer from within the program.
- *
- * Place: cli/ - see view_fetch.h.
- */
+/* Asking a viewer from within the program. */
 #include "view/fetch.h"
 
 #include <stdio.h>

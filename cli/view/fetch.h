@@ -1,7 +1,7 @@
 /* Asking a viewer from within the program, and reading its answers.
  *
- * Place: cli/ - pictures, pages, --json and the terminal get their numbers by
- * the same questions as the page does.
+ * Pictures, pages, --json and the terminal get their numbers by the same questions as
+ * the page does.
  */
 #ifndef CLI_VIEW_FETCH_H
 #define CLI_VIEW_FETCH_H

@@ -1,7 +1,7 @@
 /* Whether a run's numbers are numbers: of others there is nothing to show.
  *
- * Place: cli/ - behind view_read.c, so that page, pictures, numbers and terminal
- * have one sentence instead of an empty picture.
+ * Behind view_read.c, so that page, pictures, numbers and terminal have one sentence
+ * instead of an empty picture.
  */
 #include <math.h>
 

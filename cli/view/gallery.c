@@ -1,6 +1,6 @@
 /* The gallery: the course documents' examples with their questions, and hello.
  *
- * Place: cli/ - behind view_answer.h: the first thing that a page asks.
+ * Behind view_answer.h: the first thing that a page asks.
  *
  * An example was thought of for a model of one kind; it opens on the first model
  * of that kind, and on the first model at all if there is none.

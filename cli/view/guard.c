@@ -1,6 +1,6 @@
 /* Who may ask, and for what: a request's first lines are judged.
  *
- * Place: cli/ - below the server of `attend view`; everything here is pure.
+ * Below the server of `attend view`; everything here is pure.
  */
 #include "view/guard.h"
 

@@ -1,7 +1,7 @@
 /* Who may ask, and for what: a request's first lines are judged.
  *
- * Place: cli/ - below the server of `attend view`; knows neither sockets nor
- * HTTP's library, so that a fuzzer can call it.
+ * Below the server of `attend view`; knows neither sockets nor HTTP's library, so that
+ * a fuzzer can call it.
  *
  * A page of another site may reach this server in two ways. By a name of its
  * own that leads to 127.0.0.1 (DNS rebinding): then Host has that name. By

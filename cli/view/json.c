@@ -1,7 +1,7 @@
 /* attend view --json: the numbers of a view, as the page gets them.
  *
- * Place: cli/ - the same answers in one JSON object: the state, the runs, and the
- * answers that the view is drawn from, binary ones as nested lists.
+ * The same answers in one JSON object: the state, the runs, and the answers that the
+ * view is drawn from, binary ones as nested lists.
  */
 #include <stdio.h>
 #include <stdlib.h>

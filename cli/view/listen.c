@@ -1,6 +1,6 @@
 /* The socket that `attend view` listens on.
  *
- * Place: cli/ - below the server of `attend view`.
+ * Below the server of `attend view`.
  */
 #include "view/listen.h"
 

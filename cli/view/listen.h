@@ -1,6 +1,6 @@
 /* The socket that `attend view` listens on.
  *
- * Place: cli/ - below the server of `attend view`.
+ * Below the server of `attend view`.
  */
 #ifndef CLI_VIEW_LISTEN_H
 #define CLI_VIEW_LISTEN_H

@@ -1,6 +1,6 @@
 /* The models of a viewer: opened when they are first asked for, trained or not.
  *
- * Place: cli/ - behind view_answer.h.
+ * Behind view_answer.h.
  */
 #include <stdio.h>
 #include <stdlib.h>

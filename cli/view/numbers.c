@@ -1,6 +1,6 @@
 /* Weights of heads: all of them small, one of them whole, and what they do.
  *
- * Place: cli/ - behind view_answer.h: thumbs, patterns, block, stats, vectors.
+ * Behind view_answer.h: thumbs, patterns, block, stats, vectors.
  */
 #include <math.h>
 #include <stdlib.h>

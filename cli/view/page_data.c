@@ -1,7 +1,7 @@
 /* The page of `attend view`, as it was built from viewer/.
  *
- * Place: cli/ - embedded in the program. PAGE_FOLDER has the files, which
- * cmake/viewer.cmake makes; the assembler puts them in as they are.
+ * PAGE_FOLDER has the files, which cmake/viewer.cmake makes; the assembler puts them
+ * in as they are.
  */
 #include "view/page_data.h"
 

@@ -1,6 +1,6 @@
 /* The page of `attend view`, as it was built from viewer/.
  *
- * Place: cli/ - embedded in the program; served, or written into still pages.
+ * Embedded in the program; served, or written into still pages.
  */
 #ifndef CLI_PAGE_DATA_H
 #define CLI_PAGE_DATA_H

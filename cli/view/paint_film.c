@@ -1,7 +1,7 @@
 /* The picture of a head over the steps of a course.
  *
- * Place: cli/ - see view_painting.h. Steps are run one after the other and let go
- * of: what is kept of each are the cells of its maps.
+ * Steps are run one after the other and let go of: what is kept of each are the cells
+ * of its maps.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,4 @@
-/* Pictures of one run: all heads, one head, its vectors, its matrix, flow.
- *
- * Place: cli/ - see view_painting.h.
- */
+/* Pictures of one run: all heads, one head, its vectors, its matrix, flow. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,4 @@
-/* Pictures of two runs, of what was written, and of tokens as vectors.
- *
- * Place: cli/ - see view_painting.h.
- */
+/* Pictures of two runs, of what was written, and of tokens as vectors. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

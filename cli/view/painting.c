@@ -1,7 +1,4 @@
-/* What every picture needs: runs, tokens, a head in cells.
- *
- * Place: cli/ - see view_painting.h.
- */
+/* What every picture needs: runs, tokens, a head in cells. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

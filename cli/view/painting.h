@@ -1,8 +1,8 @@
 /* A state of the page on its way to a picture.
  *
- * Place: cli/ - asks the viewer what a state shows and hands it to pictures.h,
- * or to the terminal. view_painting.c asks what every picture needs, the files
- * view_paint_*.c what each view needs.
+ * Asks the viewer what a state shows and hands it to pictures.h, or to the terminal.
+ * view_painting.c asks what every picture needs, the files view_paint_*.c what each
+ * view needs.
  */
 #ifndef CLI_VIEW_PAINTING_H
 #define CLI_VIEW_PAINTING_H

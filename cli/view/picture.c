@@ -1,6 +1,6 @@
 /* A state of the page as a picture, for --out, --terminal and the page itself.
  *
- * Place: cli/ - the end of view_painting.h, where a build has pictures.
+ * The end of view_painting.h, where a build has pictures.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,8 @@
 /* Asking a viewer: the list of requests, and the one thread that computes.
  *
- * Place: cli/ - view_answer.h itself. A context belongs to one thread, and every
- * request uses all cores anyway: so whoever asks waits in a line. Of two lines
- * the long one moves by one at a time; the quick one is served between the steps
- * of long work.
+ * view_answer.h itself. A context belongs to one thread, and every request uses all
+ * cores anyway: so whoever asks waits in a line. Of two lines the long one moves by
+ * one at a time; the quick one is served between the steps of long work.
  *
  * Events go from the computing thread into the asker's list, and the asker says
  * them: whoever listens slowly keeps nobody waiting but himself.

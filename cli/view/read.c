@@ -1,6 +1,6 @@
 /* Running a case: tokens, the model over them, and what is written on.
  *
- * Place: cli/ - behind view_answer.h: the requests run and generate.
+ * Behind view_answer.h: the requests run and generate.
  *
  * An encoder-decoder whose second text is not given writes one. What the decoder
  * says begins with what its family begins with.

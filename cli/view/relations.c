@@ -1,6 +1,6 @@
 /* A token through the layers; one run beside another.
  *
- * Place: cli/ - behind view_answer.h: flow and compare.
+ * Behind view_answer.h: flow and compare.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Making replies: JSON, and numbers in parts.
  *
- * Place: cli/ - behind view_answer.h; the format is in viewer/README.md.
+ * Behind view_answer.h; the format is in viewer/README.md.
  */
 #include <math.h>
 #include <stdlib.h>

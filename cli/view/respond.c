@@ -1,6 +1,6 @@
 /* What goes back over HTTP: files of the page, answers, streams, refusals.
  *
- * Place: cli/ - below the server of `attend view`; each takes care of headers.
+ * Below the server of `attend view`; each takes care of headers.
  */
 #include "view/respond.h"
 

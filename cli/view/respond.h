@@ -1,6 +1,6 @@
 /* What goes back over HTTP: files of the page, answers, streams, refusals.
  *
- * Place: cli/ - below the server of `attend view`; each takes care of headers.
+ * Below the server of `attend view`; each takes care of headers.
  *
  * All return whether the reply is on its way; *bytes is how long its body is.
  */

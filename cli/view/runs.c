@@ -1,6 +1,6 @@
 /* Cases and runs: reading the one, keeping the other.
  *
- * Place: cli/ - behind view_answer.h.
+ * Behind view_answer.h.
  */
 #include <limits.h>
 #include <stdio.h>

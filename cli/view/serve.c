@@ -1,6 +1,6 @@
 /* attend view as a server: starts it, says where it is, waits for Ctrl-C.
  *
- * Place: cli/ - between the verb and view_server.h.
+ * Between the verb and view_server.h.
  */
 #include <signal.h>
 #include <stdio.h>

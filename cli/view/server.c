@@ -1,6 +1,6 @@
 /* The server of `attend view`: the page, questions and long answers, over HTTP.
  *
- * Place: cli/ - libmicrohttpd on one side, view_answer.h on the other.
+ * Libmicrohttpd on one side, view_answer.h on the other.
  *
  * A request is a visit: judged by its first lines (view_guard.h), then its body
  * arrives (view_body.h), then it is answered (view_respond.h).

@@ -1,7 +1,7 @@
 /* The server of `attend view`: the page, questions and long answers, over HTTP.
  *
- * Place: cli/ - between browsers and view_answer.h; cmd_view.c starts and stops
- * it. What it answers is in viewer/README.md.
+ * Between browsers and view_answer.h; cmd_view.c starts and stops it. What it answers
+ * is in viewer/README.md.
  *
  * Threads: one for each connection, which moves bytes and waits; a few that
  * compute (view_turns.h); one for each long answer (view_events.h); one that

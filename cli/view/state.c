@@ -1,7 +1,4 @@
-/* Reading and writing the state of a page.
- *
- * Place: cli/ - see view_state.h.
- */
+/* Reading and writing the state of a page. */
 #include "view/state.h"
 
 #include <stdio.h>

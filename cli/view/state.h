@@ -1,7 +1,7 @@
 /* The state of a page: what is looked at, and how. A link holds all of it.
  *
- * Place: cli/ - from options or from a page's request to pictures and to the
- * page's start; viewer/README.md lists its members.
+ * From options or from a page's request to pictures and to the page's start;
+ * viewer/README.md lists its members.
  */
 #ifndef CLI_VIEW_STATE_H
 #define CLI_VIEW_STATE_H

@@ -1,6 +1,6 @@
 /* Tokens as vectors: hidden states, what they predict, and positions.
  *
- * Place: cli/ - behind view_answer.h: candidates, embeddings, positions.
+ * Behind view_answer.h: candidates, embeddings, positions.
  */
 #include <limits.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* The steps of a course of training: their weights, and what is said of them.
  *
- * Place: cli/ - behind view_answer.h: the request course, and the weights that a
- * case with a step asks for.
+ * Behind view_answer.h: the request course, and the weights that a case with a step
+ * asks for.
  *
  * A few steps are open at once. The one that was not asked for longest makes
  * room, and the runs that were recorded with it go too: whoever wants one again

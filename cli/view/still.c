@@ -1,7 +1,7 @@
 /* attend view --out page.html: the page with its answers, in one file.
  *
- * Place: cli/ - asks the viewer what the page will ask, and writes page and
- * answers together. viewer/README.md says how a still page finds them.
+ * Asks the viewer what the page will ask, and writes page and answers together.
+ * viewer/README.md says how a still page finds them.
  *
  * Whole heads are kept where they fit; what does not fit is left to the live
  * page, which then says so. Forms to compare with are taken in the order of the

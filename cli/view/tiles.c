@@ -1,6 +1,6 @@
 /* Tiles of a head's matrix, at any level of detail.
  *
- * Place: cli/ - behind view_answer.h: tile and refine.
+ * Behind view_answer.h: tile and refine.
  *
  * A tile that would take long is made of some of its rows and says so; refine
  * computes it whole and keeps it, so that asking again is quick.

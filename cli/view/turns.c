@@ -1,6 +1,6 @@
 /* Questions take turns: a few threads compute, however many connections ask.
  *
- * Place: cli/ - between the server's connections and view_answer.
+ * Between the server's connections and view_answer.
  */
 #include "view/turns.h"
 

@@ -1,6 +1,6 @@
 /* Questions take turns: a few threads compute, however many connections ask.
  *
- * Place: cli/ - between the server's connections and view_answer.
+ * Between the server's connections and view_answer.
  *
  * A thread that enters OpenMP brings a team of threads of its own, one for each
  * core. So connections, of which there may be hundreds, do not compute: they

@@ -1,7 +1,4 @@
-/* attend view: where a model attends, in the browser, as a file, in the terminal.
- *
- * Place: cli/ - a verb.
- */
+/* attend view: where a model attends, in the browser, as a file, in the terminal. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* The verb view: its options, and what it can do with them.
  *
- * Place: cli/ - cmd_view.c reads, the others serve, draw or write.
+ * cmd_view.c reads, the others serve, draw or write.
  */
 #ifndef CLI_VIEW_H
 #define CLI_VIEW_H

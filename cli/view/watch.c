@@ -1,6 +1,6 @@
 /* Deadlines of connections: whoever is too slow is cut off.
  *
- * Place: cli/ - below the server of `attend view`; knows sockets alone.
+ * Below the server of `attend view`; knows sockets alone.
  */
 #define _GNU_SOURCE /* POLLRDHUP */
 #include "view/watch.h"

@@ -1,6 +1,6 @@
 /* Deadlines of connections: whoever is too slow is cut off.
  *
- * Place: cli/ - below the server of `attend view`; knows sockets alone.
+ * Below the server of `attend view`; knows sockets alone.
  *
  * A connection is in one of three states. It waits: a request must arrive in
  * full by a time. It works: an answer is computed, which may take as long as it

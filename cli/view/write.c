@@ -1,6 +1,6 @@
 /* attend view --out FILE: what the name's end says.
  *
- * Place: cli/ - between the verb and the writers.
+ * Between the verb and the writers.
  */
 #include <stdio.h>
 #include <string.h>

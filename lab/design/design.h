@@ -1,6 +1,6 @@
 /* What the files of this room share: the design, its layout, a pass.
  *
- * Place: design/ - between a spec and its verdict; on model/.
+ * Between a spec and its verdict; on model/.
  *
  * design_spec.c reads a spec, design_heads.c compiles what it says of heads and
  * readout, design_pass.c runs batches through model/'s layers and back. All weights

@@ -1,7 +1,7 @@
 /* Heads and readout: what a spec says they select, carry and answer, compiled into
  * the parts of a twin.
  *
- * Place: design/ - after the names, before the task.
+ * After the names, before the task.
  *
  * A score is a sum of terms. A term joins a variable of the query with one of the
  * key through a table R, and variables are one-hot, so the score is

@@ -1,6 +1,6 @@
 /* A batch of inputs through a design, and back: the transformer of model/.
  *
- * Place: design/ - under checks, runs and learning; model/ computes.
+ * Under checks, runs and learning; model/ computes.
  *
  * Each head is a layer of model/ with one head, no norms and no mlp, and the stream
  * is the features. A head reads those that were there before its design layer: the

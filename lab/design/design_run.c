@@ -1,7 +1,7 @@
 /* A design at work: one input and everything that was computed on the way; every
  * input, and whether it is right; and how sharp softmax must be.
  *
- * Place: design/ - what pictures, pages and people look at, and the verdict.
+ * What pictures, pages and people look at, and the verdict.
  *
  * An answer is the largest logit; two that share it are no answer. The least
  * sharpness is looked for by doubling and halving, then by bisection: what is

@@ -1,7 +1,7 @@
 /* A design: read from a spec or a file, written, asked.
  *
- * Place: design/ - the first step: names, sizes and the order of things; what is
- * said of heads and readout is read by design_heads.c, of answers by design_tasks.c.
+ * The first step: names, sizes and the order of things; what is said of heads and
+ * readout is read by design_heads.c, of answers by design_tasks.c.
  *
  * What is not known is refused by name: a misspelt member would otherwise leave a
  * design that means something else.

@@ -1,7 +1,7 @@
 /* Inputs and tasks: what is asked, and the right answer, said without any
  * transformer.
  *
- * Place: design/ - what designs are checked against and learned twins learn.
+ * What designs are checked against and learned twins learn.
  *
  * Inputs are ordered by length, then as words in a dictionary of the alphabet: the
  * first counterexample is the simplest. A task is a function of the letters alone,

@@ -1,7 +1,7 @@
 /* The learned twin: the same shapes, trained on the same task; and both twins beside
  * each other, measured.
  *
- * Place: design/ - from random numbers to weights, by AdamW on cross-entropy.
+ * From random numbers to weights, by AdamW on cross-entropy.
  *
  * With few inputs every step sees them all; with more it draws some. Learners
  * (train/) learn checkpoints; a design's pass has its weights in memory.
@@ -67,12 +67,10 @@ static void draw(studying *s) {
 /* All of them, or as many as fit, drawn evenly; the stream is the step's. */
 static void put_batch(studying *s, int step) {
   for (int b = 0; b < s->pass->p.count; b++) {
-    uint32_t block[4];
     uint64_t index = (uint64_t)b;
     if (s->total > (uint64_t)s->pass->p.count) {
       attend_random r = {s->o.seed, UINT64_C(1) << 32 | (uint64_t)step};
-      attend_random_block(r, (uint64_t)b, block);
-      index = ((uint64_t)block[0] << 32 | block[1]) % s->total;
+      index = random_word(r, (uint64_t)b) % s->total;
     } else if (step > 0) {
       continue; /* they are all there */
     }

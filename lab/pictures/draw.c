@@ -1,6 +1,6 @@
 /* A picture as a list of shapes.
  *
- * Place: cli/ - the pictures add shapes; draw_svg.c and draw_png.c write them.
+ * The pictures add shapes; draw_svg.c and draw_png.c write them.
  */
 #include "pictures/draw.h"
 

@@ -1,6 +1,6 @@
 /* A picture as a list of shapes, written as .svg or .png.
  *
- * Place: cli/ - between the pictures (pictures.h) and a file.
+ * Between the pictures (pictures.h) and a file.
  *
  * Lengths are px, x to the right, y down. Shapes are painted in the order in
  * which they were added. Whoever draws keeps inside the picture; what does not

@@ -1,7 +1,4 @@
-/* A picture as .png: its shapes as pixels.
- *
- * Place: cli/ - the end of a picture.
- */
+/* A picture as .png: its shapes as pixels. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

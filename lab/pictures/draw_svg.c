@@ -1,7 +1,5 @@
 /* A picture as .svg: one file that needs nothing beside it.
  *
- * Place: cli/ - the end of a picture.
- *
  * No scripts, no links, no style sheets: it may be put into a page, a paper or
  * an editor as it is. Heat maps are images inside it, one pixel a cell.
  */

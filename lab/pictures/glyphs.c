@@ -1,6 +1,6 @@
 /* The letters of pictures: outlines of the font that is built in.
  *
- * Place: cli/ - under draw.c and draw_png.c. The bytes are in glyphs_font.c.
+ * Under draw.c and draw_png.c. The bytes are in glyphs_font.c.
  *
  * A TrueType file is a directory of tables, all numbers big endian:
  *   cmap  character -> glyph (formats 4 and 12)

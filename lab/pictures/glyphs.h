@@ -1,7 +1,6 @@
 /* The letters of pictures: outlines of the font that is built in.
  *
- * Place: cli/ - under draw.h, which measures texts, and draw_png.c, which fills
- * their outlines.
+ * Under draw.h, which measures texts, and draw_png.c, which fills their outlines.
  *
  * The font is DejaVu Sans and DejaVu Sans Bold, read at build time from Debian's
  * fonts-dejavu-core and put into the program as they are. Their license

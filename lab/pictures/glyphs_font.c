@@ -1,6 +1,6 @@
 /* The bytes of the two font files that are built in.
  *
- * Place: cli/ - under glyphs.c; cmake/pictures.cmake says where the files are.
+ * Under glyphs.c; cmake/pictures.cmake says where the files are.
  */
 #include "pictures/glyphs_font.h"
 

@@ -1,6 +1,6 @@
 /* The bytes of the two font files that are built in.
  *
- * Place: cli/ - under glyphs.c, which reads them.
+ * Under glyphs.c, which reads them.
  */
 #ifndef CLI_GLYPHS_FONT_H
 #define CLI_GLYPHS_FONT_H

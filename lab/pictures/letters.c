@@ -1,7 +1,4 @@
-/* Characters of UTF-8, and how wide they are.
- *
- * Place: cli/ - under what draws tokens.
- */
+/* Characters of UTF-8, and how wide they are. */
 #include "pictures/letters.h"
 
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* Characters of UTF-8, and how wide they are.
  *
- * Place: cli/ - under what draws tokens: pictures and the terminal's maps. A
- * token may be part of a character, or hold what is none.
+ * Under what draws tokens: pictures and the terminal's maps. A token may be part of a
+ * character, or hold what is none.
  */
 #ifndef CLI_LETTERS_H
 #define CLI_LETTERS_H

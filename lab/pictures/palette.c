@@ -1,6 +1,6 @@
 /* The colours of pictures, of the terminal's maps and of the page.
  *
- * Place: cli/ - see palette.h for the numbers and for what they stand for.
+ * See palette.h for the numbers and for what they stand for.
  */
 #include "pictures/palette.h"
 

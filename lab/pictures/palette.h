@@ -1,7 +1,6 @@
 /* The colours of pictures, of the terminal's maps and of the page.
  *
- * Place: cli/ - what draws takes its colours here; the page's CSS repeats the
- * numbers below.
+ * What draws takes its colours here; the page's CSS repeats the numbers below.
  *
  *                light    dark
  *   background   ffffff   12151b

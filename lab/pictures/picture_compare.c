@@ -1,6 +1,6 @@
 /* A head under two forms, or in two runs, and the difference.
  *
- * Place: cli/ - one of the pictures of `attend view`.
+ * One of the pictures of `attend view`.
  */
 #include <math.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* A designed head above its learned twin: Km, Qm, Vm, K, Q, V, attention, output.
  *
- * Place: cli/ - the picture of `attend design`.
+ * The picture of `attend design`.
  *
  * All maps of a head have cells of one size, so that rows of the same tokens or
  * features stand at the same height. Every map has colours of its own, up to its

@@ -1,6 +1,6 @@
 /* Tokens as vectors: how alike they are; and positions as sines and cosines.
  *
- * Place: cli/ - one of the pictures of `attend view`.
+ * One of the pictures of `attend view`.
  *
  * Positions have three fields: the table itself, and the matrix M that moves
  * every position on by one.

@@ -1,7 +1,7 @@
 /* A head after one step of training and another: a row of small maps, under the
  * course of the loss.
  *
- * Place: cli/ - one of the pictures of `attend view`.
+ * One of the pictures of `attend view`.
  *
  * All maps have one scale, so that a head that sharpens is seen to do so.
  */

@@ -1,6 +1,6 @@
 /* How a token draws on others through the layers.
  *
- * Place: cli/ - one of the pictures of `attend view`.
+ * One of the pictures of `attend view`.
  *
  * Columns are tokens; the top row is what came out of the last layer, the
  * bottom row what went into the first. Either every head passes on its heaviest

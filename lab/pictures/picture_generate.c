@@ -1,6 +1,6 @@
 /* Tokens as they were chosen: how likely each was, and what else there was.
  *
- * Place: cli/ - one of the pictures of `attend view`.
+ * One of the pictures of `attend view`.
  */
 #include <math.h>
 #include <stddef.h>

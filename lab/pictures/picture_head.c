@@ -1,6 +1,6 @@
 /* A head, or several, as curves from the tokens that look to those looked at.
  *
- * Place: cli/ - one of the pictures of `attend view`.
+ * One of the pictures of `attend view`.
  *
  * The heavier a weight, the more solid its curve. Light ones are left out, from
  * MOST_CURVES on by a threshold that the caption names.

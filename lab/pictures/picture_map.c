@@ -1,6 +1,6 @@
 /* A matrix as a heat map, with the names of its rows and columns.
  *
- * Place: cli/ - in the pictures matrix, compare and embeddings.
+ * In the pictures matrix, compare and embeddings.
  */
 #include "pictures/picture_map.h"
 

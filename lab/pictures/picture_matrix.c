@@ -1,6 +1,6 @@
 /* A head's matrix of weights as a heat map.
  *
- * Place: cli/ - one of the pictures of `attend view`.
+ * One of the pictures of `attend view`.
  *
  *   title, caption
  *          names of the keys

@@ -1,6 +1,6 @@
 /* Every head of a model as a thumbnail, layers by heads.
  *
- * Place: cli/ - one of the pictures of `attend view`.
+ * One of the pictures of `attend view`.
  */
 #include <math.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* The names of tokens along an axis: all, thinned, or numbers.
  *
- * Place: cli/ - beside heat maps and below columns.
+ * Beside heat maps and below columns.
  *
  * Names are drawn at the size that the pitch allows; below LEAST px a name every
  * few tokens is left, below THIN numbers at round steps.

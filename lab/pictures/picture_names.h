@@ -1,6 +1,6 @@
 /* The names of tokens along an axis: all, thinned, or numbers.
  *
- * Place: cli/ - beside heat maps and below columns.
+ * Beside heat maps and below columns.
  */
 #ifndef CLI_PICTURE_NAMES_H
 #define CLI_PICTURE_NAMES_H

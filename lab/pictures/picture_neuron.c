@@ -1,7 +1,7 @@
 /* One query, number by number: q, each key's k, their products, the weight it
  * gives, the values, and what the head makes of them.
  *
- * Place: cli/ - one of the pictures of `attend view`.
+ * One of the pictures of `attend view`.
  *
  *                q
  *   key   k   q x k   q.k   weight   v

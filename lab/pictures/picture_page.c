@@ -1,6 +1,6 @@
 /* What the pictures share: a page with a title, sentences, a legend.
  *
- * Place: cli/ - under picture_*.c, above draw.c.
+ * Under picture_*.c, above draw.c.
  */
 #include "pictures/picture_page.h"
 

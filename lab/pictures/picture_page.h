@@ -1,6 +1,6 @@
 /* What the pictures share: a page with a title, sentences, a legend.
  *
- * Place: cli/ - under picture_*.c, above draw.h.
+ * Under picture_*.c, above draw.h.
  */
 #ifndef CLI_PICTURE_PAGE_H
 #define CLI_PICTURE_PAGE_H

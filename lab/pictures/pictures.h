@@ -1,7 +1,7 @@
 /* Still pictures of attention: what each shows, as plain data.
  *
- * Place: cli/ - between the answers of `attend view` and a drawing, which is
- * written as .svg or .png (draw.h).
+ * Between the answers of `attend view` and a drawing, which is written as .svg or .png
+ * (draw.h).
  *
  * Pictures know neither models nor lenses: tokens are strings, weights are
  * floats. They follow the width that they are given; the height is theirs.

@@ -1,6 +1,6 @@
 /* Pixels as a PNG file.
  *
- * Place: cli/ - the end of a picture as .png, and the heat maps inside an .svg.
+ * The end of a picture as .png, and the heat maps inside an .svg.
  *
  * A PNG is a signature and chunks (length, name, data, CRC); the pixels are rows
  * that each start with the way they are told from what is left and above, all

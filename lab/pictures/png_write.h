@@ -1,6 +1,6 @@
 /* Pixels as a PNG file.
  *
- * Place: cli/ - under draw_png.c, and under draw_svg.c for the images in it.
+ * Under draw_png.c, and under draw_svg.c for the images in it.
  */
 #ifndef CLI_PNG_WRITE_H
 #define CLI_PNG_WRITE_H

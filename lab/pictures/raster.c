@@ -1,6 +1,6 @@
 /* Outlines filled with a colour, as pixels.
  *
- * Place: cli/ - under draw_png.c.
+ * Under draw_png.c.
  */
 #include "pictures/raster.h"
 

@@ -1,6 +1,6 @@
 /* Outlines filled with a colour, as pixels.
  *
- * Place: cli/ - under draw_png.c.
+ * Under draw_png.c.
  *
  * How much of a pixel an outline covers is computed, not sampled: each edge adds
  * the signed area to its right, a row's running sum is the coverage. Outlines

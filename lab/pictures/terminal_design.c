@@ -1,6 +1,6 @@
 /* The eight maps of each head in a terminal, designed above learned.
  *
- * Place: cli/ - `attend design` without a browser; the data are the picture's.
+ * `attend design` without a browser; the data are the picture's.
  *
  * A cell is two columns wide. In colour it is painted; without, a positive value
  * is a shade and a negative one a shade behind a minus.

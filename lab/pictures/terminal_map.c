@@ -1,6 +1,6 @@
 /* Weights drawn in a terminal: one head's matrix, or all heads.
  *
- * Place: cli/ - `attend view` without a browser.
+ * `attend view` without a browser.
  *
  * In colour a character holds two cells, one above the other: a half block with
  * one cell's colour on the other's. A matrix that is small enough has a line

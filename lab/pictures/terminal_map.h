@@ -1,7 +1,6 @@
 /* Weights drawn in a terminal: one head's matrix, or all heads.
  *
- * Place: cli/ - `attend view` without a browser; the data are those of the
- * pictures.
+ * `attend view` without a browser; the data are those of the pictures.
  */
 #ifndef CLI_TERMINAL_MAP_H
 #define CLI_TERMINAL_MAP_H

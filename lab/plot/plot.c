@@ -1,6 +1,6 @@
 /* A plot: its panels in rows, its title above, its notes below.
  *
- * Place: plot/ - the door; attend/plot.h is the manual.
+ * The door; attend/plot.h is the manual.
  */
 #include <math.h>
 #include <stdio.h>

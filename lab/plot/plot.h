@@ -1,7 +1,7 @@
 /* What the files of a plot share: the text that grows, scales, places, colours.
  *
- * Place: plot/ - knows base alone. plot.c lays a page out and walks its panels;
- * plot_lines.c, plot_bars.c and plot_heat.c draw what is inside their axes.
+ * plot.c lays a page out and walks its panels; plot_lines.c, plot_bars.c and
+ * plot_heat.c draw what is inside their axes.
  *
  * Lengths are px, x to the right, y down.
  */

@@ -1,6 +1,6 @@
 /* Axes: how much room they take, and what they look like.
  *
- * Place: plot/ - around what plot_lines.c, plot_bars.c and plot_heat.c draw.
+ * Around what plot_lines.c, plot_bars.c and plot_heat.c draw.
  */
 #include <math.h>
 #include <string.h>

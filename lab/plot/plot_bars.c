@@ -1,6 +1,6 @@
 /* Bars in groups, with error marks.
  *
- * Place: plot/ - inside the axes of plot_axes.c.
+ * Inside the axes of plot_axes.c.
  */
 #include <math.h>
 

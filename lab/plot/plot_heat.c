@@ -1,6 +1,6 @@
 /* Heat maps, and the bar that says what their colours mean.
  *
- * Place: plot/ - inside the names of plot_axes.c.
+ * Inside the names of plot_axes.c.
  *
  * A colour is one of 33 levels of the scale. Neighbours in a row that have the
  * same one become one box; more cells than there is room to see are drawn as

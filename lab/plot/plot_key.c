@@ -1,7 +1,7 @@
 /* Which line is which: names at the ends of lines, or in rows above.
  *
- * Place: plot/ - names at ends are better, since no eye has to travel; they need
- * lines that end apart, or room to be moved.
+ * Names at ends are better, since no eye has to travel; they need lines that end
+ * apart, or room to be moved.
  */
 #include <math.h>
 #include <string.h>

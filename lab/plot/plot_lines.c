@@ -1,6 +1,6 @@
 /* Lines: bands behind, then pale ones, then the rest with their marks.
  *
- * Place: plot/ - inside the axes of plot_axes.c.
+ * Inside the axes of plot_axes.c.
  */
 #include <math.h>
 

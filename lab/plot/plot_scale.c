@@ -1,6 +1,6 @@
 /* Axes as numbers: their ends, their ticks, and what is written at these.
  *
- * Place: plot/ - plot_axes.c draws them.
+ * plot_axes.c draws them.
  *
  * Ticks are 1, 2 or 5 times a power of ten apart. On a log scale they are the
  * numbers 1, 2, 5 of every decade, or decades if these would be too many, or

@@ -1,6 +1,6 @@
 /* The text of a plot as it grows; letters and numbers in it.
  *
- * Place: plot/ - under everything that draws.
+ * Under everything that draws.
  */
 #include <locale.h>
 #include <math.h>

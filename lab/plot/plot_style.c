@@ -1,6 +1,6 @@
 /* Colours, letters, marks and stripes of plots.
  *
- * Place: plot/ - the style sheet that every plot begins with.
+ * The style sheet that every plot begins with.
  *
  * The colours are those of `attend view` (lab/pictures/palette.h says how they were
  * chosen): scales even in lightness, series apart for eyes that lack red or green.

@@ -1,6 +1,6 @@
 /* Long series in few points.
  *
- * Place: plot/ - between a caller's values and plot_lines.c.
+ * Between a caller's values and plot_lines.c.
  *
  * Values that follow each other in the same column of pixels become at most four:
  * the first, the least, the most and the last of them, in their order. What is

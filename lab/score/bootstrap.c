@@ -1,6 +1,6 @@
 /* How sure a mean is: percentiles of the means of resamples.
  *
- * Place: score/ - for whatever was measured on many things.
+ * For whatever was measured on many things.
  *
  * A resample is a stream of random numbers of its own, so that threads may take them
  * in any order.

@@ -1,6 +1,6 @@
 /* Longest common subsequences, 64 places at a time.
  *
- * Place: score/ - below rouge.c.
+ * Below rouge.c.
  *
  * A row of the table of lengths rises by 0 or 1 from one place of `a` to the next:
  * a bit each, 0 where it rises (Hyyro 2004). The row after one more id of `b` is

@@ -1,6 +1,6 @@
 /* ROUGE and novelty: what two texts have in common.
  *
- * Place: score/ - on rouge_words.c and lcs.c.
+ * On rouge_words.c and lcs.c.
  *
  * Words and pairs of words are keys that are sorted, so that what is shared is found
  * by one walk through both.

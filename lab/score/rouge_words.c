@@ -1,6 +1,6 @@
 /* Texts as the words that ROUGE compares: small letters and digits, as ids.
  *
- * Place: score/ - below rouge.c.
+ * Below rouge.c.
  *
  * Ids come from sorting the words of both texts together: no hash, so that no text
  * is slow.

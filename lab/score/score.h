@@ -1,8 +1,7 @@
 /* What the files of scoring share: words as ids, and subsequences of them.
  *
- * Place: score/ - knows base alone. rouge_words.c reads texts, stem.c takes the
- * endings off, lcs.c finds subsequences, rouge.c counts, bootstrap.c says how sure
- * a mean is.
+ * rouge_words.c reads texts, stem.c takes the endings off, lcs.c finds subsequences,
+ * rouge.c counts, bootstrap.c says how sure a mean is.
  */
 #ifndef SCORE_SCORE_H
 #define SCORE_SCORE_H

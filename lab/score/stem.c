@@ -1,6 +1,6 @@
 /* Words without their endings: Porter's algorithm as NLTK extends it.
  *
- * Place: score/ - below rouge_words.c.
+ * Below rouge_words.c.
  *
  * Five steps look at the end of a word; in each the first ending that fits decides,
  * and is replaced if what stands before it is long enough. A word is taken as

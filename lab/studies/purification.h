@@ -1,7 +1,7 @@
 /* Ridge-regularised linear autoencoders, for the files of one study.
  *
- * Place: lab/studies/ - study_purification.c has the formulas,
- * study_purification_learn.c learns, study_purification_picture.c has a picture.
+ * study_purification.c has the formulas, study_purification_learn.c learns,
+ * study_purification_picture.c has a picture.
  */
 #ifndef STUDIES_PURIFICATION_H
 #define STUDIES_PURIFICATION_H

@@ -1,7 +1,7 @@
 /* The two halves of the study of receptive fields.
  *
- * Place: lab/studies/ - study_receptive_field.c has heads that look where they
- * are told, study_receptive_field_model.c the heads of a model.
+ * study_receptive_field.c has heads that look where they are told,
+ * study_receptive_field_model.c the heads of a model.
  */
 #ifndef STUDIES_RECEPTIVE_FIELD_H
 #define STUDIES_RECEPTIVE_FIELD_H

@@ -1,7 +1,7 @@
 /* A report as it grows: what a study says is copied and kept in order.
  *
- * Place: lab/studies/ - see study.h. Blocks of memory hang on one list that the
- * report frees; lists that grow are copied into larger blocks.
+ * Blocks of memory hang on one list that the report frees; lists that grow are copied
+ * into larger blocks.
  */
 #include "studies/report.h"
 

@@ -1,6 +1,6 @@
 /* What holds a report together while it is written.
  *
- * Place: lab/studies/ - report.c, report_figure.c and study.c alone.
+ * report.c, report_figure.c and study.c alone.
  */
 #ifndef STUDIES_REPORT_H
 #define STUDIES_REPORT_H

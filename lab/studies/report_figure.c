@@ -1,6 +1,6 @@
 /* A copy of a plot, so that a study may draw from what lies on its stack.
  *
- * Place: lab/studies/ - study_figure; see study.h.
+ * Study_figure; see study.h.
  */
 #include "studies/report.h"
 

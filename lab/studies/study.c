@@ -1,6 +1,6 @@
 /* The list of studies, their settings, and running one.
  *
- * Place: lab/studies/ - behind attend/study.h.
+ * Behind attend/study.h.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* What a study is written with: settings, memory, paragraphs, tables, plots.
  *
- * Place: lab/studies/ - above everything, on the public headers alone. A study is
- * one file, study_<topic>.c, with its row in study.c: settings, and a function
- * that draws, measures and says what it found. report.c keeps what is said.
+ * Above everything, on the public headers alone. A study is one file, study_<topic>.c,
+ * with its row in study.c: settings, and a function that draws, measures and says what
+ * it found. report.c keeps what is said.
  *
  * Memory that a study takes belongs to the report and is freed with it. The first
  * failure ends the study: TRY.

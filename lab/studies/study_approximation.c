@@ -1,7 +1,7 @@
 /* Softmax by random features: how wrong the output is, over the number of
  * features, the width, and the scale of q and k.
  *
- * Place: lab/studies/ - documents 000 3(a), 002 3(a), 003 6(a).
+ * Documents 000 3(a), 002 3(a), 003 6(a).
  */
 #include "studies/study_approximation.h"
 

@@ -1,9 +1,8 @@
 /* What the files of the study approximation share.
  *
- * Place: lab/studies/ - study_approximation.c measures whole attentions,
- * study_approximation_pairs.c one pair of q and k;
- * study_approximation_printed.c has the features as the documents print them,
- * study_approximation_cost.c counts operations.
+ * study_approximation.c measures whole attentions, study_approximation_pairs.c one
+ * pair of q and k; study_approximation_printed.c has the features as the documents
+ * print them, study_approximation_cost.c counts operations.
  */
 #ifndef STUDIES_STUDY_APPROXIMATION_H
 #define STUDIES_STUDY_APPROXIMATION_H

@@ -1,7 +1,7 @@
 /* What random features cost, in multiplications and additions.
  *
- * Place: lab/studies/ - documents 000 3(a)ii, 002 3(a)ii: O(N(M+D)D_random); part
- * of the study approximation.
+ * Documents 000 3(a)ii, 002 3(a)ii: O(N(M+D)D_random); part of the study
+ * approximation.
  *
  * A call maps N keys and N queries (2 D R each for R directions, whose sines and
  * cosines make C = 2R features), folds keys into the sums and reads them (2 C

@@ -1,8 +1,7 @@
 /* One pair of q and k: what random features say of its similarity, on average,
  * and how far they scatter.
  *
- * Place: lab/studies/ - documents 000 3(a)i-ii, 002 3(a)i-ii, 003 6(a), part of
- * the study approximation.
+ * Documents 000 3(a)i-ii, 002 3(a)i-ii, 003 6(a), part of the study approximation.
  */
 #include "studies/study_approximation.h"
 

@@ -1,8 +1,8 @@
 /* Random features with the variance that the documents print, w ~ N(0, sigma^2 I)
  * with sigma^2 = sqrt(D), as a caller's own feature map.
  *
- * Place: lab/studies/ - documents 000 3(a)ii, 002 3(a)ii, 003 6(a)ii, part of the
- * study approximation. The variance should be 1/sigma^2.
+ * Documents 000 3(a)ii, 002 3(a)ii, 003 6(a)ii, part of the study approximation. The
+ * variance should be 1/sigma^2.
  */
 #include "studies/study_approximation.h"
 

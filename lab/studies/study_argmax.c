@@ -1,8 +1,8 @@
 /* Argmax attention: the documents' example, its gradients, the temperatures
  * between it and a softmax, and what training can change.
  *
- * Place: lab/studies/ - documents 001 2(a)-(b), 003 3(a)-(b). Training a small
- * memory is study_argmax_train.c.
+ * Documents 001 2(a)-(b), 003 3(a)-(b). Training a small memory is
+ * study_argmax_train.c.
  */
 #include "studies/study_argmax.h"
 

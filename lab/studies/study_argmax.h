@@ -1,7 +1,7 @@
 /* The two halves of the study of argmax.
  *
- * Place: lab/studies/ - study_argmax.c has the example, study_argmax_train.c
- * what training makes of a small memory.
+ * study_argmax.c has the example, study_argmax_train.c what training makes of a small
+ * memory.
  */
 #ifndef STUDIES_STUDY_ARGMAX_H
 #define STUDIES_STUDY_ARGMAX_H

@@ -1,8 +1,7 @@
 /* A small memory, trained with argmax and with softmax: every query is to give
  * a target of its own.
  *
- * Place: lab/studies/ - the second half of study_argmax.c: documents 001 2(b),
- * 003 3(b).
+ * The second half of study_argmax.c: documents 001 2(b), 003 3(b).
  *
  * Under argmax only values learn. A key that wins m queries has a value that
  * walks to the mean of their targets, by a factor 1 - rate m a step: the loss of

@@ -1,7 +1,7 @@
 /* Causal linear attention: sums S_i and Z_i instead of a mask, and what a token
  * costs at any length.
  *
- * Place: lab/studies/ - documents 000 3(b), 002 3(b).
+ * Documents 000 3(b), 002 3(b).
  */
 #include "studies/study.h"
 

@@ -1,8 +1,7 @@
 /* The time of multi-head attention over lengths, widths and heads, counted and
  * measured.
  *
- * Place: lab/studies/ - documents 004 2(c), 001 6(c). Which term dominates is
- * study_complexity_map.c.
+ * Documents 004 2(c), 001 6(c). Which term dominates is study_complexity_map.c.
  */
 #include "studies/study_complexity.h"
 

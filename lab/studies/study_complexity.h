@@ -1,7 +1,7 @@
 /* What the two files of the study `complexity` share: a module of multi-head
  * attention, counted and timed.
  *
- * Place: lab/studies/ - study_complexity.c is the study.
+ * study_complexity.c is the study.
  */
 #ifndef STUDIES_STUDY_COMPLEXITY_H
 #define STUDIES_STUDY_COMPLEXITY_H

@@ -1,7 +1,6 @@
 /* Projections or attention: which takes more, over length and d_model.
  *
- * Place: lab/studies/ - document 004 2(d). Part of the study of
- * study_complexity.c.
+ * Part of the study of study_complexity.c.
  */
 #include "studies/study_complexity.h"
 

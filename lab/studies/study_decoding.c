@@ -1,7 +1,7 @@
 /* Decoding one token at a time with a cache: MHA, grouped and MQA. What is
  * computed, what is read, and how fast it goes.
  *
- * Place: lab/studies/ - document 001 4(a)-(g). One step is study_decoding_step.c.
+ * One step is study_decoding_step.c.
  */
 #include "studies/study_decoding.h"
 

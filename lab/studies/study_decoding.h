@@ -1,7 +1,7 @@
 /* What the files of the study `decoding` share: a layer of attention that decodes
  * one token at a time.
  *
- * Place: lab/studies/ - study_decoding.c is the study.
+ * study_decoding.c is the study.
  */
 #ifndef STUDIES_STUDY_DECODING_H
 #define STUDIES_STUDY_DECODING_H

@@ -1,7 +1,7 @@
 /* A layer of attention that decodes: projections, cache, one step; and that its
  * steps are the attention of a whole sequence.
  *
- * Place: lab/studies/ - part of the study of study_decoding.c.
+ * Part of the study of study_decoding.c.
  */
 #include "studies/study_decoding.h"
 

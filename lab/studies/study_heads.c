@@ -1,7 +1,4 @@
-/* What the heads of a model do, trained and untrained.
- *
- * Place: lab/studies/ - documents 001 5, 002 2.
- */
+/* What the heads of a model do, trained and untrained. */
 #include "studies/watched.h"
 
 enum { WEIGHTS = 2, NOTHING = ATTEND_DOINGS, KINDS };

@@ -1,7 +1,5 @@
 /* Heat maps of attention weights: random Q and K, and identical ones.
  *
- * Place: lab/studies/ - document 002 1(a)-(b).
- *
  * With Q = K a query's own key scores ‖q‖², the others are normal with mean 0
  * and deviation ‖q‖, given q: its own key is the largest of n with probability
  * E[Φ(‖q‖)^(n-1)], where ‖q‖ is chi-distributed with d degrees of freedom.

@@ -1,8 +1,7 @@
 /* The Jacobian of the softmax, diag(a) - a a^T: its norm over the scale of the
  * scores and over d, the documents' bound, and the gradients that reach q and k.
  *
- * Place: lab/studies/ - document 004 1(a). What many random rows have is in
- * study_jacobian_crowd.c.
+ * What many random rows have is in study_jacobian_crowd.c.
  */
 #include "studies/study_jacobian.h"
 

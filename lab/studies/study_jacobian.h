@@ -1,7 +1,7 @@
 /* The two halves of the study of the softmax's Jacobian.
  *
- * Place: lab/studies/ - study_jacobian.c has the matrix, study_jacobian_crowd.c
- * its norm and the gradients behind it, of many random rows.
+ * study_jacobian.c has the matrix, study_jacobian_crowd.c its norm and the gradients
+ * behind it, of many random rows.
  */
 #ifndef STUDIES_STUDY_JACOBIAN_H
 #define STUDIES_STUDY_JACOBIAN_H

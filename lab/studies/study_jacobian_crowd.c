@@ -1,7 +1,7 @@
 /* The norm of the softmax's Jacobian over many random rows, against the scale of
  * the scores and against d; the bounds on it, and the gradients of q and k.
  *
- * Place: lab/studies/ - the second half of study_jacobian.c: document 004 1(a).
+ * The second half of study_jacobian.c: document 004 1(a).
  *
  * Where the scores spread far, a row's norm matters only if its two best scores
  * are near each other. With a gap g between them it is 2p(1-p), p = 1/(1+e^-g),

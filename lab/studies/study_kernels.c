@@ -1,8 +1,7 @@
 /* Any similarity instead of exp: which ones keep the denominator away from zero,
  * and the quadratic kernel as a product of features.
  *
- * Place: lab/studies/ - documents 001 6(a)-(d), 003 5(a)-(d). What both ways cost
- * is study_kernels_ways.c.
+ * Documents 001 6(a)-(d), 003 5(a)-(d). What both ways cost is study_kernels_ways.c.
  */
 #include "studies/study_kernels.h"
 

@@ -1,6 +1,6 @@
 /* What the two files of the study `kernels` share.
  *
- * Place: lab/studies/ - study_kernels.c is the study.
+ * study_kernels.c is the study.
  */
 #ifndef STUDIES_STUDY_KERNELS_H
 #define STUDIES_STUDY_KERNELS_H

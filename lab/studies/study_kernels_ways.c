@@ -1,8 +1,7 @@
 /* The quadratic kernel by pairs and by features: the same numbers; operations,
  * bytes, seconds, and the length at which they cross.
  *
- * Place: lab/studies/ - documents 001 6(b)-(d), 003 5(b)-(d). Part of the study
- * of study_kernels.c.
+ * Documents 001 6(b)-(d), 003 5(b)-(d). Part of the study of study_kernels.c.
  */
 #include "studies/study_kernels.h"
 

@@ -1,7 +1,7 @@
 /* Masks: what a query may see, drawn, and when padding needs a mask of its own.
  *
- * Place: lab/studies/ - documents 002 1(e), 004 2(b). Which module of which
- * model has which mask is in study_masks_models.c.
+ * Documents 002 1(e), 004 2(b). Which module of which model has which mask is in
+ * study_masks_models.c.
  */
 #include "studies/study_masks.h"
 

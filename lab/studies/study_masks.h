@@ -1,7 +1,7 @@
 /* The two halves of the study of masks.
  *
- * Place: lab/studies/ - study_masks.c has the pictures and the bits,
- * study_masks_models.c asks models which of their modules have which mask.
+ * study_masks.c has the pictures and the bits, study_masks_models.c asks models which
+ * of their modules have which mask.
  */
 #ifndef STUDIES_STUDY_MASKS_H
 #define STUDIES_STUDY_MASKS_H

@@ -1,7 +1,7 @@
 /* Which module of an encoder, a decoder and an encoder-decoder has which mask:
  * small untrained models are asked, and hooks read what they do with padded texts.
  *
- * Place: lab/studies/ - the second half of study_masks.c: document 004 2(b).
+ * The second half of study_masks.c: document 004 2(b).
  *
  * Every model reads the same batch twice: two texts, of which the second is
  * padded on the right, once with its length told and once without. What a real

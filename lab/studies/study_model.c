@@ -1,7 +1,5 @@
 /* A small untrained model for a study, drawn from its seed.
  *
- * Place: lab/studies/ - see study.h.
- *
  * A configuration is read from a folder: there is one for a moment.
  */
 #include <errno.h>

@@ -1,7 +1,5 @@
 /* Layer norm and batch norm: what an output depends on, how long it is, and
  * whether gradients of small batches add up to that of a large one.
- *
- * Place: lab/studies/ - document 004 3.
  */
 #include "studies/study.h"
 

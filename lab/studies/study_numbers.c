@@ -1,7 +1,4 @@
-/* Numbers that studies have in common: moments, quantiles, exponents, times.
- *
- * Place: lab/studies/ - see study.h.
- */
+/* Numbers that studies have in common: moments, quantiles, exponents, times. */
 #include <stdlib.h>
 #include <time.h>
 

@@ -1,7 +1,5 @@
 /* One attention as the library computes it: forward, a look at its weights, and
  * its gradients.
- *
- * Place: lab/studies/ - see study.h.
  */
 #include "studies/study.h"
 

@@ -1,7 +1,5 @@
 /* Sinusoidal positions: a step is one matrix, which is a row of rotations; a dot
  * product is a function of the distance.
- *
- * Place: lab/studies/ - document 002 1(c).
  */
 #include "studies/study.h"
 

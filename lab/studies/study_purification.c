@@ -1,8 +1,7 @@
 /* Self-supervised linear purification: the W that rebuilds X as W X while it is
  * kept small, by singular values, by normal equations and by gradient descent.
  *
- * Place: lab/studies/ - document 003 1(a)-(c). Training a linear layer with
- * weight decay is the same thing.
+ * Training a linear layer with weight decay is the same thing.
  */
 #include "studies/purification.h"
 

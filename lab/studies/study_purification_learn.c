@@ -1,7 +1,7 @@
 /* Three ways to the same W: singular values, normal equations, and a linear layer
  * that learns.
  *
- * Place: lab/studies/ - document 003 1(b), part of the study purification.
+ * Document 003 1(b), part of the study purification.
  */
 #include "studies/purification.h"
 

@@ -1,6 +1,6 @@
 /* A picture with noise on it, purified: its columns are the samples.
  *
- * Place: lab/studies/ - part of the study purification.
+ * Part of the study purification.
  *
  * A word in letters of 5 by 7 dots has few kinds of rows, and so a low rank; the
  * noise has all directions. W is found from the noisy picture alone.

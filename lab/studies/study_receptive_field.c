@@ -1,7 +1,7 @@
 /* How many inputs a node sees: (k + 1)^n with k argmax heads in n layers.
  *
- * Place: lab/studies/ - document 004 2(a). Here heads look where they are told:
- * so that no two ways meet, and at random. Of models: receptive_field.h.
+ * Here heads look where they are told: so that no two ways meet, and at random. Of
+ * models: receptive_field.h.
  *
  * What a node sees is computed by the attention itself. The states begin as the
  * identity, row t holding 1 at t; a layer adds to each row the rows that its

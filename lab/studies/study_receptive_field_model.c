@@ -1,7 +1,7 @@
 /* Receptive fields in a model: of its heaviest keys, and how much of the soft
  * weight they hold.
  *
- * Place: lab/studies/ - see receptive_field.h. Document 004 2(a).
+ * Document 004 2(a).
  */
 #include "studies/receptive_field.h"
 #include "studies/watched.h"

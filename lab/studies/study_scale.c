@@ -1,7 +1,7 @@
 /* Why scores are divided by sqrt(d): mean and variance of q.k, and what the
  * softmax makes of them.
  *
- * Place: lab/studies/ - documents 001 1(a)-(c), 003 4(a)-(c), 004 1(a).
+ * Documents 001 1(a)-(c), 003 4(a)-(c), 004 1(a).
  */
 #include "studies/study.h"
 

@@ -1,7 +1,4 @@
-/* A model that read a text while a trace recorded it.
- *
- * Place: lab/studies/ - see watched.h.
- */
+/* A model that read a text while a trace recorded it. */
 #include "studies/watched.h"
 
 enum {

@@ -1,7 +1,7 @@
 /* A model that read a text while a trace recorded it: what studies of real models
  * stand on.
  *
- * Place: lab/studies/ - under study_heads.c and study_receptive_field_model.c.
+ * Under study_heads.c and study_receptive_field_model.c.
  */
 #ifndef STUDIES_WATCHED_H
 #define STUDIES_WATCHED_H

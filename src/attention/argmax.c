@@ -1,6 +1,6 @@
 /* Argmax attention: the value of the best key.
  *
- * Place: attention/ - the plan's choice for argmax without a temperature.
+ * The plan's choice for argmax without a temperature.
  *
  * The same tiles and scores as softmax; a row keeps its best score, how many
  * keys have it, and the sum of their values. Equal keys have equal scores to

@@ -1,9 +1,9 @@
 /* The definition as an engine: any form, slowly.
  *
- * Place: attention/ - the plan's last choice, for forms that no faster engine
- * takes. It runs definition.c in double on memory from the plan's workspace,
- * through a context whose allocator cuts from it, so that a call takes none
- * (one over a state does: its keys are gathered, and they grow).
+ * The plan's last choice, for forms that no faster engine takes. It runs definition.c
+ * in double on memory from the plan's workspace, through a context whose allocator
+ * cuts from it, so that a call takes none (one over a state does: its keys are
+ * gathered, and they grow).
  */
 #include <string.h>
 

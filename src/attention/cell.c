@@ -1,7 +1,4 @@
-/* P and dS of a tile of rows on a block of keys.
- *
- * Place: attention/ - see cell.h.
- */
+/* P and dS of a tile of rows on a block of keys. */
 #include "attention/cell.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Backward's unit of work: a tile of rows on a block of keys.
  *
- * Place: attention/ - cell.c computes P and dS of a cell, softmax_backward.c
- * walks the cells and sums dQ, dK and dV, cell_bias.c sums dbias.
+ * cell.c computes P and dS of a cell, softmax_backward.c walks the cells and sums dQ,
+ * dK and dV, cell_bias.c sums dbias.
  */
 #ifndef ATTENTION_CELL_H
 #define ATTENTION_CELL_H

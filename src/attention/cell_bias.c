@@ -1,8 +1,8 @@
 /* The gradient of the bias.
  *
- * Place: attention/ - see cell.h. ALiBi's slopes and buckets are summed by the
- * blocks of keys as they go, in double, and joined in their order. A dense bias
- * has a gradient for each pair: its tiles of rows go over their cells again.
+ * ALiBi's slopes and buckets are summed by the blocks of keys as they go, in double,
+ * and joined in their order. A dense bias has a gradient for each pair: its tiles of
+ * rows go over their cells again.
  */
 
 #include "attention/cell.h"

@@ -1,6 +1,6 @@
 /* Centrality: where attention among vectors goes.
  *
- * Place: attention/ - public; calls the engines as any program would.
+ * Public; calls the engines as any program would.
  *
  * Nobody attends to himself, and no mask of ours has a hole: so the keys before
  * a vector are one causal problem shifted by one, those behind it another on

@@ -1,7 +1,7 @@
 /* What a plan will cost: operations, bytes, and pairs that see each other.
  *
- * Place: attention/ - behind attend_plan_cost; the plan compares engines by it,
- * the program's explain and bench divide by it.
+ * Behind attend_plan_cost; the plan compares engines by it, the program's explain and
+ * bench divide by it.
  *
  * Masks are rules and keys are counted as if all were real, so sums over rows
  * have closed forms: a problem of a million rows costs nothing to ask about.

@@ -1,6 +1,6 @@
 /* Operations of a way to compute a description.
  *
- * Place: attention/ - engines say what they cost by it.
+ * Engines say what they cost by it.
  */
 #ifndef ATTENTION_COST_H
 #define ATTENTION_COST_H

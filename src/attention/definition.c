@@ -2,8 +2,8 @@
  *
  *   out_i = sum_j sim(q_i, k_j) v_j / sum_j sim(q_i, k_j)
  *
- * Place: attention/ - the specification that every engine is tested against.
- * Nothing here is fast and nothing should be.
+ * The specification that every engine is tested against. Nothing here is fast and
+ * nothing should be.
  *
  * Two liberties. Where sim cannot be negative (softmax, argmax, gaussian, elu,
  * favor) its logarithm is kept and the row's largest subtracted, so that nothing

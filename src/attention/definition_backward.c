@@ -1,6 +1,6 @@
 /* The derivative of the equation, in double, one sum at a time.
  *
- * Place: attention/ - beside definition.c.
+ * Beside definition.c.
  *
  * With p_j = sim_j / sum sim and dp_j = dO . v_j, out's dependence on any
  * similarity is dsim_j = (dp_j - delta) / sum sim, delta = sum_j p_j dp_j.

@@ -9,7 +9,7 @@
  * where unit is sqrt(scale), for gaussian 1/sigma; and phi(q).phi(k) with the
  * caller's phi.
  *
- * Place: attention/ - beside definition.c, in double like it.
+ * Beside definition.c, in double like it.
  */
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* Looking at what the definition weighs.
  *
- * Place: attention/ - observe of the definition engine, over tensors and states.
- * Weights are computed again in double, a row at a time.
+ * Observe of the definition engine, over tensors and states. Weights are computed
+ * again in double, a row at a time.
  */
 #include <math.h>
 #include <string.h>

@@ -1,9 +1,8 @@
 /* States for the definition engine: keys gathered from pages, one sequence at a
  * time, and the definition over them.
  *
- * Place: attention/ - for forms that keep no sums and have no tiled engine,
- * such as linear ones with a bias. Slow and right: a step costs what a whole
- * row of the definition costs.
+ * For forms that keep no sums and have no tiled engine, such as linear ones with a
+ * bias. Slow and right: a step costs what a whole row of the definition costs.
  */
 #include "attention/definition_pieces.h"
 

@@ -1,7 +1,7 @@
 /* A call of the definition engine in pieces that definition.c takes.
  *
- * Place: attention/ - between by_definition.c and the definition. Tensors are
- * one piece; a state is one for each sequence, gathered from its pages.
+ * Between by_definition.c and the definition. Tensors are one piece; a state is one
+ * for each sequence, gathered from its pages.
  */
 #ifndef ATTENTION_DEFINITION_PIECES_H
 #define ATTENTION_DEFINITION_PIECES_H

@@ -1,7 +1,6 @@
 /* One query row of the definition: the keys it sees and their weights.
  *
- * Place: attention/ - shared by the files of the definition; predict_terms.c asks
- * it for exact weights.
+ * Shared by the files of the definition; predict_terms.c asks it for exact weights.
  */
 #ifndef ATTENTION_DEFINITION_ROW_H
 #define ATTENTION_DEFINITION_ROW_H

@@ -1,7 +1,7 @@
 /* Descriptions: their defaults, their checks, and the rules they state - who
  * sees whom, ALiBi's slopes, T5's buckets.
  *
- * Place: attention/ - the first thing any plan does.
+ * The first thing any plan does.
  */
 #include "attention/desc.h"
 

@@ -1,6 +1,6 @@
 /* A description, complete and checked, and the rules it states.
  *
- * Place: attention/ - opens every plan, the definition and every problem.
+ * Opens every plan, the definition and every problem.
  */
 #ifndef ATTENTION_DESC_H
 #define ATTENTION_DESC_H

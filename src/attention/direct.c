@@ -1,7 +1,7 @@
 /* Poly and gaussian, pair by pair: exact, and memory linear in length.
  *
- * Place: attention/ - the plan's choice for poly and for gaussian without
- * random features, where their feature maps are longer than what they save.
+ * The plan's choice for poly and for gaussian without random features, where their
+ * feature maps are longer than what they save.
  *
  * They walk the tiles of softmax.c; only the step from scores to weights is
  * their own.

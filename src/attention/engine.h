@@ -1,8 +1,8 @@
 /* Plans, engines and calls: what every file of this directory shares.
  *
- * Place: attention/ - plan.c asks the engines of the context's device in order; an
- * engine computes a call. The public functions are thin: they check, make a call,
- * hand it over. They know an engine by its table alone.
+ * plan.c asks the engines of the context's device in order; an engine computes a call.
+ * The public functions are thin: they check, make a call, hand it over. They know an
+ * engine by its table alone.
  */
 #ifndef ATTENTION_ENGINE_H
 #define ATTENTION_ENGINE_H

@@ -1,7 +1,7 @@
 /* Feature maps: making them, mapping rows, and the way back.
  *
- * Place: attention/ - see features.h. The arithmetic is in kernels/cpu/maps.c;
- * here are the constants, the memory, and which kernel a form takes.
+ * The arithmetic is in kernels/cpu/maps.c; here are the constants, the memory, and
+ * which kernel a form takes.
  */
 #include "attention/features.h"
 

@@ -1,7 +1,7 @@
 /* Feature maps: x -> phi(x) with sim(q, k) = phi(q).phi(k).
  *
- * Place: attention/ - made with a plan whose form is linear (features.c,
- * projection.c); the linear engines map tiles of rows with it.
+ * Made with a plan whose form is linear (features.c, projection.c); the linear engines
+ * map tiles of rows with it.
  *
  * Exponentials are kept in range by powers of two: phi(x) is the row that is
  * computed here times 2^shift, shift an integer for each row (0 for maps

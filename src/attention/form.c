@@ -1,6 +1,6 @@
 /* Forms: what can be known from a form alone, before there is a plan.
  *
- * Place: attention/ - desc.c, the definition, the engines and callers ask.
+ * desc.c, the definition, the engines and callers ask.
  */
 #include "attention/desc.h"
 #include "attention/features.h"

@@ -1,9 +1,8 @@
 /* The KV cache as a kind of state: keys in pages, that grow without copying and
  * can be shared.
  *
- * Place: attention/ - the states of all engines that look at pairs; pages.c has
- * the pages. Memory is taken first, then written: a call that fails leaves every
- * sequence as long as it was.
+ * The states of all engines that look at pairs; pages.c has the pages. Memory is taken
+ * first, then written: a call that fails leaves every sequence as long as it was.
  */
 #include "attention/kv_cache.h"
 

@@ -1,8 +1,8 @@
 /* A KV cache: sequences of pages that hold packed keys and values.
  *
- * Place: attention/ - grown by kv_cache.c and pages.c, read by walk.c. A page is
- * PANEL keys of every kv head of one sequence, in the layout that kernels read:
- * [G][keys: lanes of D][values: rows of ldv], in the plan's storage type.
+ * Grown by kv_cache.c and pages.c, read by walk.c. A page is PANEL keys of every kv
+ * head of one sequence, in the layout that kernels read: [G][keys: lanes of D][values:
+ * rows of ldv], in the plan's storage type.
  */
 #ifndef ATTENTION_KV_CACHE_H
 #define ATTENTION_KV_CACHE_H

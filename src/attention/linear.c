@@ -1,7 +1,7 @@
 /* Linear attention: one pass over blocks of keys, one over rows.
  *
- * Place: attention/ - the plan's choice for forms with a feature map, in full
- * and causal attention alike: see linear.h for the way.
+ * The plan's choice for forms with a feature map, in full and causal attention alike:
+ * see linear.h for the way.
  *
  * Where there are stacks (kv heads of the batch) for all threads, each walks its
  * own. Where there are not, blocks go in waves: the sums of a wave's blocks at

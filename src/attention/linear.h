@@ -1,7 +1,7 @@
 /* A linear form at work: blocks of keys, the sums before them, tiles of rows.
  *
- * Place: attention/ - shared by linear.c (forward), linear_state.c (extend),
- * linear_backward.c and linear_observe.c.
+ * Shared by linear.c (forward), linear_state.c (extend), linear_backward.c and
+ * linear_observe.c.
  *
  * Keys lie in blocks of PANEL, aligned to positions. A row that sees keys [0, hi)
  * takes all blocks before that of key hi - 1 through their sum

@@ -1,6 +1,6 @@
 /* The derivative of linear attention, block by block.
  *
- * Place: attention/ - behind engine_linear; see linear.h for blocks and shifts.
+ * Behind engine_linear; see linear.h for blocks and shifts.
  *
  * With weights a_ij = phi(q_i).phi(k_j), d_i their sum over the keys that i sees,
  * G_i = dO_i / d_i and h_i = -(dO_i . o_i) / d_i, the derivative by a weight is

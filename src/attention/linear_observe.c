@@ -1,8 +1,8 @@
 /* Looking at a linear form: the weights that its features imply.
  *
- * Place: attention/ - observe.c walks the rows and hands tiles over to here.
- * phi(q).phi(k) / sum is computed for every pair in sight, one block of keys
- * after the other: as long as the exact way, but only when someone looks.
+ * observe.c walks the rows and hands tiles over to here. phi(q).phi(k) / sum is
+ * computed for every pair in sight, one block of keys after the other: as long as the
+ * exact way, but only when someone looks.
  */
 #include <math.h>
 

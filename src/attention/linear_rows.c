@@ -1,7 +1,7 @@
 /* Blocks of keys, their sums, and tiles of rows on them.
  *
- * Place: attention/ - see linear.h for the way. linear.c, linear_state.c,
- * linear_backward.c and linear_observe.c are made of these.
+ * See linear.h for the way. linear.c, linear_state.c, linear_backward.c and
+ * linear_observe.c are made of these.
  */
 #include <math.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* A linear form's state: sums over whole blocks, and the open block.
  *
- * Place: attention/ - the kind of state that the linear engine makes. It has a
- * fixed size: decoding the millionth token costs what the hundredth did.
+ * The kind of state that the linear engine makes. It has a fixed size: decoding the
+ * millionth token costs what the hundredth did.
  */
 #include "attention/linear.h"
 #include "attention/state.h"

@@ -1,7 +1,7 @@
 /* Writing down what is looked at: shared by the tiled and the linear engines.
  *
- * Place: attention/ - observe.c walks the rows and writes; a looker (observe.c,
- * linear_observe.c) computes a tile's weights and hands them over here.
+ * observe.c walks the rows and writes; a looker (observe.c, linear_observe.c) computes
+ * a tile's weights and hands them over here.
  *
  * A rank x says all of a weight: -inf where the row does not see, otherwise its
  * log2, which tells weights apart that round to the same. Where weights may be

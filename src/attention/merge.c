@@ -1,8 +1,8 @@
 /* Merging: two disjoint sets of keys become their union.
  *
- * Place: attention/ - for callers that split keys over calls, files or
- * machines. (o, lse) says all that is needed: lse is the log of the
- * denominator, so each side's share of the weight is known.
+ * For callers that split keys over calls, files or machines. (o, lse) says all that is
+ * needed: lse is the log of the denominator, so each side's share of the weight is
+ * known.
  */
 #include <math.h>
 

@@ -1,9 +1,9 @@
 /* Looking: weights recomputed from q, k and lse, for what was asked alone.
  *
- * Place: attention/ - serves all engines: the tiled ones on views and on states,
- * and linear_observe.c for its tiles. Whole rows are done row by row; statistics
- * walk all tiles once, by stack where the mass of keys is asked for, since it
- * sums over the rows of a head in their order.
+ * Serves all engines: the tiled ones on views and on states, and linear_observe.c for
+ * its tiles. Whole rows are done row by row; statistics walk all tiles once, by stack
+ * where the mass of keys is asked for, since it sums over the rows of a head in their
+ * order.
  */
 #include <math.h>
 #include <string.h>

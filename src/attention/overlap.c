@@ -1,10 +1,10 @@
 /* Groups in a pipeline: while one group's exponentials run, the scores of the
  * next and the weighted values of the last are computed beside them.
  *
- * Place: attention/ - softmax.c hands a tile's block over here where the
- * kernels can overlap (AMX: its tiles work while the vector units do). Groups
- * at an edge of the mask go step by step, between the others. The operations on
- * a row and their order are those of the plain walk, so the bits are too.
+ * softmax.c hands a tile's block over here where the kernels can overlap (AMX: its
+ * tiles work while the vector units do). Groups at an edge of the mask go step by
+ * step, between the others. The operations on a row and their order are those of the
+ * plain walk, so the bits are too.
  */
 #include "attention/tile.h"
 

@@ -1,8 +1,7 @@
 /* Pages of a KV cache: sequences of them, shared or owned, and their limit.
  *
- * Place: attention/ - under kv_cache.c. All states of a context count what they
- * hold in it, so that growing ends at its cache_limit and not with the machine's
- * memory.
+ * Under kv_cache.c. All states of a context count what they hold in it, so that
+ * growing ends at its cache_limit and not with the machine's memory.
  */
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Plans: asking the engines, owning the workspace, and the calls.
  *
- * Place: attention/ - the entry to everything here. Of the engines that apply
- * the one of least cost is taken, the first of equals.
+ * The entry to everything here. Of the engines that apply the one of least cost is
+ * taken, the first of equals.
  */
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* How wrong random features will be: the error of a number of features, and
  * the number that an error needs.
  *
- * Place: attention/ - behind attend/predict.h; desc.c asks for favor(error=..).
- * predict_terms.c says what each key of a row contributes.
+ * Behind attend/predict.h; desc.c asks for favor(error=..). predict_terms.c says what
+ * each key of a row contributes.
  *
  * To first order the square of the relative error is the mean over keys, in
  * proportion to their weights squared, of v, the relative variance of a weight.

@@ -1,8 +1,7 @@
 /* How wrong random features will be.
  *
- * Place: attention/ - desc.c asks for the number of features that an error
- * needs; the public side is attend/predict.h. predict_terms.c looks at rows,
- * predict.c draws conclusions.
+ * desc.c asks for the number of features that an error needs; the public side is
+ * attend/predict.h. predict_terms.c looks at rows, predict.c draws conclusions.
  */
 #ifndef ATTENTION_PREDICT_H
 #define ATTENTION_PREDICT_H

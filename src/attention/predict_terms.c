@@ -1,7 +1,6 @@
 /* What rows of q and k say about the variance of random features.
  *
- * Place: attention/ - below predict.c; the weights of a row are the
- * definition's own.
+ * Below predict.c; the weights of a row are the definition's own.
  *
  * With z_j = x + y_j (waves: x - y_j) the estimate of similarity j by one
  * direction w, divided by the similarity, is exp(w.z_j - |z_j|^2/2), or with a

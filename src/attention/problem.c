@@ -1,7 +1,6 @@
 /* Reading a problem: FORM[(name=value,...)]:SHAPE[:WORD]...
  *
- * Place: attention/ - `attend explain, verify, bench` and the tests name what
- * they run this way.
+ * `attend explain, verify, bench` and the tests name what they run this way.
  *
  * The text is cut at its colons and each word is read by itself, so that every
  * complaint can name the word it is about.

@@ -1,7 +1,7 @@
 /* The vocabulary of problem strings, shared by the reader and the printer.
  *
- * Place: attention/ - its tables are problem_words.c; problem.c reads,
- * problem_print.c writes, problem_tensors.c makes what a problem needs.
+ * Its tables are problem_words.c; problem.c reads, problem_print.c writes,
+ * problem_tensors.c makes what a problem needs.
  */
 #ifndef ATTENTION_PROBLEM_H
 #define ATTENTION_PROBLEM_H

@@ -1,7 +1,7 @@
 /* Writing a problem in its canonical spelling: sizes in one order, nothing
  * that is a default, every float in the fewest characters that give it back.
  *
- * Place: attention/ - the reader is problem.c.
+ * The reader is problem.c.
  */
 #include <inttypes.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* The tensors of a problem: one block, cut into pieces, filled from Philox.
  *
- * Place: attention/ - for `attend verify` and `bench`, and for tests.
+ * For `attend verify` and `bench`, and for tests.
  *
  * An element's value depends on the seed, the tensor and its index [b, h, i, x]
  * alone: the same problem in another layout holds the same numbers, and in

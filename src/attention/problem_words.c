@@ -1,7 +1,7 @@
 /* The vocabulary of problem strings: forms, what their parentheses set, words.
  *
- * Place: attention/ - problem.c reads by these tables, problem_print.c writes
- * by them, so that neither knows a name that the other does not.
+ * problem.c reads by these tables, problem_print.c writes by them, so that neither
+ * knows a name that the other does not.
  */
 #include "attention/problem.h"
 

@@ -1,7 +1,7 @@
 /* Random directions: normal vectors, or normal lengths on orthogonal ones.
  *
- * Place: attention/ - the feature maps and the definition draw from here; only
- * the form's seed and redraw matter, so a checkpoint needs no matrix.
+ * The feature maps and the definition draw from here; only the form's seed and redraw
+ * matter, so a checkpoint needs no matrix.
  *
  * Layout. Direction r, element x is element r dim + x of Philox's stream
  * 2^63 + 2 redraw of the form's seed; the streams below 2^63 are left to

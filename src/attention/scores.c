@@ -1,7 +1,7 @@
 /* Scores of a group of queries on a block of keys, with bias and mask.
  *
- * Place: attention/ - see walk.h. Scores are log2 of the weights, so that the
- * kernels' exponential is 2^x and needs no multiplication of its own.
+ * Scores are log2 of the weights, so that the kernels' exponential is 2^x and needs no
+ * multiplication of its own.
  */
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* Softmax attention, tiled over keys: memory linear in length.
  *
- * Place: attention/ - the plan's first choice for softmax, and for argmax with
- * a temperature. direct.c takes poly and gaussian the same way.
+ * The plan's first choice for softmax, and for argmax with a temperature. direct.c
+ * takes poly and gaussian the same way.
  *
  * A tile of rows walks the blocks of keys that it sees. On each block a group
  * of rows computes scores, turns them into weights relative to the block's

@@ -1,7 +1,7 @@
 /* What the files of the softmax engine share.
  *
- * Place: attention/ - softmax.c is the engine; backward and observe have files
- * of their own. direct.c runs poly and gaussian on the same code.
+ * softmax.c is the engine; backward and observe have files of their own. direct.c runs
+ * poly and gaussian on the same code.
  */
 #ifndef ATTENTION_SOFTMAX_H
 #define ATTENTION_SOFTMAX_H

@@ -1,6 +1,6 @@
 /* Backward of softmax attention, from (o, lse) alone.
  *
- * Place: attention/ - the other half of softmax.c.
+ * The other half of softmax.c.
  *
  *   P = exp(S - lse)      dP = dO V^T      dS = P (dP - rowsum(dO o))
  *   dV = P^T dO           dK = scale dS^T Q           dQ = scale dS K

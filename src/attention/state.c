@@ -1,7 +1,7 @@
 /* States: what their public calls check, and the table of a state's kind that
  * does the rest.
  *
- * Place: attention/ - over kv_cache.c and linear_state.c; state.h has the table.
+ * Over kv_cache.c and linear_state.c; state.h has the table.
  */
 #include "attention/state.h"
 

@@ -1,9 +1,8 @@
 /* States: what every kind has, and the table of what a kind does.
  *
- * Place: attention/ - state.c has the public calls, state_file.c the files; they
- * know no kind by name. A kind's own struct begins with an attend_state:
- * kv_cache.h (keys in pages), linear_state.c (sums). An engine names the kind
- * that its states are of.
+ * state.c has the public calls, state_file.c the files; they know no kind by name. A
+ * kind's own struct begins with an attend_state: kv_cache.h (keys in pages),
+ * linear_state.c (sums). An engine names the kind that its states are of.
  */
 #ifndef ATTENTION_STATE_H
 #define ATTENTION_STATE_H

@@ -1,9 +1,9 @@
 /* States in files: saved, and restored bit for bit.
  *
- * Place: attention/ - beside state.c. A file holds what a state is made for, so
- * that it is only ever given to a plan of the same kind; then the sequences.
- * Numbers are in the byte order of the machine that wrote it, which is checked.
- * A file takes its name when all of it is on the disk.
+ * Beside state.c. A file holds what a state is made for, so that it is only ever given
+ * to a plan of the same kind; then the sequences. Numbers are in the byte order of the
+ * machine that wrote it, which is checked. A file takes its name when all of it is on
+ * the disk.
  */
 #include <errno.h>
 #include <stdio.h>

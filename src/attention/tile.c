@@ -1,7 +1,4 @@
-/* A tile of rows: its size, its workspace, its queries and scores.
- *
- * Place: attention/ - see tile.h.
- */
+/* A tile of rows: its size, its workspace, its queries and scores. */
 #include "attention/tile.h"
 
 #include <math.h>

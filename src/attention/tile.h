@@ -1,7 +1,6 @@
 /* A tile of rows at work: its queries, its running result, one block of keys.
  *
- * Place: attention/ - what softmax, argmax, the direct forms and observe have
- * in common.
+ * What softmax, argmax, the direct forms and observe have in common.
  */
 #ifndef ATTENTION_TILE_H
 #define ATTENTION_TILE_H

@@ -1,6 +1,6 @@
 /* Rows, what they see, and blocks of keys.
  *
- * Place: attention/ - see walk.h; scores and biases are in scores.c.
+ * See walk.h; scores and biases are in scores.c.
  */
 #include "attention/walk.h"
 

@@ -1,7 +1,7 @@
 /* Walking a call: rows, what they see, blocks of keys, and scores.
  *
- * Place: attention/ - under the tiled engines (softmax, argmax), backward and
- * observe: they differ in what they do with a group's scores on a block.
+ * Under the tiled engines (softmax, argmax), backward and observe: they differ in what
+ * they do with a group's scores on a block.
  *
  * The heads that share a kv head are rows of one stack: row r of (b, g) is
  * query r / group of head g * group + r % group. Rows of a stack lie in order

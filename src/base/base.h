@@ -1,6 +1,6 @@
 /* The ground floor: failure sentences, memory, views.
  *
- * Place: base/ - depends on nothing; everything includes it.
+ * Depends on nothing; everything includes it.
  */
 #ifndef BASE_BASE_H
 #define BASE_BASE_H

@@ -1,6 +1,6 @@
 /* 16-bit floats in storage: one value at a time, correct in every case.
  *
- * Place: base/ - the kernels convert whole rows; these are the reference.
+ * The kernels convert whole rows; these are the reference.
  */
 #include "base/base.h"
 

@@ -1,6 +1,6 @@
 /* Digests: whether bytes are still what they were.
  *
- * Place: base/ - saved steps, states, journals and corpora are known by them.
+ * Saved steps, states, journals and corpora are known by them.
  *
  * MurmurHash3 x64 128 (Austin Appleby, public domain), fed piece by piece, with
  * seed 0. It finds damage and mixtures; it does not keep out somebody who forges a

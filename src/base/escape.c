@@ -1,7 +1,7 @@
 /* Text from files, for people: nothing in it steers a terminal.
  *
- * Place: base/ - every sentence of a context goes through here (fail), and what
- * the program prints of names and tokens.
+ * Every sentence of a context goes through here (fail), and what the program prints of
+ * names and tokens.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Writing files and folders so that a failure leaves what was there before.
  *
- * Place: base/ - everything that is kept goes out through here: tensors, settings,
- * pictures, checkpoints.
+ * Everything that is kept goes out through here: tensors, settings, pictures,
+ * checkpoints.
  *
  * A file is written as a draft beside its place, brought to the disk, and renamed.
  * Every draft is a file of its own, made with O_EXCL: two writers of one path, in

@@ -1,6 +1,6 @@
 /* Files that are read whole.
  *
- * Place: base/ - under the readers of configurations, vocabularies and corpora.
+ * Under the readers of configurations, vocabularies and corpora.
  */
 #include "base/files.h"
 

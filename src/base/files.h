@@ -1,6 +1,6 @@
 /* Files that are read whole (configurations, vocabularies), and writing safely.
  *
- * Place: base/ - checkpoints are mapped instead (attend/file.h).
+ * Checkpoints are mapped instead (attend/file.h).
  */
 #ifndef BASE_FILES_H
 #define BASE_FILES_H

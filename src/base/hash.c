@@ -1,7 +1,4 @@
-/* Keyed hashing of byte strings.
- *
- * Place: base/ - see hash.h.
- */
+/* Keyed hashing of byte strings. */
 #include "base/hash.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Keyed hashing of byte strings: SipHash-1-3 (Aumasson and Bernstein, 2012).
  *
- * Place: base/ - for hash tables whose keys come from a file. A file cannot
- * choose keys that collide without knowing the table's key, which is random.
- * Nothing that is computed may depend on the order of such a table.
+ * For hash tables whose keys come from a file. A file cannot choose keys that collide
+ * without knowing the table's key, which is random. Nothing that is computed may
+ * depend on the order of such a table.
  */
 #ifndef BASE_HASH_H
 #define BASE_HASH_H

@@ -1,7 +1,7 @@
 /* A strict JSON reader.
  *
- * Place: base/ - tensor files, model configs, tokenizers, specs come in through
- * here; json_tree.c answers about the tree, json_write.c writes.
+ * Tensor files, model configs, tokenizers, specs come in through here; json_tree.c
+ * answers about the tree, json_write.c writes.
  *
  * A tree is one block: the values, an index of names, the strings. A first
  * look at the text bounds all three. While reading, a value is either still

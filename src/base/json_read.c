@@ -1,7 +1,7 @@
 /* Members of a JSON object by type: what is of another type is refused by name.
  *
- * Place: base/ - under everything that reads settings from files. A setting that
- * is there but cannot be meant must not be taken for one that is left out.
+ * Under everything that reads settings from files. A setting that is there but cannot
+ * be meant must not be taken for one that is left out.
  */
 #include <math.h>
 #include <stdio.h>

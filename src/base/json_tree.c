@@ -1,6 +1,6 @@
 /* Questions to a JSON tree.
  *
- * Place: base/ - json.c makes the tree; it calls json_index for each object.
+ * json.c makes the tree; it calls json_index for each object.
  */
 #include "base/json_tree.h"
 

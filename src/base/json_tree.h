@@ -1,7 +1,7 @@
 /* The values of a JSON tree, between its reader and its questions.
  *
- * Place: base/ - json.c makes them, json_tree.c answers about them, and
- * tensor_file.c uses that members lie side by side.
+ * json.c makes them, json_tree.c answers about them, and tensor_file.c uses that
+ * members lie side by side.
  */
 #ifndef BASE_JSON_TREE_H
 #define BASE_JSON_TREE_H

@@ -1,6 +1,6 @@
 /* Writing JSON, to a file or into a text that grows.
  *
- * Place: base/ - reports, caches, headers of tensor files.
+ * Reports, caches, headers of tensor files.
  *
  * The first failure stays in the writer and silences the rest, so that only
  * attend_json_finish needs checking.

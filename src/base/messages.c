@@ -1,8 +1,7 @@
 /* Failure sentences, memory, thread counts and children of a context; sizes, views,
  * the clock.
  *
- * Place: base/ - contexts are made and freed in device/context.c, above all that
- * they refer to.
+ * Contexts are made and freed in device/context.c, above all that they refer to.
  */
 #include "base/base.h"
 

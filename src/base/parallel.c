@@ -1,6 +1,6 @@
 /* Streams: phases that are queued, run at once, or given to the caller's threads.
  *
- * Place: base/ - see parallel.h; threads.c has the threads.
+ * See parallel.h; threads.c has the threads.
  */
 #include "base/parallel.h"
 

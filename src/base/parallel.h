@@ -1,10 +1,11 @@
 /* Parallel work: a stream of phases, run in order by a pool of threads.
  *
- * Place: base/ - under everything that computes. A phase is a function applied to
- * items 0 .. n-1 in any order, by any worker; the phases of a stream run one after
- * the other. While a stream is open, phases are queued and one entry into the pool
- * runs them all, beginning while more are queued: what a phase reads or writes belongs to it until stream_wait or
- * stream_leave returns. A stream that is not open runs each phase at once.
+ * Under everything that computes. A phase is a function applied to items 0 .. n-1 in
+ * any order, by any worker; the phases of a stream run one after the other. While a
+ * stream is open, phases are queued and one entry into the pool runs them all,
+ * beginning while more are queued: what a phase reads or writes belongs to it until
+ * stream_wait or stream_leave returns. A stream that is not open runs each phase at
+ * once.
  *
  * Results must not depend on how items are spread over workers. `worker` numbers
  * the workspace that an item may use: 0 .. threads-1, one item at a time each.

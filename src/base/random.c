@@ -1,7 +1,7 @@
 /* Philox 4x32-10 (Salmon et al., Random123): counter-based random numbers.
  *
- * Place: base/ - whatever is drawn comes from here: directions, problems, weights,
- * tokens, resamples. Element e of a stream lies in block e / 4, so any range can be drawn by anyone.
+ * Whatever is drawn comes from here: directions, problems, weights, tokens, resamples.
+ * Element e of a stream lies in block e / 4, so any range can be drawn by anyone.
  */
 #include "base/base.h"
 

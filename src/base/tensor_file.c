@@ -1,6 +1,6 @@
 /* Tensor files: safetensors, mapped and checked.
  *
- * Place: base/ - checkpoints and golden cases come in through here.
+ * Checkpoints and golden cases come in through here.
  *
  * The format: 8 bytes of header length, little-endian; a JSON object that maps
  * names to {dtype, shape, data_offsets} and "__metadata__" to strings; then

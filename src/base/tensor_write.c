@@ -1,7 +1,7 @@
 /* Writing tensor files: safetensors.
  *
- * Place: base/ - traces, and whatever keeps tensors, go out through here;
- * tensor_file.c reads them again.
+ * Traces, and whatever keeps tensors, go out through here; tensor_file.c reads them
+ * again.
  */
 #include <stdio.h>
 #include <string.h>

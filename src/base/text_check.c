@@ -1,6 +1,6 @@
 /* What is surely no text, told by how it begins.
  *
- * Place: base/ - for everything that learns from files of texts.
+ * For everything that learns from files of texts.
  */
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Parallel work: threads that run queued phases.
  *
- * Place: base/ - see parallel.h. A context keeps a list of idle pools; a stream
- * takes one while it is open, so calls from several threads never share one.
+ * A context keeps a list of idle pools; a stream takes one while it is open, so calls
+ * from several threads never share one.
  *
  * Phases are numbered for the life of a pool. `limit` phases were released,
  * `current` is the first that is not complete; both only grow. The items of a phase

@@ -1,7 +1,4 @@
-/* Pools of threads: what streams (parallel.c) know of them.
- *
- * Place: base/ - private to parallel.c and threads.c.
- */
+/* Pools of threads: what streams (parallel.c) know of them. */
 #ifndef BASE_THREADS_H
 #define BASE_THREADS_H
 

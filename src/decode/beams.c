@@ -1,6 +1,6 @@
 /* Beam search: the best of several continuations that are kept side by side.
  *
- * Place: decode/ - the other loop of generation.
+ * The other loop of generation.
  *
  * Each step scores every next token of every beam by the sum of log
  * probabilities and looks at the 2k best. Those that end the text and are among

@@ -1,6 +1,6 @@
 /* From logits to one token.
  *
- * Place: decode/ - the last step of every token that is generated.
+ * The last step of every token that is generated.
  *
  * The order is the usual one: penalties, temperature, top-k, top-p, min-p, then
  * a draw. Candidates leave a heap best first, so that a nucleus of fifty costs

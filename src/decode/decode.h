@@ -1,8 +1,8 @@
 /* What the parts of generation share.
  *
- * Place: decode/ - generation.c takes a call and cuts it into batches; generate.c
- * goes token by token, beams.c searches, choose.c picks, stream.c turns ids into
- * text and finds stop strings.
+ * generation.c takes a call and cuts it into batches; generate.c goes token by token,
+ * beams.c searches, choose.c picks, stream.c turns ids into text and finds stop
+ * strings.
  */
 #ifndef DECODE_DECODE_H
 #define DECODE_DECODE_H

@@ -1,6 +1,6 @@
 /* Generation token by token: greedy, or drawn.
  *
- * Place: decode/ - one of the two loops; beams.c has the other.
+ * One of the two loops; beams.c has the other.
  */
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* A call of generation: checking it, cutting it into batches, its answers.
  *
- * Place: decode/ - the public door. generate.c and beams.c fill the answers.
+ * generate.c and beams.c fill the answers.
  */
 #include <math.h>
 #include <string.h>

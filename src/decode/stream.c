@@ -1,6 +1,6 @@
 /* Ids to text as it comes, up to a stop string.
  *
- * Place: decode/ - behind each continuation that has a tokenizer.
+ * Behind each continuation that has a tokenizer.
  *
  * A stop string may begin in one token and end in a later one. So what could be
  * its beginning is held back until the next token decides.

@@ -1,12 +1,13 @@
 /* Blocks that are given back together.
  *
- * Place: device/ - for objects whose memory grows or ends as a whole: models, sessions.
+ * For objects whose memory grows or ends as a whole: models, sessions.
  */
 #include "device/device.h"
 
 struct owned {
   struct owned *next;
   void *block;
+  size_t bytes;
   void (*give)(const attend_context *ctx, void *block);
 };
 
@@ -21,7 +22,8 @@ attend_status own(attend_context *ctx, blocks *list, block_place place,
     give(ctx, x);
     return status;
   }
-  *x = (struct owned){.next = *list, .give = host ? give : ctx->device->give};
+  *x = (struct owned){
+      .next = *list, .bytes = bytes, .give = host ? give : ctx->device->give};
   memcpy(&x->block, block, sizeof x->block);
   *list = x;
   return ATTEND_OK;
@@ -34,4 +36,10 @@ void blocks_free(const attend_context *ctx, blocks *list) {
     x->give(ctx, x->block);
     give(ctx, x);
   }
+}
+
+size_t blocks_bytes(blocks list) {
+  size_t sum = 0;
+  for (const struct owned *x = list; x; x = x->next) sum += x->bytes;
+  return sum;
 }

@@ -1,6 +1,6 @@
 /* Contexts: making and freeing them.
  *
- * Place: device/ - where kernels, engines and devices are known.
+ * Where kernels, engines and devices are known.
  */
 #define _GNU_SOURCE
 #include "attention/engine.h"

@@ -1,7 +1,4 @@
-/* The CPU as a device: host memory, and the ops of layers/.
- *
- * Place: device/ - see device.h.
- */
+/* The CPU as a device: host memory, and the ops of layers/. */
 #include "base/parallel.h"
 #include "device/device.h"
 

@@ -1,9 +1,9 @@
 /* Devices: where tensors lie and what computes with them.
  *
- * Place: device/ - between the layers and whatever runs a model. A device is a
- * table: memory, copies, the ops of layers/ops.h, packed weights. Model, generation
- * and training code calls these and never touches the memory itself; `trap`
- * (device/trap.c) is the CPU with memory that no one else can touch, to prove it.
+ * Between the layers and whatever runs a model. A device is a table: memory, copies,
+ * the ops of layers/ops.h, packed weights. Model, generation and training code calls
+ * these and never touches the memory itself; `trap` (device/trap.c) is the CPU with
+ * memory that no one else can touch, to prove it.
  *
  * The engines of attention and the states that they make are the device's too
  * (attention/engine.h). Lengths of sequences, and what ops call "of the host", are
@@ -61,6 +61,7 @@ typedef enum { ON_HOST, ON_DEVICE } block_place;
 attend_status own(attend_context *ctx, blocks *list, block_place place,
                   size_t bytes, const char *what, void *block /* T ** */);
 void blocks_free(const attend_context *ctx, blocks *list);
+size_t blocks_bytes(blocks list);
 
 /* Numbers of the device that callers may read and write: the memory itself, or a copy
  * on the host that goes back before the device computes with them again. */

@@ -1,6 +1,6 @@
 /* Numbers of the device that callers may read and write.
  *
- * Place: device/ - a learner's values and gradients, an optimizer's moments.
+ * A learner's values and gradients, an optimizer's moments.
  */
 #include "device/device.h"
 

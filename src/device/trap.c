@@ -1,10 +1,10 @@
 /* A device for tests: the CPU, with memory that is out of reach outside of ops.
  *
- * Place: device/ - see device.h. Memory is one stretch of addresses without access
- * rights. An op, a copy or an engine's call gets the rights, runs, waits, and gives
- * them up: code that touches a tensor on its own dies of SIGSEGV, and so does an op
- * that is given an address of the host for one of the device's. Rights are the
- * process's: for one thread of a program at a time.
+ * Memory is one stretch of addresses without access rights. An op, a copy or an
+ * engine's call gets the rights, runs, waits, and gives them up: code that touches a
+ * tensor on its own dies of SIGSEGV, and so does an op that is given an address of the
+ * host for one of the device's. Rights are the process's: for one thread of a program
+ * at a time.
  */
 #define _GNU_SOURCE
 #include <sys/mman.h>

@@ -1,7 +1,4 @@
-/* What the trapping test device needs of a context; see trap.c.
- *
- * Place: device/.
- */
+/* What the trapping test device needs of a context; see trap.c. */
 #ifndef DEVICE_TRAP_H
 #define DEVICE_TRAP_H
 

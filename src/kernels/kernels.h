@@ -1,8 +1,8 @@
 /* The one list of kernels.
  *
- * Place: kernels/ - attention/ and layers/ call these through the context's
- * table. Each source in cpu/ is compiled once per instruction set; a set's
- * table is made in cpu/isa_table.c; select.c picks one when a context is made.
+ * Attention/ and layers/ call these through the context's table. Each source in cpu/
+ * is compiled once per instruction set; a set's table is made in cpu/isa_table.c;
+ * select.c picks one when a context is made.
  *
  * Layouts that kernels share:
  *   lanes  16 rows side by side, transposed: [n/16][width][16] floats. Keys lie

@@ -1,9 +1,9 @@
 /* The ceilings of this machine, measured in about a second.
  *
- * Place: kernels/ - behind attend_machine_measure; explain compares a plan's
- * cost with them. Arithmetic: multiply-adds that never leave the registers.
- * Memory: reading an array of 256 MiB, larger than most caches. The best of several
- * tries counts: a ceiling is what the machine can do when nobody disturbs it.
+ * Behind attend_machine_measure; explain compares a plan's cost with them. Arithmetic:
+ * multiply-adds that never leave the registers. Memory: reading an array of 256 MiB,
+ * larger than most caches. The best of several tries counts: a ceiling is what the
+ * machine can do when nobody disturbs it.
  */
 #include "attend/machine.h"
 

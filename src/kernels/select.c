@@ -1,7 +1,7 @@
 /* Choosing an instruction set.
  *
- * Place: kernels/ - above the tables of kernels/cpu. The build says which
- * tables exist (ATTEND_HAVE_...); the CPU says which of them can run.
+ * Above the tables of kernels/cpu. The build says which tables exist
+ * (ATTEND_HAVE_...); the CPU says which of them can run.
  */
 #define _GNU_SOURCE
 #include "kernels/kernels.h"

@@ -1,7 +1,6 @@
 /* Activations and gates, and their gradients.
  *
- * Place: layers/ - element by element; the functions are in
- * kernels/cpu/activations.c.
+ * Element by element; the functions are in kernels/cpu/activations.c.
  */
 #include "layers/layers.h"
 

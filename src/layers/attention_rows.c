@@ -1,7 +1,7 @@
 /* Attention rows that a hook has edited: heads' outputs from them, and gradients.
  *
- * Place: layers/ - for model/hooks.c alone. Rows W [B,H,T,S] are there as numbers, so
- * this is the equation written out: o = W v, without the engines' tiles.
+ * For model/hooks.c alone. Rows W [B,H,T,S] are there as numbers, so this is the
+ * equation written out: o = W v, without the engines' tiles.
  */
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* Rows of a head that copies; copy_row.h says what they are.
  *
- * Place: layers/. A row depends on itself alone. Probabilities are added as
+ * A row depends on itself alone. Probabilities are added as
  * logarithms, in double: neither part is lost where it is small.
  */
 #include "layers/copy_row.h"

@@ -1,7 +1,7 @@
 /* Rows of a head that copies: words that were read, beside the vocabulary.
  *
- * Place: layers/ - between the products of a copy head and its log probabilities
- * or its loss; model/copying.c runs it, train/learn_study.c learns it.
+ * Between the products of a copy head and its log probabilities or its loss;
+ * model/copying.c runs it, train/learn_study.c learns it.
  *
  *   p(v) = (1 - c) softmax(logits)_v + c sum_j a_j [id_j = v]
  *

@@ -1,8 +1,7 @@
 /* Dropout.
  *
- * Place: layers/ - spreads rows over threads; kernels/cpu/dropout.c draws. Which
- * elements stay depends on their places in a stream alone, so nothing is kept
- * for backward: it asks again.
+ * Spreads rows over threads; kernels/cpu/dropout.c draws. Which elements stay depends
+ * on their places in a stream alone, so nothing is kept for backward: it asks again.
  */
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* Embeddings: rows looked up in a table, and gradients that go to its rows.
  *
- * Place: layers/ - the first layer of a model; tables stay as they are stored,
- * in a file that is mapped perhaps.
+ * The first layer of a model; tables stay as they are stored, in a file that is mapped
+ * perhaps.
  */
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* How layers spread their rows over threads.
  *
- * Place: layers/ - included by every layer; kernels take the rows of one part.
+ * Included by every layer; kernels take the rows of one part.
  */
 #ifndef LAYERS_LAYERS_H
 #define LAYERS_LAYERS_H

@@ -1,7 +1,7 @@
 /* The gradients of a linear layer's weights: dW = dY^T X, db = the sums of dY.
  *
- * Place: layers/ - beside linear_layer.c, whose grid and kernel it uses. (dX is
- * a product with a layer made by attend_linear_create_back.)
+ * Beside linear_layer.c, whose grid and kernel it uses. (dX is a product with a layer
+ * made by attend_linear_create_back.)
  *
  * With a = dY and b = X (or the other way round for weights that are stored
  * turned), c[m][n] = sum_r a[r][m] b[r][n]. The rows of b lie in lanes already,

@@ -1,8 +1,7 @@
 /* Linear layers: y = x W^T + b with packed weights, and their gradients' way
  * back, dX = dY W. The weights' own gradients are linear_back.c.
  *
- * Place: layers/ - the products of a model. Packing is here, with the walk over
- * threads; the arithmetic is kernels/cpu/dense.c.
+ * Packing is here, with the walk over threads; the arithmetic is kernels/cpu/dense.c.
  *
  * Weights lie in lanes of 16 outputs, [lanes][inputs][16], zeros beyond the
  * last. Parts follow each other without gaps, so lanes may hold the end of one

@@ -1,8 +1,7 @@
 /* Cross entropy of logits, and its gradient.
  *
- * Place: layers/ - the last layer of training and of perplexity. The largest
- * logit is subtracted before the exponentials, so that none overflows; the sum
- * and its logarithm are in double.
+ * The last layer of training and of perplexity. The largest logit is subtracted before
+ * the exponentials, so that none overflows; the sum and its logarithm are in double.
  */
 #include <math.h>
 #include <string.h>

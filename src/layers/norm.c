@@ -1,9 +1,8 @@
 /* Norms of rows and of columns, their gradients, and sums of two.
  *
- * Place: layers/ - spreads rows over threads; kernels/cpu/layer_rows.c and
- * layer_back.c compute. What is summed over rows is spread over columns, or
- * summed by stretches of STRETCH rows that are joined in order, so that no sum
- * depends on the number of threads.
+ * Spreads rows over threads; kernels/cpu/layer_rows.c and layer_back.c compute. What
+ * is summed over rows is spread over columns, or summed by stretches of STRETCH rows
+ * that are joined in order, so that no sum depends on the number of threads.
  */
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* Ops: what a device can do with rows of floats. The one list.
  *
- * Place: layers/ - a device (device/device.h) is a table with a function for each;
- * the CPU's are the files here. An op is a struct, so that calls name what they
- * give and leave out what is zero. Pointers are addresses of the device's memory.
+ * A device (device/device.h) is a table with a function for each; the CPU's are the
+ * files here. An op is a struct, so that calls name what they give and leave out what
+ * is zero. Pointers are addresses of the device's memory.
  *
  * Rows may be wider in memory than they are long: ldx is the distance between rows
  * of x, in floats.

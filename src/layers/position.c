@@ -1,8 +1,8 @@
 /* Positions: sinusoidal ones, and rotary ones with their scalings.
  *
- * Place: layers/ - angles are computed in double, because positions are large
- * and a float keeps less of their fraction the larger they are. The scalings
- * are those of transformers' modeling_rope_utils.
+ * Angles are computed in double, because positions are large and a float keeps less of
+ * their fraction the larger they are. The scalings are those of transformers'
+ * modeling_rope_utils.
  */
 #include <math.h>
 

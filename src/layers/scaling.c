@@ -1,6 +1,6 @@
 /* Rows times a number, and soft caps: c tanh(x / c), with their gradients.
  *
- * Place: layers/ - element by element. Caps are of logits (Gemma 2).
+ * Caps are of logits (Gemma 2).
  */
 #include "layers/layers.h"
 

@@ -1,7 +1,7 @@
 /* Steps along gradients: AdamW, SGD with momentum, and how long a gradient is.
  *
- * Place: layers/ - train/optimizer.c says which. Sums run over stretches of fixed
- * length that join in order, so no bit depends on the number of threads.
+ * train/optimizer.c says which. Sums run over stretches of fixed length that join in
+ * order, so no bit depends on the number of threads.
  */
 #include <math.h>
 

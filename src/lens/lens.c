@@ -1,8 +1,8 @@
 /* Opening a lens, and weights by blocks and bands.
  *
- * Place: lens/ - between a trace and everything that wants to know what the
- * heads did. One head is one problem of attention: its rows of the trace are
- * views, and observe computes what is asked for.
+ * Between a trace and everything that wants to know what the heads did. One head is
+ * one problem of attention: its rows of the trace are views, and observe computes what
+ * is asked for.
  */
 #include "lens/lens.h"
 

@@ -1,7 +1,6 @@
 /* A lens at work: one head's problem, and weights by bands of rows.
  *
- * Place: lens/ - lens.c opens, the other files ask for bands and make of them
- * what they are about.
+ * lens.c opens, the other files ask for bands and make of them what they are about.
  *
  * A band is some rows of one head on a stretch of keys, weights stored: as many
  * rows as fit BAND floats. Whatever is computed from bands takes their rows in

@@ -1,6 +1,6 @@
 /* One head in two runs, or under two forms: how far apart.
  *
- * Place: lens/ - the numbers beside a difference map.
+ * The numbers beside a difference map.
  */
 #include <math.h>
 

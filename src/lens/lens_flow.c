@@ -1,9 +1,8 @@
 /* How far a token sees through the layers.
  *
- * Place: lens/ - the receptive field of a token: the tokens that can matter at
- * all if every head takes its heaviest key ((k + 1)^n of them at most, with k
- * heads and n layers), and the share that each has when weights are multiplied
- * along all ways (rollout).
+ * The receptive field of a token: the tokens that can matter at all if every head
+ * takes its heaviest key ((k + 1)^n of them at most, with k heads and n layers), and
+ * the share that each has when weights are multiplied along all ways (rollout).
  */
 #include <stdlib.h>
 #include <string.h>

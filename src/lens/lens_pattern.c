@@ -1,7 +1,7 @@
 /* What a head does, measured.
  *
- * Place: lens/ - scores of one head over a text: where its weight goes, on
- * average over the rows to which the question applies.
+ * Scores of one head over a text: where its weight goes, on average over the rows to
+ * which the question applies.
  *
  * positional: of the variance of the weights, the share that the distance
  * between query and key explains (their mean at each distance instead of one

@@ -1,6 +1,6 @@
 /* Pictures of an area: many weights in few cells.
  *
- * Place: lens/ - thumbnails and the tiles of a heat map, at any level of detail.
+ * Thumbnails and the tiles of a heat map, at any level of detail.
  */
 #include <math.h>
 #include <string.h>

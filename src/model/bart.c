@@ -1,7 +1,5 @@
 /* BART: encoder and decoder, norms last, learned positions from row 2 on.
  *
- * Place: model/ - a family.
- *
  * attend_encoder_width, which is ours, makes the encoder wider or narrower than
  * the decoder, d_model. The two still share one table of tokens, so that what is
  * read can be written: its rows are projected before the encoder takes them.

@@ -1,7 +1,7 @@
 /* BERT, RoBERTa, DistilBERT: encoders, norms last, learned positions, masked-LM heads.
  *
- * Place: model/ - three families. RoBERTa differs from BERT in the names of the head
- * and in where positions start, DistilBERT in all names, and it has no segments.
+ * RoBERTa differs from BERT in the names of the head and in where positions start,
+ * DistilBERT in all names, and it has no segments.
  */
 #include <string.h>
 

@@ -1,10 +1,9 @@
 /* A checkpoint: its files, its prefix, and every entry of the table.
  *
- * Place: model/ - between files and models. Names are the family's behind one
- * prefix ("", "bert.", "transformer.", "model.", or any other), which is where
- * the embedding table was found; heads stand beside the base model. Files may hold
- * any number of shards and tensors, so that these are sorted and not searched one by
- * one.
+ * Names are the family's behind one prefix ("", "bert.", "transformer.", "model.", or
+ * any other), which is where the embedding table was found; heads stand beside the
+ * base model. Files may hold any number of shards and tensors, so that these are
+ * sorted and not searched one by one.
  */
 #include "model/checkpoint.h"
 

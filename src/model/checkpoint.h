@@ -1,6 +1,6 @@
 /* A checkpoint: the parameter table, and where each entry lies in the files.
  *
- * Place: model/ - between the files and the model; only headers are read here.
+ * Between the files and the model; only headers are read here.
  *
  * The table is made once from a family's lines and drives everything that goes
  * over parameters: finding them, packing them, describing them.

@@ -1,7 +1,7 @@
 /* Reading config.json.
  *
- * Place: model/ - what every family's configuration shares; the families read
- * their own names through the functions here.
+ * What every family's configuration shares; the families read their own names through
+ * the functions here.
  */
 #include <math.h>
 #include <string.h>

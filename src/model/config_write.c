@@ -1,7 +1,7 @@
 /* Writing config.json for a model that does not exist yet.
  *
- * Place: model/ - training from nothing starts here; config.c reads it again,
- * and so do the libraries that know the family.
+ * Training from nothing starts here; config.c reads it again, and so do the libraries
+ * that know the family.
  */
 #include <string.h>
 

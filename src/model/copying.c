@@ -1,8 +1,8 @@
 /* A head that copies: rare words of a text are read off it, not recalled.
  *
- * Place: model/ - beside head.c, for encoder-decoders whose config.json has
- * attend_copy_width. layers/copy_row.h has the formula. The keys are made once,
- * with those of cross-attention; sequences that continue one another share them.
+ * Beside head.c, for encoder-decoders whose config.json has attend_copy_width.
+ * layers/copy_row.h has the formula. The keys are made once, with those of
+ * cross-attention; sequences that continue one another share them.
  */
 #include <math.h>
 #include <string.h>
@@ -128,20 +128,6 @@ void copy_reorder(attend_session *r, const int32_t *parents) {
 void copy_reset(attend_session *r) {
   copying *c = &r->copy;
   if (c->length) memset(c->length, 0, (size_t)r->batch * sizeof *c->length);
-}
-
-size_t copy_bytes(const attend_session *r) {
-  const copying *c = &r->copy;
-  return c->room * (copy_width(r) * sizeof *c->keys + 8 * sizeof *c->ids);
-}
-
-size_t copy_work_bytes(const attend_session *r) {
-  if (!r->copy.of) return 0;
-  size_t rows = (size_t)r->head_room, n = (size_t)r->copy.span;
-  return (rows * (copy_width(r) + LANES + n) + 2 * copy_width(r)) *
-             sizeof(float) +
-         ((size_t)r->model->config.vocab + 3 * (size_t)r->batch + rows) *
-             sizeof(int32_t);
 }
 
 /* ---- a text of any length, for reading.c ------------------------------------------ */

@@ -1,8 +1,8 @@
 /* Embeddings: tokens, positions and types to rows, and their gradients.
  *
- * Place: model/ - before the first layer. Tables may be narrower than the side:
- * tokens alone are projected before positions are added (an encoder and a decoder of
- * two widths), or all of it after the norm (ALBERT's factorised embeddings).
+ * Tables may be narrower than the side: tokens alone are projected before positions
+ * are added (an encoder and a decoder of two widths), or all of it after the norm
+ * (ALBERT's factorised embeddings).
  */
 #include "model/transformer.h"
 

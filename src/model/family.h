@@ -1,7 +1,7 @@
 /* A family: how its config.json reads, and what its tensors are called.
  *
- * Place: model/ - one small file per family defines one of these; config.c
- * picks it by model_type, checkpoint.c expands its names into the parameter table.
+ * One small file per family defines one of these; config.c picks it by model_type,
+ * checkpoint.c expands its names into the parameter table.
  */
 #ifndef MODEL_FAMILY_H
 #define MODEL_FAMILY_H

@@ -1,7 +1,7 @@
 /* Untrained weights: every parameter of a configuration, drawn from a seed.
  *
- * Place: model/ - a checkpoint without files, to compare trained models with,
- * to measure shapes that nobody has trained, and to begin training from.
+ * A checkpoint without files, to compare trained models with, to measure shapes that
+ * nobody has trained, and to begin training from.
  *
  * Reset as PyTorch resets its layers: linear weights and biases uniform within
  * 1/sqrt(inputs), embeddings normal, norms 1 and 0. To begin with, as the models

@@ -1,7 +1,4 @@
-/* GPT-2: a decoder, norms first, learned positions, Conv1D weights.
- *
- * Place: model/ - a family.
- */
+/* GPT-2: a decoder, norms first, learned positions, Conv1D weights. */
 #include "model/family.h"
 
 static void configure(config_reader *r, attend_config *c) {

@@ -1,7 +1,7 @@
 /* The head: hidden rows to logits, and the gradients' way back.
  *
- * Place: model/ - after the last layer; session.c and train/ say of which rows. A
- * head may transform rows first (masked language models), and cap its logits.
+ * After the last layer; session.c and train/ say of which rows. A head may transform
+ * rows first (masked language models), and cap its logits.
  */
 #include "model/transformer.h"
 

@@ -1,15 +1,18 @@
 /* Hooks: functions of the caller's that read or edit tensors of a pass.
  *
- * Place: model/ - called by layer.c, head.c and session.c where hooks may stand;
- * attend/hooks.h says where that is. Without hooks nothing here runs.
+ * Called by layer.c, head.c and session.c where hooks may stand; attend/hooks.h says
+ * where that is. Without hooks nothing here runs.
  *
  * Callers see host memory: the tensor itself where the device's memory is the host's,
- * else a copy that goes back after an edit.
+ * else a copy that goes back after an edit. Rows of attention are computed again from
+ * queries and keys. A cache has the keys; a linear state has sums of them alone, so
+ * while its rows are asked for, a cache stands beside it, from the first token on.
  */
 #include "model/hooks.h"
 
 #include <string.h>
 
+#include "attention/state.h"
 #include "base/parallel.h"
 
 /* ---- the list ------------------------------------------------------------------------- */
@@ -77,7 +80,7 @@ static bool stands_at(const attend_hook *x, const attend_hooked *at) {
   return !x->n_layers;
 }
 
-unsigned hooks_asked(const pass *p, const attend_hooked *at) {
+static unsigned hooks_asked(const pass *p, const attend_hooked *at) {
   unsigned what = 0;
   if (!p->hooks || !(p->hooks->points & at->point)) return 0;
   for (int i = 0; i < p->hooks->n; i++) {
@@ -220,4 +223,368 @@ size_t attend_model_trace_bytes(const attend_model *m, unsigned points,
     floats += (c->decoder.layers ? T : S) * c->vocab;
   if (floats >= 0x1p63) return SIZE_MAX;
   return size_times(floats > 0 ? (size_t)floats : 0, sizeof(float));
+}
+
+/* ---- at attention ----------------------------------------------------------------------- */
+
+/* [count, heads, n, width]; a view without strides is contiguous. */
+static attend_hooked place_of(const pass *p, const mixing *m,
+                              attend_point point, int heads, int n, int width,
+                              attend_view view) {
+  attend_hooked at = {.point = point,
+                      .role = m->role,
+                      .layer = m->layer,
+                      .shape = {p->count, heads, n, width},
+                      .lengths = p->lengths};
+  view = view_complete(view, heads, n, width);
+  at.view.data = view.data;
+  memcpy(at.view.stride, view.stride, sizeof view.stride);
+  return at;
+}
+
+static unsigned asked_at(const pass *p, const mixing *m, attend_point point) {
+  attend_hooked at = place_of(p, m, point, 0, 0, 0, (attend_view){0});
+  return hooks_asked(p, &at);
+}
+
+/* ---- keys beside linear states ----------------------------------------------------- */
+
+static int cache_kind(const mixing *m) { return m->role == ATTEND_CROSS; }
+
+static bool keeps_keys(const pass *p, const mixing *m) {
+  if (!m->state || attend_state_has_keys(m->state)) return false;
+  return asked_at(p, m, ATTEND_AT_PATTERN) || asked_at(p, m, ATTEND_AT_ENTROPY);
+}
+
+static attend_status open_cache(const pass *p, const mixing *m) {
+  attend_session *r = p->session;
+  const int kind = cache_kind(m);
+  attend_desc d = *attend_plan_desc(m->plan);
+  d.engine = "definition"; /* any form, by its keys */
+  if (!r->cache_plan[kind])
+    ATTEND_TRY(attend_plan_create(p->ctx, &d, &r->cache_plan[kind]));
+  if (!r->caches[kind])
+    ATTEND_TRY(states_make(p->ctx, NULL, r->model->config.decoder.layers,
+                           "keys that are hooked", &r->caches[kind]));
+  attend_state **state = &r->caches[kind][m->layer];
+  return *state ? ATTEND_OK : attend_state_create(r->cache_plan[kind], state);
+}
+
+attend_status hook_keep(const pass *p, const mixing *m, int n,
+                        const int32_t *lengths, attend_view k, attend_view v) {
+  const int kind = cache_kind(m);
+  if (!p->hooks || !keeps_keys(p, m)) return ATTEND_OK;
+  ATTEND_TRY(open_cache(p, m));
+  attend_plan *plan = p->session->cache_plan[kind];
+  attend_plan_set_padding(plan, lengths, NULL);
+  return attend_state_append(plan, p->session->caches[kind][m->layer], n, k, v);
+}
+
+/* What can be looked into: the pass's own plan and state, or those beside it. */
+static attend_status observed(const pass *p, const mixing *m, mixing *by) {
+  *by = *m;
+  if (!m->state || attend_state_has_keys(m->state)) return ATTEND_OK;
+  attend_session *r = p->session;
+  const int kind = cache_kind(m);
+  by->state = r->caches[kind] ? r->caches[kind][m->layer] : NULL;
+  by->plan = r->cache_plan[kind];
+  for (int b = 0; b < p->count; b++)
+    ATTEND_CHECK(p->ctx,
+                 by->state && attend_state_length(by->state, b) ==
+                                  attend_state_length(m->state, b),
+                 "a linear form keeps no keys: hook its attention from the "
+                 "first token on");
+  attend_plan_set_padding(by->plan, p->lengths, NULL);
+  return ATTEND_OK;
+}
+
+static attend_status look(const pass *p, const mixing *by,
+                          const attention_tensors *t, const float *lse,
+                          const attend_look *what) {
+  if (!by->state) return attend_observe(by->plan, t->q, t->k, lse, what);
+  return attend_state_observe(by->plan, by->state, p->n, t->q, lse, what);
+}
+
+attend_status caches_reorder(attend_session *r, const int32_t *parents) {
+  for (int i = 0; i < 2 * r->model->config.decoder.layers; i++) {
+    attend_state **of = r->caches[i % 2];
+    if (of && of[i / 2]) ATTEND_TRY(attend_state_reorder(of[i / 2], parents));
+  }
+  return ATTEND_OK;
+}
+
+void caches_truncate(attend_session *r, int b, int64_t length) {
+  for (int i = 0; r->caches[0] && i < r->model->config.decoder.layers; i++)
+    if (r->caches[0][i] && attend_state_length(r->caches[0][i], b) > length)
+      attend_state_truncate(r->caches[0][i], b, length);
+}
+
+void caches_free(attend_session *r) {
+  for (int kind = 0; kind < 2; kind++) {
+    attend_plan_free(r->cache_plan[kind]);
+    states_free(r->ctx, r->model->config.decoder.layers, r->caches[kind]);
+    r->cache_plan[kind] = NULL;
+    r->caches[kind] = NULL;
+  }
+}
+
+/* ---- attention rows ---------------------------------------------------------------- */
+
+/* The rows of one layer's attention, as numbers. */
+typedef struct {
+  const pass *p;
+  mixing by; /* where they are looked at */
+  const attend_desc *d;
+  int keys;           /* of the longest sequence */
+  float *weights;     /* [batch, H, n, keys] */
+  attend_view values; /* [batch, G, keys, M], or none */
+  blocks memory;
+} pattern;
+
+static void pattern_free(pattern *x) {
+  stream_wait(&x->p->ctx->stream);
+  blocks_free(x->p->ctx, &x->memory);
+}
+
+static attend_status take_weights(pattern *x, float **weights) {
+  return own(x->p->ctx, &x->memory, ON_DEVICE,
+             SIZE_PRODUCT((size_t)x->d->batch, (size_t)x->d->heads,
+                          (size_t)x->p->n, (size_t)x->keys, sizeof **weights),
+             "attention that is hooked", weights);
+}
+
+/* To be freed whatever it gives. */
+static attend_status pattern_make(pattern *x, const mixing *m,
+                                  const attention_tensors *t,
+                                  const float *lse) {
+  const pass *p = x->p;
+  int32_t *rows;
+  x->d = attend_plan_desc(m->plan);
+  ATTEND_TRY(observed(p, m, &x->by));
+  x->keys = m->role == ATTEND_CROSS ? p->encoded_n : p->n;
+  if (m->state) x->keys = 0;
+  for (int b = 0; m->state && b < p->session->batch; b++)
+    x->keys = (int)max64(x->keys, attend_state_length(m->state, b));
+  ATTEND_TRY(own(p->ctx, &x->memory, ON_HOST,
+                 size_times((size_t)p->n, sizeof *rows),
+                 "attention that is hooked", &rows));
+  for (int i = 0; i < p->n; i++) rows[i] = i;
+  ATTEND_TRY(take_weights(x, &x->weights));
+  attend_look all = {.rows = rows, .n_rows = p->n, .weights = x->weights};
+  return look(p, &x->by, t, lse, &all);
+}
+
+static attend_hooked pattern_place(const pattern *x, float *weights) {
+  return place_of(x->p, &x->by, ATTEND_AT_PATTERN, x->d->heads, x->p->n,
+                  x->keys, (attend_view){.data = weights});
+}
+
+/* The values of all keys, where they are or copied from a cache. */
+static attend_status pattern_values(pattern *x, attend_view v) {
+  const pass *p = x->p;
+  const attend_state *s = x->by.state;
+  const size_t width = (size_t)x->d->kv_heads * (size_t)x->d->dim_v;
+  const size_t room = (size_t)x->keys * width;
+  float *copies;
+  x->values = v;
+  if (!s) return ATTEND_OK;
+  ATTEND_TRY(own(p->ctx, &x->memory, ON_DEVICE,
+                 SIZE_PRODUCT((size_t)p->count, room, sizeof *copies),
+                 "values that are hooked", &copies));
+  for (int b = 0; b < p->count; b++)
+    s->kind->values(s, b, attend_state_length(s, b), copies + (size_t)b * room);
+  x->values = (attend_view){
+      copies, {(ptrdiff_t)room, x->d->dim_v, (ptrdiff_t)width, 1}};
+  return ATTEND_OK;
+}
+
+static struct op_pattern pattern_op(const pattern *x, attend_view o) {
+  return (struct op_pattern){.batch = x->p->count,
+                             .heads = x->d->heads,
+                             .kv_heads = x->d->kv_heads,
+                             .n = x->p->n,
+                             .keys = x->keys,
+                             .width = x->d->dim_v,
+                             .weights = x->weights,
+                             .v = x->values,
+                             .o = o};
+}
+
+static attend_status call_pattern(pattern *x, const attention_tensors *t,
+                                  unsigned which) {
+  attend_hooked at = pattern_place(x, x->weights);
+  ATTEND_TRY(hook_at(x->p, &at, which));
+  if (!(which & HOOK_EDITS)) return ATTEND_OK;
+  ATTEND_TRY(pattern_values(x, t->v));
+  struct op_pattern op = pattern_op(x, t->heads);
+  x->p->ctx->device->pattern(x->p->ctx, &op);
+  return ATTEND_OK;
+}
+
+static attend_status hook_pattern(const pass *p, const mixing *m,
+                                  const attention_tensors *t,
+                                  const float *lse) {
+  pattern x = {.p = p};
+  unsigned which = asked_at(p, m, ATTEND_AT_PATTERN) & HOOK_FORWARD;
+  if (!which) return ATTEND_OK;
+  attend_status status = pattern_make(&x, m, t, lse);
+  if (!status) status = call_pattern(&x, t, which);
+  pattern_free(&x);
+  return status;
+}
+
+/* ---- denominators and entropies --------------------------------------------------------------- */
+
+/* One number for each query of each head: [B,H,n,1]. */
+static attend_hooked row_place(const pass *p, const mixing *m,
+                               attend_point point, float *numbers) {
+  return place_of(p, m, point, attend_plan_desc(m->plan)->heads, p->n, 1,
+                  (attend_view){.data = numbers});
+}
+
+static attend_status hook_entropy(const pass *p, const mixing *m,
+                                  const attention_tensors *t,
+                                  const float *lse) {
+  const attend_desc *d = attend_plan_desc(m->plan);
+  float *entropy;
+  mixing by;
+  if (!asked_at(p, m, ATTEND_AT_ENTROPY)) return ATTEND_OK;
+  ATTEND_TRY(observed(p, m, &by));
+  ATTEND_TRY(device_take(p->ctx,
+                         SIZE_PRODUCT((size_t)d->batch, (size_t)d->heads,
+                                      (size_t)p->n, sizeof *entropy),
+                         "entropy that is hooked", &entropy));
+  attend_look what = {.entropy = entropy};
+  attend_hooked at = row_place(p, m, ATTEND_AT_ENTROPY, entropy);
+  attend_status status = look(p, &by, t, lse, &what);
+  if (!status) status = hook_at(p, &at, HOOK_FORWARD);
+  device_give(p->ctx, entropy);
+  return status;
+}
+
+/* Edited, in a copy: `heads` are divided anew. Gradients too: then nobody reads. */
+static attend_status hook_denominator(const pass *p, const mixing *m,
+                                      attend_view heads, const float *lse,
+                                      unsigned which) {
+  const attend_desc *d = attend_plan_desc(m->plan);
+  attend_hooked at = row_place(p, m, ATTEND_AT_DENOMINATOR, (float *)lse);
+  const int all = p->count * d->heads * p->n;
+  float *edited;
+  if (!(which & hooks_asked(p, &at) & HOOK_EDITS))
+    return hook_at(p, &at, which);
+  ATTEND_TRY(device_take(p->ctx, (size_t)all * sizeof *edited,
+                         "denominators that are hooked", &edited));
+  OP(p->ctx, gather, .rows = 1, .width = all, .factor = 1, .x = lse, .ldx = all,
+     .y = edited, .ldy = all);
+  at.view.data = edited;
+  attend_status status = hook_at(p, &at, which);
+  if (!status)
+    OP(p->ctx, divide, .batch = p->count, .heads = d->heads, .n = p->n,
+       .width = d->dim_v, .before = lse, .after = edited, .o = heads);
+  stream_wait(&p->ctx->stream);
+  device_give(p->ctx, edited);
+  return status;
+}
+
+/* ---- a layer's attention ------------------------------------------------------------------------- */
+
+attend_status hook_keys(const pass *p, const mixing *m, int n,
+                        const int32_t *lengths, attend_view k, attend_view v,
+                        unsigned which) {
+  const attend_desc *d = attend_plan_desc(m->plan);
+  if (!p->hooks) return ATTEND_OK;
+  attend_hooked at = place_of(p, m, ATTEND_AT_KEY, d->kv_heads, n, d->dim, k);
+  at.lengths = lengths;
+  ATTEND_TRY(hook_at(p, &at, which));
+  at = place_of(p, m, ATTEND_AT_VALUE, d->kv_heads, n, d->dim_v, v);
+  at.lengths = lengths;
+  return hook_at(p, &at, which);
+}
+
+attend_status hook_before_attention(const pass *p, const mixing *m,
+                                    const attention_tensors *t,
+                                    unsigned which) {
+  const attend_desc *d = attend_plan_desc(m->plan);
+  attend_hooked at =
+      place_of(p, m, ATTEND_AT_QUERY, d->heads, p->n, d->dim, t->q);
+  ATTEND_TRY(hook_at(p, &at, which));
+  if (m->role != ATTEND_CROSS)
+    return hook_keys(p, m, p->n, p->lengths, t->k, t->v, which);
+  if (m->state) return ATTEND_OK; /* hooked when it got them */
+  return hook_keys(p, m, p->encoded_n, p->encoded_lengths, t->k, t->v, which);
+}
+
+static attend_status hook_heads(const pass *p, const mixing *m,
+                                attend_view heads, unsigned which) {
+  const attend_desc *d = attend_plan_desc(m->plan);
+  attend_hooked at =
+      place_of(p, m, ATTEND_AT_HEAD_OUTPUT, d->heads, p->n, d->dim_v, heads);
+  return hook_at(p, &at, which);
+}
+
+attend_status hook_after_attention(const pass *p, const mixing *m,
+                                   const attention_tensors *t,
+                                   const float *lse) {
+  stream_wait(&p->ctx->stream);
+  if (m->state && m->role == ATTEND_DECODER_SELF)
+    ATTEND_TRY(hook_keep(p, m, p->n, p->lengths, t->k, t->v));
+  ATTEND_TRY(hook_pattern(p, m, t, lse));
+  ATTEND_TRY(hook_entropy(p, m, t, lse));
+  ATTEND_TRY(hook_denominator(p, m, t->heads, lse, HOOK_FORWARD));
+  return hook_heads(p, m, t->heads, HOOK_FORWARD);
+}
+
+/* Attention's gradients with rows that were edited: from rows as numbers. */
+static attend_status back_from(pattern *x, const attention_tensors *t,
+                               const attention_tensors *g) {
+  const pass *p = x->p;
+  const int rows = p->count * x->d->heads * p->n;
+  float *edited, *d_weights;
+  ATTEND_TRY(take_weights(x, &edited));
+  ATTEND_TRY(take_weights(x, &d_weights));
+  OP(p->ctx, gather, .rows = rows, .width = x->keys, .factor = 1,
+     .x = x->weights, .ldx = x->keys, .y = edited, .ldy = x->keys);
+  attend_hooked at = pattern_place(x, edited);
+  ATTEND_TRY(hook_at(p, &at, HOOK_EDITS));
+  x->values = t->v;
+  struct op_pattern op = pattern_op(x, g->o);
+  op.weights = edited;
+  op.d_weights = d_weights;
+  OP(p->ctx, pattern_grad, .p = op);
+  at = pattern_place(x, d_weights);
+  ATTEND_TRY(hook_at(p, &at, HOOK_GRADIENTS));
+  OP(p->ctx, pattern_back, .p = op, .dim = x->d->dim, .scale = x->d->scale,
+     .before = x->weights, .q = t->q, .k = t->k, .dq = g->q, .dk = g->k,
+     .dv = g->v);
+  return ATTEND_OK;
+}
+
+static attend_status pattern_back(const pass *p, const mixing *m,
+                                  const attention_tensors *t,
+                                  const attention_tensors *g,
+                                  const float *lse) {
+  const attend_desc *d = attend_plan_desc(m->plan);
+  pattern x = {.p = p};
+  ATTEND_CHECK(p->ctx,
+               d->form.kind == ATTEND_SOFTMAX && !d->bias.kind && !d->soft_cap,
+               "gradients through edited attention rows are those of plain "
+               "softmax: train other forms without such hooks");
+  attend_status status = pattern_make(&x, m, t, lse);
+  if (!status) status = back_from(&x, t, g);
+  pattern_free(&x);
+  return status;
+}
+
+attend_status hook_attention_back(const pass *p, const mixing *m,
+                                  const attention_tensors *t,
+                                  const attention_tensors *g, const float *lse,
+                                  float *d_bias) {
+  ATTEND_TRY(hook_heads(p, m, g->o, HOOK_GRADIENTS));
+  ATTEND_TRY(hook_denominator(p, m, g->o, lse, HOOK_EDITS));
+  if (asked_at(p, m, ATTEND_AT_PATTERN) & HOOK_EDITS)
+    ATTEND_TRY(pattern_back(p, m, t, g, lse));
+  else
+    ATTEND_TRY(attend_backward(m->plan, t->q, t->k, t->v, t->o, lse, g->o, g->q,
+                               g->k, g->v, d_bias));
+  return hook_before_attention(p, m, g, HOOK_GRADIENTS);
 }

@@ -1,7 +1,4 @@
-/* Hooks in a pass: where they stand and how they are called; see hooks.c.
- *
- * Place: model/ - between a pass and the functions of attend/hooks.h.
- */
+/* Hooks in a pass: where they stand and how they are called. */
 #ifndef MODEL_HOOKS_H
 #define MODEL_HOOKS_H
 
@@ -13,8 +10,8 @@ attend_status hooks_set(attend_context *ctx, hooks *h, int n,
 /* Whether some hook edits at one of these points. */
 bool hooks_edit(const hooks *h, unsigned points);
 
-/* What is asked for of a tensor, and calling those who ask for some of it. It is
- * memory of the device, or ON_HOST whatever that is. */
+/* Calls those who ask for some of a tensor, which is memory of the device, or
+ * ON_HOST whatever that is. */
 enum {
   HOOK_READS = 1,
   HOOK_EDITS = 2,
@@ -22,7 +19,6 @@ enum {
   HOOK_GRADIENTS = 4,
   HOOK_ON_HOST = 8
 };
-unsigned hooks_asked(const pass *p, const attend_hooked *at);
 attend_status hook_at(const pass *p, const attend_hooked *at, unsigned which);
 /* The stream, or what is added to it, or its gradient: [rows][ldx]. */
 attend_status hook_stream(const pass *p, attend_point point, int layer,

@@ -1,10 +1,9 @@
 /* A layer: attention, attention to the encoder, mlp, each a branch; and its
  * gradients.
  *
- * Place: model/ - the one forward pass, for inference, training and designs. A
- * branch f adds to the stream x, with norms where the model has them:
- *   before:  x + f(norm(x))            after:  x + norm(f(x))
- *   both:    x + norm(f(norm(x)))      sum:    norm(x + f(x))
+ * The one forward pass, for inference, training and designs. A branch f adds to the
+ * stream x, with norms where the model has them: before:  x + f(norm(x))
+ * after:  x + norm(f(x)) both:    x + norm(f(norm(x)))      sum:    norm(x + f(x))
  * Parallel branches read the same x: x + attention(norm(x)) + mlp(norm(x)).
  *
  * What is cheap to compute again (norms, activations) is not kept for gradients.

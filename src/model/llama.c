@@ -1,7 +1,7 @@
 /* Llama: a decoder, RMS norms first, rotary positions, gated mlp, shared keys.
  *
- * Place: model/ - a family. Mistral's checkpoints are the same, with a sliding
- * window where sliding_window is a number.
+ * Mistral's checkpoints are the same, with a sliding window where sliding_window is a
+ * number.
  */
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Readings: an encoder over a text of any length, in memory that does not grow.
  *
- * Place: model/ - beside session.c, for forms of attention that are sums over keys.
+ * Beside session.c, for forms of attention that are sums over keys.
  *
  * A row of layer l needs the sums of layer l over the whole text. So the text is
  * walked once for every layer: pass l computes layers 0 .. l - 1, whose sums are
@@ -224,7 +224,7 @@ static attend_status portion(attend_reading *x, int n) {
   session_begin(r, &r->model->encoder, 1, n);
   r->lengths[0] = n;
   place(x, n);
-  session_embed(r, ids, NULL);
+  session_embed(r, ids, r->p.n, NULL);
   if (x->now.pass == x->layers) {
     ATTEND_TRY(session_stack(r));
     ATTEND_TRY(cross_fill(r));

@@ -1,9 +1,9 @@
 /* A session: the memory of computing with a model, and its caches.
  *
- * Place: model/ - between a model and whoever feeds it tokens. What a call
- * needs is here before it starts: the decoder's buffers are made with the session,
- * the encoder's when a longer text comes. Models are shared and not changed;
- * sessions have a context of their own, so that each may run on its own thread.
+ * Between a model and whoever feeds it tokens. What a call needs is here before it
+ * starts: the decoder's buffers are made with the session, the encoder's when a longer
+ * text comes. Models are shared and not changed; sessions have a context of their own,
+ * so that each may run on its own thread.
  */
 #include <math.h>
 #include <string.h>
@@ -224,14 +224,7 @@ const char *attend_session_message(const attend_session *r) {
 }
 
 size_t attend_session_work_bytes(const attend_session *r) {
-  widths w = widths_of(r);
-  size_t bytes =
-      copy_work_bytes(r) +
-      r->room * sizeof(float) * (3 * w.x + w.qkv + w.heads + w.up + 4) +
-      ((size_t)r->batch + 2 * (size_t)r->head_room) * w.x * sizeof(float);
-  if (r->device_logits)
-    bytes +=
-        (size_t)r->head_room * (size_t)r->model->config.vocab * sizeof(float);
+  size_t bytes = blocks_bytes(r->memory) + blocks_bytes(r->buffers);
   const attend_plan *plans[] = {r->decoder_plan[FULL], r->decoder_plan[SLIDING],
                                 r->cross_plan, r->encoder_plan};
   for (int i = 0; i < 4; i++)
@@ -254,16 +247,16 @@ void session_begin(attend_session *r, const stack *side, int count, int n) {
   r->p.lengths = r->lengths;
 }
 
-void session_embed(attend_session *r, const int32_t *ids,
+void session_embed(attend_session *r, const int32_t *ids, int apart,
                    const int32_t *types) {
   const struct attend_device *d = r->ctx->device;
-  size_t rows = (size_t)r->p.rows, bytes = rows * sizeof *ids;
-  bool apart = embeds_apart(r->model, r->p.side);
-  d->write(r->ctx, r->ids, ids, bytes);
+  const size_t n = (size_t)r->p.n, bytes = (size_t)r->p.rows * sizeof *ids;
+  for (size_t b = 0; b < (size_t)r->p.count; b++)
+    d->write(r->ctx, r->ids + b * n, ids + b * (size_t)apart, n * sizeof *ids);
   if (types) d->write(r->ctx, r->types, types, bytes);
   d->write(r->ctx, r->p.position, r->position, bytes);
-  embed_forward(&r->p, r->ids, types ? r->types : NULL, apart ? r->y : r->x,
-                r->x);
+  embed_forward(&r->p, r->ids, types ? r->types : NULL,
+                embeds_apart(r->model, r->p.side) ? r->y : r->x, r->x);
 }
 
 /* The stream is added to in place; parallel branches need what it was before. */
@@ -336,10 +329,9 @@ static attend_status check_call(const attend_session *r, int count, int n,
   return check_ids(r, count, n, ids, lengths);
 }
 
-static attend_status check_positions(const attend_session *r,
-                                     int64_t positions) {
-  const attend_config *c = &r->model->config;
-  ATTEND_CHECK(r->ctx,
+attend_status check_positions(attend_context *ctx, const attend_config *c,
+                              int64_t positions) {
+  ATTEND_CHECK(ctx,
                c->position != ATTEND_POSITIONS_LEARNED || !c->positions ||
                    positions <= c->positions,
                "%lld tokens are more than the %d positions that the model has",
@@ -398,7 +390,7 @@ attend_status attend_session_encode(attend_session *r, int count, int n,
                "%s has no encoder: extend the decoder instead",
                r->model->config.family);
   ATTEND_TRY(check_call(r, count, n, ids, lengths));
-  ATTEND_TRY(check_positions(r, n));
+  ATTEND_TRY(check_positions(r->ctx, &r->model->config, n));
   ATTEND_CHECK(r->ctx, (int64_t)r->batch * n <= INT32_MAX,
                "%d tokens of %d sequences are too many at once", n, r->batch);
   ATTEND_TRY(session_room(r, (size_t)r->batch * (size_t)n));
@@ -408,7 +400,7 @@ attend_status attend_session_encode(attend_session *r, int count, int n,
   place_rows(r, count, n);
   attend_plan_set_padding(r->encoder_plan, r->lengths, NULL);
   session_begin(r, &r->model->encoder, count, n);
-  session_embed(r, ids, types);
+  session_embed(r, ids, n, types);
   attend_status status = session_stack(r);
   if (!status && r->cross) status = cross_fill(r);
   if (!status) status = copy_fill(r, ids);
@@ -434,8 +426,6 @@ static void keep_last(attend_session *r) {
 static attend_status extend_piece(attend_session *r, int whole, int start,
                                   const int32_t *ids, const int32_t *lengths) {
   const int count = r->p.count, n = r->p.n;
-  const int32_t *piece = ids + start;
-  int32_t *own = NULL;
   set_lengths(r, count, n, start, lengths);
   for (int k = 0; k < LAYER_KINDS; k++)
     if (r->decoder_plan[k])
@@ -444,15 +434,7 @@ static attend_status extend_piece(attend_session *r, int whole, int start,
   for (int b = 0; b < r->batch; b++)
     r->before[b] = attend_state_length(r->self[0], b);
   place_rows(r, count, n);
-  if (n != whole && count > 1) {
-    ATTEND_TRY(take(r->ctx, (size_t)r->p.rows * sizeof *own, "tokens", &own));
-    for (int b = 0; b < count; b++)
-      memcpy(own + (size_t)b * (size_t)n, piece + (size_t)b * (size_t)whole,
-             (size_t)n * sizeof *ids);
-    piece = own;
-  }
-  session_embed(r, piece, NULL);
-  give(r->ctx, own);
+  session_embed(r, ids + start, whole, NULL);
   ATTEND_TRY(session_stack(r));
   keep_last(r);
   return ATTEND_OK;
@@ -498,7 +480,8 @@ attend_status attend_session_extend(attend_session *r, int count, int n,
   for (int b = 0; b < r->batch; b++)
     r->held[b] = attend_state_length(r->self[0], b);
   for (int b = 0; b < count; b++)
-    ATTEND_TRY(check_positions(r, r->held[b] + (lengths ? lengths[b] : n)));
+    ATTEND_TRY(check_positions(r->ctx, &r->model->config,
+                               r->held[b] + (lengths ? lengths[b] : n)));
   ATTEND_TRY(session_room(r, (size_t)r->batch * (size_t)r->limit));
   attend_status status = extend_all(r, count, n, ids, lengths);
   if (status) take_back(r);

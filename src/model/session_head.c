@@ -1,6 +1,6 @@
 /* What a session gives: logits, hidden states; and what it holds.
  *
- * Place: model/ - session.c computes the rows, head.c their logits.
+ * session.c computes the rows, head.c their logits.
  */
 #include <math.h>
 #include <string.h>
@@ -225,7 +225,7 @@ void attend_session_reset(attend_session *r) {
 }
 
 size_t attend_session_cache_bytes(const attend_session *r) {
-  size_t bytes = copy_bytes(r);
+  size_t bytes = blocks_bytes(r->copy.memory);
   for (int i = 0; r->self && i < r->model->config.decoder.layers; i++) {
     bytes += attend_state_bytes(r->self[i]);
     if (r->cross) bytes += attend_state_bytes(r->cross[i]);

@@ -1,7 +1,7 @@
 /* T5: encoder and decoder, RMS norms first, positions as buckets of distance.
  *
- * Place: model/ - a family. The first kind has a plain relu mlp and a tied
- * head that reads width^-1/2 times the hidden state; later ones are gated.
+ * The first kind has a plain relu mlp and a tied head that reads width^-1/2 times the
+ * hidden state; later ones are gated.
  */
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* The one transformer: its weights, a pass over one side of it, and a session.
  *
- * Place: model/ - weights.c loads, layer.c computes a layer and its gradients,
- * embed.c and head.c what comes before and after the layers; session.c and
- * train/learner.c own memory and call them.
+ * weights.c loads, layer.c computes a layer and its gradients, embed.c and head.c what
+ * comes before and after the layers; session.c and train/learner.c own memory and call
+ * them.
  *
  * Tensors are memory of the context's device; model code gives their addresses to
  * ops and does not touch them. Letters: rows are tokens, count x n of them; ld is a
@@ -288,7 +288,6 @@ struct attend_session {
   hooks hooks;
   int (*stop)(void *user);
   void *stop_user;
-  attend_hook hook;
   attend_plan *decoder_plan[LAYER_KINDS], *cross_plan;
   attend_state **self, **cross; /* [layers] of the decoder */
   attend_plan *cache_plan[2]; /* of self, of cross: beside linear states, for */
@@ -329,13 +328,17 @@ attend_status session_create(attend_context *ctx, attend_model *model,
 attend_status states_make(attend_context *ctx, attend_plan *plan, int layers,
                           const char *what, attend_state ***states);
 void states_free(const attend_context *ctx, int layers, attend_state **states);
+attend_status check_positions(attend_context *ctx, const attend_config *c,
+                              int64_t positions);
 attend_status session_room(attend_session *r, size_t rows);
 void session_begin(attend_session *r, const stack *side, int count, int n);
 /* All layers and the final norm, from r->x to r->x. */
 attend_status session_stack(attend_session *r);
 /* The first `layers` of them. */
 attend_status session_layers(attend_session *r, int layers);
-void session_embed(attend_session *r, const int32_t *ids, const int32_t *types);
+/* ids [count][apart], the first n of each. */
+void session_embed(attend_session *r, const int32_t *ids, int apart,
+                   const int32_t *types);
 /* Keys and values of cross-attention, from the encoder's output in x. */
 attend_status cross_fill(attend_session *r);
 /* ---- copying.c: what a head that copies needs, where the model has one ---- */
@@ -356,7 +359,5 @@ attend_status copy_read(attend_session *r, const int32_t *ids);
 attend_status copy_recall(attend_session *r, const attend_session *from);
 attend_status copy_save(attend_session *r, const char *path);
 attend_status copy_load(attend_session *r, const char *path, int64_t rows);
-size_t copy_bytes(const attend_session *r);      /* of keys */
-size_t copy_work_bytes(const attend_session *r); /* of the rest */
 
 #endif

@@ -1,6 +1,6 @@
 /* A model: the checkpoint's weights, packed for computing.
  *
- * Place: model/ - after the checkpoint, before a session.
+ * After the checkpoint, before a session.
  *
  * Each tensor is read once, packed, and its file pages let go, so that loading
  * needs the memory of the packed weights and little more. Embedding tables stay

@@ -1,7 +1,6 @@
 /* A build without tokenizers: every door is there and says so.
  *
- * Place: text/ - compiled alone, where ATTEND_TEXT is OFF (a target without
- * utf8proc and PCRE2).
+ * Compiled alone, where ATTEND_TEXT is OFF (a target without utf8proc and PCRE2).
  */
 #include <string.h>
 

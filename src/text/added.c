@@ -1,8 +1,8 @@
 /* Added tokens: found in the text before anything else happens to it.
  *
- * Place: text/ - segments.c asks for the next one. Those that are "normalized"
- * are looked for in normalized text, the others in the text as it stands; of
- * several that start at a place the longest counts.
+ * segments.c asks for the next one. Those that are "normalized" are looked for in
+ * normalized text, the others in the text as it stands; of several that start at a
+ * place the longest counts.
  */
 #include "text/tokenizer.h"
 

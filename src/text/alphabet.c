@@ -1,8 +1,8 @@
 /* What learning starts from: special tokens, letters, and words made of them.
  *
- * Place: text/ - ids are given here: special tokens first, then letters in the
- * order of their code points, then "##" letters in the same order. In
- * byte-level models a letter is one of GPT-2's 256 characters for bytes.
+ * Ids are given here: special tokens first, then letters in the order of their code
+ * points, then "##" letters in the same order. In byte-level models a letter is one of
+ * GPT-2's 256 characters for bytes.
  */
 #include "text/trainer.h"
 

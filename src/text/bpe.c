@@ -1,7 +1,7 @@
 /* Byte pair encoding: join the neighbours that come first in the list, until
  * none is left.
  *
- * Place: text/ - a model. Words go in, ids come out into s->word.
+ * Words go in, ids come out into s->word.
  *
  * A short word scans its pairs each time: that beats any queue. A long one
  * (a text that nothing cuts) keeps pairs in a heap and its symbols in a list;

@@ -1,7 +1,7 @@
 /* GPT-2's alphabet: every byte as a character that can be printed.
  *
- * Place: text/ - vocabularies of byte-level models are written in it. Printable
- * Latin-1 stands for itself; the other 68 bytes are U+0100 and on, in order.
+ * Vocabularies of byte-level models are written in it. Printable Latin-1 stands for
+ * itself; the other 68 bytes are U+0100 and on, in order.
  */
 #include "text/tokenizer.h"
 

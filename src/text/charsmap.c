@@ -1,10 +1,9 @@
 /* SentencePiece's normalization: a table of replacements, then its spaces.
  *
- * Place: text/ - two normalizers. The table is a double-array trie (Darts):
- * each unit holds a label, an offset to its children and whether a value
- * follows; a value is a place among strings that end in zero bytes. It comes
- * from a file, so every index is checked on the way, and no entry is longer
- * than a piece: units may lead in a circle.
+ * The table is a double-array trie (Darts): each unit holds a label, an offset to its
+ * children and whether a value follows; a value is a place among strings that end in
+ * zero bytes. It comes from a file, so every index is checked on the way, and no entry
+ * is longer than a piece: units may lead in a circle.
  */
 #include "text/tokenizer.h"
 

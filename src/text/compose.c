@@ -1,8 +1,8 @@
 /* NFC, NFD, NFKC, NFKD, with every character's place in the original kept.
  *
- * Place: text/ - a normalizer. utf8proc knows the decompositions and which
- * two characters compose; order and composition are walked here, because its
- * own walk forgets where characters came from.
+ * Utf8proc knows the decompositions and which two characters compose; order and
+ * composition are walked here, because its own walk forgets where characters came
+ * from.
  */
 #include <utf8proc.h>
 

@@ -1,8 +1,8 @@
 /* Decoding: ids to text, one at a time.
  *
- * Place: text/ - the public door on the way out. A token is written into
- * `token`, the steps of the tokenizer's decoder change it, and a gate lets
- * whole characters through and keeps the bytes of an open one.
+ * The public door on the way out. A token is written into `token`, the steps of the
+ * tokenizer's decoder change it, and a gate lets whole characters through and keeps
+ * the bytes of an open one.
  */
 #define _GNU_SOURCE /* memmem */
 #include "text/tokenizer.h"

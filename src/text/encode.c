@@ -1,8 +1,8 @@
 /* Encoding: text to ids.
  *
- * Place: text/ - the public door on the way in. segments.c cuts a text into
- * added tokens and words; here the model turns words into ids, and then what
- * the template says is put around them.
+ * The public door on the way in. segments.c cuts a text into added tokens and words;
+ * here the model turns words into ids, and then what the template says is put around
+ * them.
  */
 #include "text/pattern.h"
 

@@ -1,6 +1,6 @@
 /* Learning merges: the most frequent pair becomes a piece, again and again.
  *
- * Place: text/ - between the alphabet and the files.
+ * Between the alphabet and the files.
  *
  * A merge goes over the places of its pair alone, from left to right, as
  * encoding does: of "aaa" the first two. What it costs is the number of places,

@@ -1,6 +1,6 @@
 /* Loading a tokenizer: which file it is, and what every kind needs.
  *
- * Place: text/ - the public door of the loaders.
+ * The public door of the loaders.
  */
 #include <dirent.h>
 #include <errno.h>

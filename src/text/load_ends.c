@@ -1,7 +1,4 @@
-/* Reading the post-processor and the decoder from a tokenizer.json.
- *
- * Place: text/ - a loader.
- */
+/* Reading the post-processor and the decoder from a tokenizer.json. */
 #include "text/loader.h"
 
 /* ---- what goes around a text ------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* Reading a tokenizer.json.
  *
- * Place: text/ - a loader: the model and the added tokens; load_steps.c and
- * load_ends.c read the rest.
+ * A loader: the model and the added tokens; load_steps.c and load_ends.c read the
+ * rest.
  */
 #include "text/loader.h"
 

@@ -1,7 +1,7 @@
 /* Reading SentencePiece models, and llama2.c's vocabularies made from them.
  *
- * Place: text/ - two loaders. Both give pieces with scores; there are no
- * merges and no steps but SentencePiece's own.
+ * Both give pieces with scores; there are no merges and no steps but SentencePiece's
+ * own.
  */
 #include <math.h>
 

@@ -1,7 +1,7 @@
 /* Reading normalizers and pre-tokenizers from a tokenizer.json.
  *
- * Place: text/ - a loader. Sequences are laid out flat. What is not known is
- * refused by name: a step left out would give other ids without a word.
+ * Sequences are laid out flat. What is not known is refused by name: a step left out
+ * would give other ids without a word.
  */
 #include "text/loader.h"
 #include "text/pattern.h"

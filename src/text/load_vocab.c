@@ -1,8 +1,7 @@
 /* Reading vocabularies in plain files: GPT-2's two and BERT's one.
  *
- * Place: text/ - loaders. What such files leave open (lower case, what goes
- * around a text) is in the settings beside them, or is what the models that
- * came with such files do.
+ * What such files leave open (lower case, what goes around a text) is in the settings
+ * beside them, or is what the models that came with such files do.
  */
 #include "text/loader.h"
 

@@ -1,7 +1,4 @@
-/* What the readers of tokenizer files share.
- *
- * Place: text/ - only while loading.
- */
+/* What the readers of tokenizer files share. */
 #ifndef TEXT_LOADER_H
 #define TEXT_LOADER_H
 

@@ -1,8 +1,7 @@
 /* Where a text may be cut into words although nothing says so.
  *
- * Place: text/ - made while loading, for models that would take a text as a
- * whole: SentencePiece's, and those of a tokenizer.json without
- * pre-tokenizers.
+ * Made while loading, for models that would take a text as a whole: SentencePiece's,
+ * and those of a tokenizer.json without pre-tokenizers.
  *
  * A merge makes a piece, and a piece holds what it was made from; so where two
  * letters are side by side in no piece, nothing joins over them, and the parts

@@ -1,6 +1,6 @@
 /* The merges of BPE: from a pair of ids to the id that replaces it.
  *
- * Place: text/ - made while loading, asked by bpe.c at every step.
+ * Made while loading, asked by bpe.c at every step.
  *
  * tokenizer.json and merges.txt list merges in order. SentencePiece lists
  * none: it joins any two neighbours whose letters together are a piece, the

@@ -1,7 +1,7 @@
 /* Normalizers, one after the other.
  *
- * Place: text/ - between the added tokens and the pre-tokenizers. Each step
- * reads one strand and writes another; two take turns.
+ * Between the added tokens and the pre-tokenizers. Each step reads one strand and
+ * writes another; two take turns.
  */
 #include "text/pattern.h"
 

@@ -1,7 +1,5 @@
 /* Pairs of neighbours: how often each occurs, where, and which is next.
  *
- * Place: text/ - see pairs.h.
- *
  * The heap is lazy. A pair is offered once, when all its places are known;
  * after that its count only falls, because a piece is only ever made from one
  * pair. So a contender that comes out with the count its pair still has is the

@@ -1,6 +1,6 @@
 /* Pairs of neighbours: how often each occurs, where, and which is next.
  *
- * Place: text/ - under learn_merges.c.
+ * Under learn_merges.c.
  */
 #ifndef TEXT_PAIRS_H
 #define TEXT_PAIRS_H

@@ -1,6 +1,6 @@
 /* What a text is cut at: a string, a known expression, or any other.
  *
- * Place: text/ - the only code that includes pcre2.h.
+ * The only code that includes pcre2.h.
  */
 #define _GNU_SOURCE /* memmem */
 #define PCRE2_CODE_UNIT_WIDTH 8

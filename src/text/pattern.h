@@ -1,6 +1,6 @@
 /* What a text is cut at: a string, or a regular expression.
  *
- * Place: text/ - steps REPLACE and SPLIT, and byte-level pre-tokenizing.
+ * Steps REPLACE and SPLIT, and byte-level pre-tokenizing.
  */
 #ifndef TEXT_PATTERN_H
 #define TEXT_PATTERN_H

@@ -1,8 +1,7 @@
 /* Characters that a normalizer leaves alone.
  *
- * Place: text/ - beside normalize.c. Most text is plain to most steps: a look
- * into a small table is all that it costs, and a step to which a whole text is
- * plain is left out.
+ * Beside normalize.c. Most text is plain to most steps: a look into a small table is
+ * all that it costs, and a step to which a whole text is plain is left out.
  *
  * Plain means wherever it stands, save for what composes and for
  * SentencePiece's table: there only ASCII is plain, and only before ASCII.

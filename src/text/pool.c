@@ -1,6 +1,6 @@
 /* Strings that live as long as their tokenizer.
  *
- * Place: text/ - blocks in a chain, given back together.
+ * Blocks in a chain, given back together.
  */
 #include "text/pool.h"
 

@@ -1,6 +1,6 @@
 /* Strings that live as long as their tokenizer.
  *
- * Place: text/ - loaders put them in; nobody takes one out.
+ * Loaders put them in; nobody takes one out.
  */
 #ifndef TEXT_POOL_H
 #define TEXT_POOL_H

@@ -1,8 +1,7 @@
 /* A long text in portions.
  *
- * Place: text/ - between the added tokens and the normalizers. What a text of
- * megabytes needs on its way stays in the cache, and what comes out is the
- * same.
+ * Between the added tokens and the normalizers. What a text of megabytes needs on its
+ * way stays in the cache, and what comes out is the same.
  *
  * A seam lies between a letter or digit of ASCII and a space. Every step is
  * asked whether that is a place where left and right know nothing of each

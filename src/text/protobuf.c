@@ -1,7 +1,7 @@
 /* Protocol buffers, as far as SentencePiece's models need them.
  *
- * Place: text/ - a message is a list of tagged fields: varints, 4 or 8 bytes,
- * or a length and that many bytes.
+ * A message is a list of tagged fields: varints, 4 or 8 bytes, or a length and that
+ * many bytes.
  */
 #include "text/protobuf.h"
 

@@ -1,6 +1,6 @@
 /* Protocol buffers, as far as SentencePiece's models need them.
  *
- * Place: text/ - reads a message field by field; nothing is copied.
+ * Reads a message field by field; nothing is copied.
  */
 #ifndef TEXT_PROTOBUF_H
 #define TEXT_PROTOBUF_H

@@ -1,6 +1,6 @@
 /* What may be asked of a tokenizer.
  *
- * Place: text/ - public; nothing here changes anything.
+ * Public; nothing here changes anything.
  */
 #include "text/tokenizer.h"
 

@@ -1,7 +1,7 @@
 /* The patterns of GPT-2 and Llama 3, by hand.
  *
- * Place: text/ - cuts most of the text that is ever encoded, several times
- * faster than a regular expression; tests compare the two.
+ * Cuts most of the text that is ever encoded, several times faster than a regular
+ * expression; tests compare the two.
  */
 #include "text/pattern.h"
 

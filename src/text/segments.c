@@ -1,8 +1,8 @@
 /* Cutting: a text to words and added tokens.
  *
- * Place: text/ - walks a text through added tokens, normalizers and
- * pre-tokenizers, portion by portion. encode.c turns the words into ids,
- * tally.c counts them: what is learnt from a text is what encoding will see.
+ * Walks a text through added tokens, normalizers and pre-tokenizers, portion by
+ * portion. encode.c turns the words into ids, tally.c counts them: what is learnt from
+ * a text is what encoding will see.
  */
 #include "text/tokenizer.h"
 

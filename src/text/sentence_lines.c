@@ -1,6 +1,6 @@
 /* How lines are laid out, as far as sentences must know.
  *
- * Place: text/ - asked by sentences.c at every line end.
+ * Asked by sentences.c at every line end.
  *
  * Text comes wrapped, or with a paragraph on each line, and says nowhere which.
  * A greedy wrapper breaks a line because the next word has no room; so where

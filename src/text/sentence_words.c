@@ -1,7 +1,6 @@
 /* What the words around a full stop say about it.
  *
- * Place: text/ - asked by sentences.c where a single full stop is followed by
- * white space.
+ * Asked by sentences.c where a single full stop is followed by white space.
  *
  * Lists are written with a space before and behind each word, in the case the
  * word must have; lower case there matches any.

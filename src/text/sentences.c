@@ -1,6 +1,6 @@
 /* Text cut into sentences.
  *
- * Place: text/ - public; knows no tokenizer.
+ * Public; knows no tokenizer.
  *
  * One walk over the characters. A line end ends the sentence where the next
  * line does not go on with it; a stop ends it where what stands around it says

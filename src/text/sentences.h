@@ -1,8 +1,7 @@
 /* Sentences, taken apart.
  *
- * Place: text/ - sentences.c walks and judges stops, sentence_lines.c knows how
- * lines are laid out, sentence_words.c what words before and behind a full stop
- * say about it.
+ * sentences.c walks and judges stops, sentence_lines.c knows how lines are laid out,
+ * sentence_words.c what words before and behind a full stop say about it.
  */
 #ifndef TEXT_SENTENCES_H
 #define TEXT_SENTENCES_H

@@ -1,8 +1,7 @@
 /* What stands beside the main file: special tokens, and what goes around.
  *
- * Place: text/ - the last of the loaders. A tokenizer.json is complete and
- * only learns here which of its tokens are bos, eos and so on; the other files
- * also learn their added tokens and their template.
+ * A tokenizer.json is complete and only learns here which of its tokens are bos, eos
+ * and so on; the other files also learn their added tokens and their template.
  */
 #include "text/loader.h"
 

@@ -1,8 +1,8 @@
 /* Pre-tokenizers: where a text is cut before the model sees it.
  *
- * Place: text/ - between the normalizers and the model. Each step takes the
- * spans of the step before and cuts them further; byte-level and metaspace
- * also put marks in, and so write a new text.
+ * Between the normalizers and the model. Each step takes the spans of the step before
+ * and cuts them further; byte-level and metaspace also put marks in, and so write a
+ * new text.
  */
 #include "text/pattern.h"
 

@@ -1,6 +1,6 @@
 /* Strands, UTF-8, and kinds of characters.
  *
- * Place: text/ - below everything else in the room.
+ * Below everything else in the room.
  */
 #include "text/strand.h"
 

@@ -1,7 +1,7 @@
 /* Text that remembers where it came from, and UTF-8.
  *
- * Place: text/ - normalizers and pre-tokenizers rewrite strands; tokens ask
- * them for places in the caller's bytes.
+ * Normalizers and pre-tokenizers rewrite strands; tokens ask them for places in the
+ * caller's bytes.
  *
  * Every byte of a strand carries the range [from, to) of the original that it
  * stands for. Bytes that were put in by nobody's text (a prefix mark) carry an

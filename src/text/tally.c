@@ -1,6 +1,6 @@
 /* Words and how often they occur.
  *
- * Place: text/ - what a text is to a trainer.
+ * What a text is to a trainer.
  */
 #include "text/trainer.h"
 

@@ -1,6 +1,6 @@
 /* A tokenizer, taken apart.
  *
- * Place: text/ - what the loaders fill in and encoding and decoding read.
+ * What the loaders fill in and encoding and decoding read.
  *
  * Text goes through: added tokens that are matched as they stand; normalizers;
  * added tokens matched in normalized text; pre-tokenizers, which cut; the

@@ -1,7 +1,7 @@
 /* What was learnt, as the files of Hugging Face's tokenizers and transformers.
  *
- * Place: text/ - tokenizer.json is also what the trainer itself loads, before
- * and after learning; the other files say the same to older readers.
+ * Tokenizer.json is also what the trainer itself loads, before and after learning; the
+ * other files say the same to older readers.
  */
 #include "text/trainer.h"
 

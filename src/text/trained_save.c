@@ -1,6 +1,6 @@
 /* Saving what was learnt.
  *
- * Place: text/ - the last of the files that learn.
+ * The last of the files that learn.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Learning a tokenizer: the public doors.
  *
- * Place: text/ - trainer.h says how the parts work together.
+ * trainer.h says how the parts work together.
  */
 #include "text/trainer.h"
 

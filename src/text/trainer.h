@@ -1,6 +1,6 @@
 /* Learning a tokenizer, taken apart.
  *
- * Place: text/ - what the files that learn share.
+ * What the files that learn share.
  *
  * Text is cut by an untrained tokenizer of the same kind, loaded as any other
  * is (trainer_feed.c), and its words are counted (tally.c), by each thread in a

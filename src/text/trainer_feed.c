@@ -1,6 +1,6 @@
 /* Feeding a trainer: text in any chunks becomes words that are counted.
  *
- * Place: text/ - between the caller's chunks and the tallies.
+ * Between the caller's chunks and the tallies.
  *
  * What is fed is held and taken apart at seams, where something is followed by
  * a space: words of either kind end there, whatever stands on the other side.

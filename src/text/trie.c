@@ -1,7 +1,7 @@
 /* A trie over bytes.
  *
- * Place: text/ - WordPiece and unigram look for the pieces that start here,
- * and added tokens are looked for in texts.
+ * WordPiece and unigram look for the pieces that start here, and added tokens are
+ * looked for in texts.
  *
  * Its edges are one hash table from (node, byte) to node, and behind it a table
  * of those out of the root, where every search begins: building is a pass over

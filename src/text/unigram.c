@@ -1,11 +1,10 @@
 /* Unigram: the pieces whose scores sum highest (Viterbi).
  *
- * Place: text/ - a model. A character that starts no piece of its own length
- * may be unknown, at a score below all others; neighbours that are unknown
- * become one token. Of equal sums the one found first stays, as in
- * SentencePiece: by start, then by length. It sums in single precision over a
- * whole text, and so what is rounded depends on all that came before: a text
- * that is cut into words carries its sum from one to the next.
+ * A character that starts no piece of its own length may be unknown, at a score below
+ * all others; neighbours that are unknown become one token. Of equal sums the one
+ * found first stays, as in SentencePiece: by start, then by length. It sums in single
+ * precision over a whole text, and so what is rounded depends on all that came before:
+ * a text that is cut into words carries its sum from one to the next.
  */
 #include "text/tokenizer.h"
 

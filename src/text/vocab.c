@@ -1,6 +1,6 @@
 /* The vocabulary: pieces by id, and ids by piece.
  *
- * Place: text/ - filled by the loaders, asked by the models.
+ * Filled by the loaders, asked by the models.
  *
  * A piece has a name, as files write it, and a key, the bytes of text it
  * stands for; they differ in byte-level models, where "Ġthe" stands for

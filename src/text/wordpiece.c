@@ -1,7 +1,7 @@
 /* WordPiece: the longest piece that fits, again and again.
  *
- * Place: text/ - a model. A word in which something fits nowhere is unknown as
- * a whole; so is one that is too long.
+ * A word in which something fits nowhere is unknown as a whole; so is one that is too
+ * long.
  */
 #include "text/tokenizer.h"
 

@@ -1,6 +1,6 @@
 /* A word to ids, by whichever model, with a memory for words seen before.
  *
- * Place: text/ - between encode.c and the models.
+ * Between encode.c and the models.
  *
  * The memory is a table with one slot per hash: a newer word pushes out an
  * older one, so it never grows and what comes out never depends on it. Its

@@ -1,7 +1,6 @@
 /* A trace: what a hook read of one sequence, kept by token.
  *
- * Place: trace/ - a hook of sessions; knows base alone. lens/ and whoever likes
- * reads it again.
+ * A hook of sessions; knows base alone. lens/ and whoever likes reads it again.
  *
  * A tensor of [B,H,n,W] adds n rows of H x W floats to its record, so a text that
  * comes in pieces, or token by token, is one record in the end.

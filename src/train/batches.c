@@ -1,6 +1,6 @@
 /* Lessons: a corpus cut into batches, in an order that a seed draws.
  *
- * Place: train/ - between a corpus and a learner.
+ * Between a corpus and a learner.
  *
  * Documents without an answer are one stream, joined end to end and into a ring;
  * an epoch cuts it into windows from a point that it draws, and takes these in an

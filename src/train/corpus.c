@@ -1,6 +1,6 @@
 /* Documents as ids, all in one stretch of memory; read from files of texts.
  *
- * Place: train/ - between files as people have them and batches.c.
+ * Between files as people have them and batches.c.
  */
 #include "train/corpus.h"
 

@@ -1,6 +1,6 @@
 /* A corpus, taken apart.
  *
- * Place: train/ - corpus.c keeps it, batches.c cuts it.
+ * corpus.c keeps it, batches.c cuts it.
  */
 #ifndef TRAIN_CORPUS_H
 #define TRAIN_CORPUS_H

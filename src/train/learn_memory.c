@@ -1,7 +1,7 @@
 /* The memory of a lesson: what forward leaves for the way back, and work.
  *
- * Place: train/ - see learner.h. One block, taken when a lesson is larger than those
- * before; cut twice by the same calls, first to learn the size.
+ * One block, taken when a lesson is larger than those before; cut twice by the same
+ * calls, first to learn the size.
  *
  * Activations are kept for each layer, or, where layers are computed again, once for
  * all of them, with each layer's input.

@@ -1,7 +1,4 @@
-/* One lesson: checked, read forward, and back.
- *
- * Place: train/ - see learner.h.
- */
+/* One lesson: checked, read forward, and back. */
 #include <math.h>
 
 #include "kernels/kernels.h"
@@ -18,11 +15,7 @@ static attend_status check_given(const attend_learner *l, const char *what,
                                  const given *g) {
   const attend_config *c = &l->model.config;
   ATTEND_CHECK(l->ctx, g->length >= 1 && g->ids, "a lesson needs %s", what);
-  ATTEND_CHECK(l->ctx,
-               c->position != ATTEND_POSITIONS_LEARNED || !c->positions ||
-                   g->length <= c->positions,
-               "%d tokens are more than the %d positions that the model has",
-               g->length, c->positions);
+  ATTEND_TRY(check_positions(l->ctx, c, g->length));
   for (int i = 0; i < l->batch * g->length; i++)
     ATTEND_CHECK(l->ctx, g->ids[i] >= 0 && g->ids[i] < c->vocab,
                  "token %d of a lesson is %d: the model knows 0 to %d", i,

@@ -1,8 +1,6 @@
 /* A learner's parameters: read from a checkpoint, or the mean of several, laid out,
  * packed for products, and written as a checkpoint that others can read.
  *
- * Place: train/ - see learner.h.
- *
  * What one product takes lies together, in the order of its outputs: q, k and v of
  * a layer are one matrix, whatever their tensors are called. Matrices that a
  * checkpoint stores turned are turned on the way in and on the way out.

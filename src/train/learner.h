@@ -1,7 +1,7 @@
 /* A learner at work: a model whose weights have gradients, and what forward leaves.
  *
- * Place: train/ - learner.c owns the parameters, learn_memory.c the activations;
- * learn_study.c takes a lesson through the layers of model/ and back.
+ * learner.c owns the parameters, learn_memory.c the activations; learn_study.c takes a
+ * lesson through the layers of model/ and back.
  */
 #ifndef TRAIN_LEARNER_H
 #define TRAIN_LEARNER_H

@@ -1,8 +1,7 @@
 /* Steps along gradients: AdamW and SGD.
  *
- * Place: train/ - between a learner's gradients and its values. Sums run over
- * stretches of fixed length that join in order, so no bit depends on the number
- * of threads.
+ * Between a learner's gradients and its values. Sums run over stretches of fixed
+ * length that join in order, so no bit depends on the number of threads.
  */
 #include <math.h>
 

@@ -1,7 +1,6 @@
 /* A course: steps, measuring, saved steps, going on from one.
  *
- * Place: train/ - above the learner, the optimizer and the lessons, each of which
- * does its own part.
+ * Above the learner, the optimizer and the lessons, each of which does its own part.
  *
  * A saved step is a folder in Hugging Face layout, with the moments beside, written
  * whole or not at all. A process that is killed leaves its draft; attend train clears

@@ -1,6 +1,6 @@
 /* A number in a table of a study's report, by the names of table and column.
  *
- * Place: tests/ - under test_study_*.c.
+ * Under test_study_*.c.
  */
 #ifndef TESTS_STUDY_CELL_H
 #define TESTS_STUDY_CELL_H

@@ -1,7 +1,7 @@
 /* A study, run once for a test: its claims by name.
  *
- * Place: tests/ - under test_study_*.c. The values that documents print stand in
- * the tests, so that a study that expects something else is noticed.
+ * Under test_study_*.c. The values that documents print stand in the tests, so that a
+ * study that expects something else is noticed.
  */
 #ifndef TESTS_STUDY_CHECK_H
 #define TESTS_STUDY_CHECK_H

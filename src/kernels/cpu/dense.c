@@ -1,7 +1,7 @@
 /* Linear layers: rows times packed weights.
  *
- * Place: kernels/cpu - called by src/layers/linear_layer.c for some rows and some of
- * the lanes; the caller spreads both over threads.
+ * Called by src/layers/linear_layer.c for some rows and some of the lanes; the caller
+ * spreads both over threads.
  *
  * Weights lie in lanes of 16 outputs, [lanes][depth][16], as f32, bf16 or int8;
  * they are widened on the way and sums are f32. An output is one chain of fma

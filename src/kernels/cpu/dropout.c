@@ -1,9 +1,8 @@
 /* Dropout: elements of a random stream decide which of a row's stay.
  *
- * Place: kernels/cpu - behind attend_dropout. Philox as in base/random.c, whose
- * elements these are, but 16 blocks side by side: integers come out the same in
- * any order, so the compiler's vectors will do (asked for, or it unrolls the 16
- * first and finds none: twice the time).
+ * Philox as in base/random.c, whose elements these are, but 16 blocks side by side:
+ * integers come out the same in any order, so the compiler's vectors will do (asked
+ * for, or it unrolls the 16 first and finds none: twice the time).
  */
 #include "kernels/cpu/vec.h"
 

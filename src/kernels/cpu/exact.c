@@ -1,7 +1,7 @@
 /* Exact attention on one block of keys: scores, softmax, weighted values.
  *
- * Place: kernels/cpu - called by the tiled engines for every group of queries
- * and block of keys; all of forward's time is spent here.
+ * Called by the tiled engines for every group of queries and block of keys; all of
+ * forward's time is spent here.
  *
  * A tile keeps R rows x U units of 16 columns in registers. U is as large as
  * the accumulators allow: a full group reads keys once per R rows, a single

@@ -1,8 +1,7 @@
 /* Backward of exact attention on one block of keys.
  *
- * Place: kernels/cpu - called by cell.c and softmax_backward.c of attention/. dP
- * and dQ use the kernels of exact.c; what is here turns scores into dS and
- * carries P and dS over to the keys.
+ * Called by cell.c and softmax_backward.c of attention/. dP and dQ use the kernels of
+ * exact.c; what is here turns scores into dS and carries P and dS over to the keys.
  */
 #include "kernels/cpu/vec.h"
 

@@ -1,6 +1,6 @@
 /* One instruction set's table of kernels.
  *
- * Place: kernels/cpu - compiled last for each set; select.c picks a table.
+ * Compiled last for each set; select.c picks a table.
  */
 #include "kernels/cpu/vec.h"
 

@@ -1,8 +1,7 @@
 /* 16 lanes of a row, or what is left of it, and sums along rows.
  *
- * Place: kernels/cpu - included by layer_rows.c and layer_back.c. Sums run in 16
- * lanes that fold 8, 4, 2, 1; what is missing in the last lanes stands for
- * nothing.
+ * Included by layer_rows.c and layer_back.c. Sums run in 16 lanes that fold 8, 4, 2,
+ * 1; what is missing in the last lanes stands for nothing.
  */
 #ifndef KERNELS_CPU_LANES_H
 #define KERNELS_CPU_LANES_H

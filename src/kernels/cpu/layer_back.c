@@ -1,7 +1,7 @@
 /* Gradients of what layers do along rows: norms, the loss.
  *
- * Place: kernels/cpu - behind src/layers, beside layer_rows.c, whose moments are
- * computed again: they cost less than keeping them.
+ * Behind src/layers, beside layer_rows.c, whose moments are computed again: they cost
+ * less than keeping them.
  */
 #include "kernels/cpu/lanes.h"
 

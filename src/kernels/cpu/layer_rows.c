@@ -1,8 +1,7 @@
 /* What layers do along rows: norms, sums, lookups, turns, the parts of a loss.
  *
- * Place: kernels/cpu - behind src/layers; rows are of any length. Sums along a
- * row run in 16 lanes that fold 8, 4, 2, 1; what is missing in the last lanes
- * stands for nothing.
+ * Behind src/layers; rows are of any length. Sums along a row run in 16 lanes that
+ * fold 8, 4, 2, 1; what is missing in the last lanes stands for nothing.
  */
 #include "kernels/cpu/lanes.h"
 

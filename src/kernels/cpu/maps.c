@@ -1,7 +1,7 @@
 /* Feature maps and their derivatives, and what a block of a linear form needs.
  *
- * Place: kernels/cpu - src/attention/features.c maps rows with these; the linear
- * engines scale, mask and sum with them. Rows are [n][ld], ld whole lanes.
+ * src/attention/features.c maps rows with these; the linear engines scale, mask and
+ * sum with them. Rows are [n][ld], ld whole lanes.
  */
 #include "kernels/cpu/running.h"
 

@@ -1,7 +1,7 @@
 /* Small dense products: everything that linear attention multiplies.
  *
- * Place: kernels/cpu - called by the linear engines for a block of 64 keys and
- * its rows: features, states, and weights inside a block.
+ * Called by the linear engines for a block of 64 keys and its rows: features, states,
+ * and weights inside a block.
  *
  * An element of the result is one chain of fma over the depth, in stretches of
  * BLOCK whose sums are added in order. So no row depends on how many ride along,

@@ -1,7 +1,7 @@
 /* Between callers' tensors and the layouts that kernels work on.
  *
- * Place: kernels/cpu - every tensor passes here once per tile: any strides and
- * any storage type come in, rows and lanes of f32 go out, and back.
+ * Every tensor passes here once per tile: any strides and any storage type come in,
+ * rows and lanes of f32 go out, and back.
  */
 #include "kernels/cpu/vec.h"
 

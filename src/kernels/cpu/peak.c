@@ -1,7 +1,6 @@
 /* What this instruction set could do at best, and 2^x over an array.
  *
- * Place: kernels/cpu - measured by machine.c; the array serves observe and
- * trigonometric features.
+ * Measured by machine.c; the array serves observe and trigonometric features.
  */
 #include "kernels/cpu/vec.h"
 

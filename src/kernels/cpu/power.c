@@ -1,8 +1,8 @@
 /* What powers and distances need beside the kernels of exact.c.
  *
- * Place: kernels/cpu - called by the tiled engine for poly, whose weights are
- * powers of scores and have no maximum, and for gaussian, whose scores take in
- * the length of the key or come from differences.
+ * Called by the tiled engine for poly, whose weights are powers of scores and have no
+ * maximum, and for gaussian, whose scores take in the length of the key or come from
+ * differences.
  *
  * A power is made by squaring, in one order for every instruction set. It uses
  * products alone, so that sets agree to the bit.

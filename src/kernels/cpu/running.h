@@ -1,6 +1,6 @@
 /* The running maximum and sum of a row, and how a block joins them.
  *
- * Place: kernels/cpu - shared by every kernel that turns scores into weights.
+ * Shared by every kernel that turns scores into weights.
  */
 #ifndef KERNELS_CPU_RUNNING_H
 #define KERNELS_CPU_RUNNING_H

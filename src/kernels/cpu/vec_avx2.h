@@ -1,6 +1,6 @@
 /* The vocabulary on AVX2 with FMA and F16C.
  *
- * Place: kernels/cpu - included by vec.h when a source is compiled for avx2.
+ * Included by vec.h when a source is compiled for avx2.
  */
 #ifndef KERNELS_CPU_VEC_AVX2_H
 #define KERNELS_CPU_VEC_AVX2_H

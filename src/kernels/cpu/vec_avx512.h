@@ -1,6 +1,6 @@
 /* The vocabulary on AVX-512 (F, BW, DQ, VL).
  *
- * Place: kernels/cpu - included by vec.h when a source is compiled for avx512.
+ * Included by vec.h when a source is compiled for avx512.
  */
 #ifndef KERNELS_CPU_VEC_AVX512_H
 #define KERNELS_CPU_VEC_AVX512_H

@@ -1,6 +1,6 @@
 /* The vocabulary on AArch64's NEON.
  *
- * Place: kernels/cpu - included by vec.h when a source is compiled for neon.
+ * Included by vec.h when a source is compiled for neon.
  */
 #ifndef KERNELS_CPU_VEC_NEON_H
 #define KERNELS_CPU_VEC_NEON_H

@@ -1,7 +1,7 @@
 /* Forward on bf16 blocks with AMX's tiles: 16 x 32 products at a time.
  *
- * Place: kernels/cpu/amx - the override of struct block_kernels for bf16; all
- * else of this instruction set is AVX-512's. Compiled with its vocabulary.
+ * The override of struct block_kernels for bf16; all else of this instruction set is
+ * AVX-512's. Compiled with its vocabulary.
  *
  * A tile instruction adds to C[16][16], in f32, the products of A[16][32] and
  * B[32][16], bf16. An element of C depends on its own row of A alone, so the

@@ -1,8 +1,7 @@
 /* Linear layers in bf16 with AMX's tiles: both sides rounded, sums in f32.
  *
- * Place: kernels/cpu/amx - struct mixed_kernels, for layers whose weights are
- * ATTEND_WEIGHTS_MIXED; see dense.c for the others. The layers spread rows and
- * lanes over threads.
+ * Struct mixed_kernels, for layers whose weights are ATTEND_WEIGHTS_MIXED; see dense.c
+ * for the others. The layers spread rows and lanes over threads.
  *
  * Weights lie in lanes of 16 outputs by pairs of inputs, [lanes][pairs][16][2],
  * zeros up to a multiple of 32 inputs. Rows are rounded to bf16 once for all the

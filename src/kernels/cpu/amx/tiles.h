@@ -1,7 +1,4 @@
-/* AMX's tiles: their shape, and holding them.
- *
- * Place: kernels/cpu/amx - under its kernels.
- */
+/* AMX's tiles: their shape, and holding them. */
 #ifndef KERNELS_CPU_AMX_TILES_H
 #define KERNELS_CPU_AMX_TILES_H
 
