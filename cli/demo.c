@@ -126,7 +126,8 @@ static attend_status weigh(attend_context *ctx, const float *q, const float *k,
   attend_status status = attend_plan_create(ctx, &d, &plan);
   if (status) return status;
   for (int i = 0; i < LENGTH; i++) rows[i] = i;
-  attend_look look = {.rows = rows, .n_rows = LENGTH, .weights = weights};
+  attend_observation look = {
+      .rows = rows, .n_rows = LENGTH, .weights = weights};
   status = attend_forward(plan, attend_bhtd(q), attend_bhtd(k), attend_bhtd(k),
                           attend_bhtd(o), lse);
   if (!status)

@@ -5,7 +5,7 @@
 #ifndef CLI_SAMPLING_H
 #define CLI_SAMPLING_H
 
-#include "attend/decode.h"
+#include "attend/generate.h"
 #include "options.h"
 
 enum {

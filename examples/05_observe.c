@@ -53,14 +53,14 @@ int main(void) {
 
   attend_desc d = {
       .q_len = T, .kv_len = T, .dim = D, .mask.causal = ATTEND_CAUSAL};
-  attend_look look = {.rows = rows,
-                      .n_rows = T,
-                      .weights = weights,
-                      .top = TOP,
-                      .top_index = top_index,
-                      .top_weight = top_weight,
-                      .entropy = entropy,
-                      .mass = mass};
+  attend_observation look = {.rows = rows,
+                             .n_rows = T,
+                             .weights = weights,
+                             .top = TOP,
+                             .top_index = top_index,
+                             .top_weight = top_weight,
+                             .entropy = entropy,
+                             .mass = mass};
   attend_status status = attend_context_create(NULL, &ctx);
   if (!status) status = attend_plan_create(ctx, &d, &plan);
   if (!status)

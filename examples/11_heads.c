@@ -53,18 +53,20 @@ int main(int argc, char **argv) {
 
   attend_lens_shape shape;
   attend_lens_role(lens, ATTEND_DECODER_SELF, &shape);
-  attend_place best = {ATTEND_DECODER_SELF, 0, 0};
+  attend_head_id best = {ATTEND_DECODER_SELF, 0, 0};
   double most = -1;
   for (int l = 0; l < shape.layers; l++) {
     printf("layer %d:", l);
     for (int h = 0; h < shape.heads; h++) {
-      attend_place at = {ATTEND_DECODER_SELF, l, h};
+      attend_head_id at = {ATTEND_DECODER_SELF, l, h};
       attend_pattern_options text = {.row_ids = ids, .key_ids = ids};
-      attend_pattern p;
+      attend_pattern_scores p;
       TRY(attend_lens_pattern(lens, at, &text, &p));
-      printf(" %s", p.does < 0 ? "-" : attend_doing_name((attend_doing)p.does));
-      if (p.score[ATTEND_DOES_PREVIOUS] <= most) continue;
-      most = p.score[ATTEND_DOES_PREVIOUS];
+      printf(" %s", p.does < 0 ? "-"
+                               : attend_head_pattern_name(
+                                     (attend_head_pattern)p.does));
+      if (p.score[ATTEND_PATTERN_PREVIOUS] <= most) continue;
+      most = p.score[ATTEND_PATTERN_PREVIOUS];
       best = at;
     }
     putchar('\n');

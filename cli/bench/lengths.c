@@ -111,8 +111,8 @@ static int stretch(attend_context *ctx, const char *path, int positions,
 
 static attend_status fresh(attend_context *ctx, const char *path, bool start,
                            attend_checkpoint **files) {
-  return start ? attend_checkpoint_start(ctx, path, 1, files)
-               : attend_checkpoint_fresh(ctx, path, 1, files);
+  return start ? attend_checkpoint_init(ctx, path, 1, files)
+               : attend_checkpoint_init_pytorch(ctx, path, 1, files);
 }
 
 /* A configuration is read from its folder: one for a moment. */

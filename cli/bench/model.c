@@ -224,7 +224,7 @@ static attend_status open_files(attend_context *ctx, const char *path,
     snprintf(name, sizeof name, "%s/%s", path, weights[i]);
     if (!stat(name, &info)) return attend_checkpoint_open(ctx, path, files);
   }
-  attend_status status = attend_checkpoint_fresh(ctx, path, 1, files);
+  attend_status status = attend_checkpoint_init_pytorch(ctx, path, 1, files);
   if (!status)
     fprintf(stderr, "attend: %s has no weights: they are drawn at random\n",
             path);

@@ -24,9 +24,9 @@ enum { TEXTS = 2, TEXT_TOKENS = 512, ROUNDS = 7, LONG_S = 20, SUMMARY = 64 };
 
 typedef struct {
   attend_context *ctx;
-  attend_learner *learner;
+  attend_trainer *learner;
   attend_optimizer *optimizer;
-  attend_lesson lesson;
+  attend_batch lesson;
   int32_t *ids, *targets;
   sgemm_ceiling ceiling;
   const char *name; /* of the row */
@@ -39,7 +39,7 @@ typedef struct {
 /* ---- what it costs ---------------------------------------------------------------- */
 
 /* One text forward; of an encoder-decoder with what it says of it. */
-static double text_flops(const attend_config *c, const attend_lesson *l) {
+static double text_flops(const attend_config *c, const attend_batch *l) {
   bool both = c->parts == ATTEND_BOTH;
   double read = l->length, said = both ? l->said : l->length, flops = 0;
   const attend_stack *last =
@@ -58,10 +58,11 @@ static double text_flops(const attend_config *c, const attend_lesson *l) {
 /* ---- measuring ---------------------------------------------------------------------- */
 
 static attend_status step(train_bench *t, double *seconds) {
-  attend_outcome outcome;
+  attend_batch_loss outcome;
   double start = seconds_now();
-  attend_learner_forget(t->learner);
-  attend_status status = attend_learner_study(t->learner, &t->lesson, &outcome);
+  attend_trainer_zero_grad(t->learner);
+  attend_status status =
+      attend_trainer_accumulate(t->learner, &t->lesson, &outcome);
   if (!status) status = attend_optimizer_step(t->optimizer, 1e-4f, NULL);
   *seconds = seconds_now() - start;
   return status;
@@ -101,12 +102,12 @@ static const column columns[] = {{"weights", "weights", CELL_TEXT},
 static attend_status measure(train_bench *t, const char *weights, table *to) {
   double seconds, product;
   char what[64];
-  const attend_lesson *l = &t->lesson;
+  const attend_batch *l = &t->lesson;
   double tokens = (double)l->batch * l->length;
   attend_status status = rounds(t, &seconds, &product);
   if (status) return status;
   double gflops = 3 * l->batch *
-                  text_flops(attend_learner_config(t->learner), l) / seconds *
+                  text_flops(attend_trainer_config(t->learner), l) / seconds *
                   1e-9;
   if (t->linear) gflops = NAN;
   snprintf(what, sizeof what, "%s %d x %d", t->name, l->batch, l->length);
@@ -118,8 +119,8 @@ static attend_status measure(train_bench *t, const char *weights, table *to) {
                 cell_number(tokens / seconds),
                 cell_number(gflops),
                 cell_number(gflops / ceiling_gflops(product)),
-                cell_number((double)attend_learner_bytes(t->learner)),
-                cell_number((double)attend_learner_work_bytes(t->learner)),
+                cell_number((double)attend_trainer_bytes(t->learner)),
+                cell_number((double)attend_trainer_work_bytes(t->learner)),
                 cell_number(t->bytes)};
   table_add(to, row);
   return status;
@@ -128,7 +129,7 @@ static attend_status measure(train_bench *t, const char *weights, table *to) {
 /* ---- the model ---------------------------------------------------------------------------- */
 
 static void prepare(train_bench *t, const bench_model_options *o) {
-  const attend_config *c = attend_learner_config(t->learner);
+  const attend_config *c = attend_trainer_config(t->learner);
   int batch = o->batch ? o->batch : TEXTS;
   int length = o->tokens ? o->tokens : TEXT_TOKENS;
   if (c->positions && length > c->positions) length = c->positions;
@@ -141,17 +142,17 @@ static void prepare(train_bench *t, const bench_model_options *o) {
     t->ids[i] = (int32_t)(words[0] % (uint32_t)c->vocab);
     t->targets[i] = (int32_t)(words[1] % (uint32_t)c->vocab);
   }
-  t->lesson = (attend_lesson){
+  t->lesson = (attend_batch){
       .batch = batch, .length = length, .ids = t->ids, .targets = t->targets};
   if (c->parts == ATTEND_BOTH) {
     t->lesson.said = o->curve && length > SUMMARY ? SUMMARY : length;
-    t->lesson.said_ids = t->ids;
+    t->lesson.decoder_ids = t->ids;
   }
 }
 
 static void finish(train_bench *t) {
   attend_optimizer_free(t->optimizer);
-  attend_learner_free(t->learner);
+  attend_trainer_free(t->learner);
   free(t->ids);
   free(t->targets);
   ceiling_close(&t->ceiling);
@@ -171,7 +172,7 @@ static attend_status bench_one(const train_benches *all,
                                double *bytes) {
   train_bench t = {.ctx = all->ctx, .name = attention ? attention : "learn"};
   attend_form form = {0};
-  attend_learner_options wanted = {.weights = kind, .recompute = o->recompute};
+  attend_trainer_options wanted = {.weights = kind, .recompute = o->recompute};
   attend_status status = ATTEND_OK;
   if (attention) {
     status = attend_form_parse(t.ctx, attention, &form);
@@ -183,7 +184,7 @@ static attend_status bench_one(const train_benches *all,
   t.ceiling = ceiling_open();
   ceiling_seconds(&t.ceiling, attend_context_threads(t.ctx));
   t.before = peak_watch();
-  if (!status) status = attend_learner_create(all->files, &wanted, &t.learner);
+  if (!status) status = attend_trainer_create(all->files, &wanted, &t.learner);
   if (!status) status = attend_optimizer_create(t.learner, NULL, &t.optimizer);
   if (!status) prepare(&t, o);
   if (!status) status = measure(&t, weights, all->to);
@@ -296,8 +297,7 @@ static int bench_curve(train_benches *all, const char *path) {
 }
 
 static int bench_plain(train_benches *all, const char *path) {
-  attend_status status =
-      attend_checkpoint_start(all->ctx, path, 1, &all->files);
+  attend_status status = attend_checkpoint_init(all->ctx, path, 1, &all->files);
   if (!status) status = bench_kinds(all);
   return status ? complain_status(all->ctx, status) : EXIT_OK;
 }

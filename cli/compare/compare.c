@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attend/decode.h"
+#include "attend/generate.h"
 #include "attend/json.h"
 #include "attend/problem.h"
 #include "compare/compare.h"

@@ -104,7 +104,7 @@ static attend_status direct_weights(form_run *r, const attend_form *form,
   float *lse = need(rows, sizeof *lse);
   int32_t *all = need((size_t)c->n, sizeof *all);
   for (int i = 0; i < c->n; i++) all[i] = i;
-  attend_look look = {.rows = all, .n_rows = c->n, .weights = weights};
+  attend_observation look = {.rows = all, .n_rows = c->n, .weights = weights};
   attend_view q = attend_bhtd(r->q), k = attend_bhtd(r->k);
   status = attend_forward(plan, q, k, attend_bhtd(r->v), attend_bhtd(o), lse);
   if (!status) status = attend_observe(plan, q, k, lse, &look);

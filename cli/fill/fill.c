@@ -105,7 +105,7 @@ static int open_model(fill_run *run) {
   f->top = run->o->top ? run->o->top : 5;
   attend_status status = attend_encoding_create(f->m->tokenizer, &f->encoding);
   if (!status)
-    status = attend_decoder_create(f->m->tokenizer, true, &f->decoder);
+    status = attend_detokenizer_create(f->m->tokenizer, true, &f->decoder);
   if (!status && attend_model_config(f->m->model)->parts == ATTEND_ENCODER)
     status = attend_session_create(f->m->model, NULL, &f->run);
   return status ? complain_status(run->m.ctx, status) : EXIT_OK;
@@ -192,7 +192,7 @@ int cmd_fill(int argc, char **argv) {
   table_free(&run.rows);
   line_free(&run.in);
   attend_session_free(run.f.run);
-  attend_decoder_free(run.f.decoder);
+  attend_detokenizer_free(run.f.decoder);
   attend_encoding_free(run.f.encoding);
   model_close(&run.m);
   return code;

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attend/decode.h"
+#include "attend/generate.h"
 #include "embed/lines.h"
 
 const column fill_columns[] = {
@@ -181,7 +181,7 @@ static char *between(filling *f, const attend_continuation *c, int mask) {
   while (from < c->count && c->ids[from] != sentinel(f, mask)) from++;
   from = from < c->count ? from + 1 : from;
   for (to = from; to < c->count && c->ids[to] != sentinel(f, mask + 1); to++)
-    if (to + 1 == c->count && c->end == ATTEND_END_TOKEN) break;
+    if (to + 1 == c->count && c->end == ATTEND_FINISH_TOKEN) break;
   return say(f, c->ids + from, to - from);
 }
 

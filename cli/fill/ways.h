@@ -12,7 +12,7 @@
 typedef struct {
   model_opened *m;
   attend_encoding *encoding;
-  attend_decoder *decoder;
+  attend_detokenizer *decoder;
   attend_session *run;
   char spelling[LONGEST_MASK];
   bool sentinels; /* masks are numbered: T5 */

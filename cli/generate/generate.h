@@ -6,7 +6,7 @@
 #ifndef CLI_GENERATE_H
 #define CLI_GENERATE_H
 
-#include "attend/decode.h"
+#include "attend/generate.h"
 #include "input.h"
 #include "model_open.h"
 

@@ -259,7 +259,7 @@ static int print_json(const generate_run *run, const attend_generation *g) {
 static void notice_context(const generate_run *run) {
   int count = generate_count(run), full = 0;
   for (int i = 0; i < count; i++)
-    full += run->done[i] && run->done[i]->end == ATTEND_END_CONTEXT;
+    full += run->done[i] && run->done[i]->end == ATTEND_FINISH_CONTEXT;
   if (run->slid)
     complain(
         "the context of %d tokens was full %d time%s, and its older half "

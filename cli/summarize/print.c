@@ -118,7 +118,7 @@ static void count_notices(summary_printer *p, const summary_document *d) {
   if (d->cut && !n->cut++) n->first_cut = d;
   if (d->tokens && d->count < p->s->how.samples && !n->few++) n->first_few = d;
   for (int i = 0; i < d->count; i++)
-    n->context += d->best[i].end == ATTEND_END_CONTEXT;
+    n->context += d->best[i].end == ATTEND_FINISH_CONTEXT;
 }
 
 static void say_cut(const summary_printer *p) {

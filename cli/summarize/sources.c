@@ -236,19 +236,19 @@ static void walk_piece(walking *k, int row, const char *text, size_t length) {
 }
 
 static attend_status walk(const summarizer *m, const summary *one, walking *k) {
-  attend_decoder *d = NULL;
+  attend_detokenizer *d = NULL;
   const char *text;
   size_t length;
-  attend_status status = attend_decoder_create(m->m.tokenizer, true, &d);
+  attend_status status = attend_detokenizer_create(m->m.tokenizer, true, &d);
   k->w.weights = need((size_t)k->s->count, sizeof *k->w.weights);
   for (int i = 0; i < one->count && !status; i++) {
-    status = attend_decoder_push(d, one->ids[i], &text, &length);
+    status = attend_detokenizer_push(d, one->ids[i], &text, &length);
     if (!status) walk_piece(k, i, text, length);
   }
-  if (!status) status = attend_decoder_finish(d, &text, &length);
+  if (!status) status = attend_detokenizer_finish(d, &text, &length);
   if (!status) walk_piece(k, one->count - 1, text, length);
   end_word(k);
-  attend_decoder_free(d);
+  attend_detokenizer_free(d);
   free(k->w.weights);
   free(k->w.text);
   return status;

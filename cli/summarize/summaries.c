@@ -141,7 +141,7 @@ static bool is_said(const summary_document *d, const char *text) {
 
 /* Beams may give one text by way of different tokens. */
 static void keep(summary_document *d, const attend_continuation *c, int most) {
-  if (d->count == most || !c->count || c->end == ATTEND_END_CALLER) return;
+  if (d->count == most || !c->count || c->end == ATTEND_FINISH_CALLER) return;
   char *text = trimmed(c->text);
   if (is_said(d, text)) {
     free(text);

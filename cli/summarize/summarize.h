@@ -14,7 +14,7 @@
 #ifndef CLI_SUMMARIZE_H
 #define CLI_SUMMARIZE_H
 
-#include "attend/decode.h"
+#include "attend/generate.h"
 #include "attend/json.h"
 #include "sampling.h"
 #include "summarize/extract.h"
@@ -92,7 +92,7 @@ typedef struct {
   int count;
   double log_probability; /* of the ids, in nats                        */
   double score;           /* the mean of a token: log_probability / count */
-  attend_end end;
+  attend_finish_reason end;
 } summary;
 
 typedef struct {

@@ -43,7 +43,7 @@ static piece look_at(const char *text, size_t length) {
 /* Bytes of a character that is not complete say nothing yet and belong to a
  * word. */
 static attend_status look_at_all(word_bounds *b, const attend_tokenizer *t,
-                                 attend_decoder *d, int32_t letter) {
+                                 attend_detokenizer *d, int32_t letter) {
   const char *text;
   size_t length;
   attend_status status = ATTEND_OK;
@@ -53,12 +53,12 @@ static attend_status look_at_all(word_bounds *b, const attend_tokenizer *t,
                  !attend_tokenizer_is_special(t, id);
     b->pieces[id].silent = true;
     if (!known) continue;
-    status = attend_decoder_push(d, letter, &text, &length);
-    if (!status) status = attend_decoder_push(d, id, &text, &length);
+    status = attend_detokenizer_push(d, letter, &text, &length);
+    if (!status) status = attend_detokenizer_push(d, id, &text, &length);
     if (status) break;
     b->pieces[id] = look_at(text, length);
     if (!length) b->pieces[id] = (piece){.joins = true};
-    status = attend_decoder_finish(d, &text, &length);
+    status = attend_detokenizer_finish(d, &text, &length);
   }
   return status;
 }
@@ -79,7 +79,7 @@ attend_status word_bounds_make(const attend_model *model,
                                int most, word_bounds **bounds) {
   const attend_config *c = attend_model_config(model);
   word_bounds *b = need(1, sizeof *b);
-  attend_decoder *d = NULL;
+  attend_detokenizer *d = NULL;
   int32_t letter;
   *bounds = b;
   *b = (word_bounds){.n = c->vocab, .least = least, .most = most};
@@ -87,9 +87,9 @@ attend_status word_bounds_make(const attend_model *model,
   b->ends = need((size_t)b->n, sizeof *b->ends);
   for (int i = 0; i < c->n_eos; i++) b->ends[c->eos[i]] = true;
   attend_status status = find_letter(tokenizer, &letter);
-  if (!status) status = attend_decoder_create(tokenizer, true, &d);
+  if (!status) status = attend_detokenizer_create(tokenizer, true, &d);
   if (!status) status = look_at_all(b, tokenizer, d, letter);
-  attend_decoder_free(d);
+  attend_detokenizer_free(d);
   return status;
 }
 

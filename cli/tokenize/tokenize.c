@@ -39,7 +39,7 @@ typedef struct {
   attend_context *ctx;
   attend_tokenizer *tokenizer;
   attend_encoding *encoding;
-  attend_decoder *decoder;
+  attend_detokenizer *decoder;
   int32_t *ids;
   size_t count, capacity;
   lines_buffer in, out;
@@ -386,7 +386,7 @@ static int tokenize(tokenize_run *run) {
   if (!status) status = attend_encoding_create(run->tokenizer, &run->encoding);
   if (!status)
     status =
-        attend_decoder_create(run->tokenizer, o->no_special, &run->decoder);
+        attend_detokenizer_create(run->tokenizer, o->no_special, &run->decoder);
   if (status) return complain_status(run->ctx, status);
   if (o->lines) return all_lines(run);
   return o->decode ? decode_text(run) : encode_text(run);
@@ -406,7 +406,7 @@ int cmd_tokenize(int argc, char **argv) {
   } else {
     code = tokenize(&run);
   }
-  attend_decoder_free(run.decoder);
+  attend_detokenizer_free(run.decoder);
   attend_encoding_free(run.encoding);
   attend_tokenizer_free(run.tokenizer);
   attend_context_free(run.ctx);

@@ -65,7 +65,7 @@ static int write_model(const averaging *a, const char *folder) {
   int code = train_copy_base(run, folder);
   attend_status status =
       code ? ATTEND_OK
-           : attend_learner_save(
+           : attend_trainer_save(
                  run->learner, path,
                  run->s->save_bf16 ? ATTEND_STORED_BF16 : ATTEND_STORED_F32);
   if (!code && !status) status = write_notes(a, folder);
@@ -116,7 +116,7 @@ static int average(averaging *a) {
   for (int i = 0; i < a->n && !status; i++)
     status = attend_training_verify(run->ctx, a->folders.name[i]);
   if (!status)
-    status = attend_learner_average(run->learner, a->n,
+    status = attend_trainer_average(run->learner, a->n,
                                     (const char *const *)a->folders.name);
   if (status) return complain_status(run->ctx, status);
   int code = run->measured ? train_measure(run, &run->average_valid) : EXIT_OK;

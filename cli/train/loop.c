@@ -22,17 +22,17 @@ static double seconds_in_all(const train_run *run) {
 
 /* A process that goes on has not seen the longest lessons. */
 static double most_work(const train_run *run) {
-  double now = (double)attend_learner_work_bytes(run->learner);
+  double now = (double)attend_trainer_work_bytes(run->learner);
   return now > run->tally.work ? now : run->tally.work;
 }
 
 /* Values, gradients, packed weights, moments, activations at their most. */
 static double bytes_held(const train_run *run) {
   size_t count;
-  attend_learner_values(run->learner, &count);
+  attend_trainer_values(run->learner, &count);
   int moments = !!attend_optimizer_moments(run->optimizer, 0) +
                 !!attend_optimizer_moments(run->optimizer, 1);
-  return (double)attend_learner_bytes(run->learner) + most_work(run) +
+  return (double)attend_trainer_bytes(run->learner) + most_work(run) +
          (double)moments * (double)count * sizeof(float);
 }
 
@@ -73,7 +73,7 @@ static bool is_saved(const train_run *run) {
 /* Weights that are no numbers would stand in the way of those that were. */
 static bool is_sound(const train_run *run) {
   size_t count;
-  const float *values = attend_learner_values(run->learner, &count);
+  const float *values = attend_trainer_values(run->learner, &count);
   for (size_t i = 0; i < count; i++)
     if (!isfinite(values[i])) return false;
   return true;
@@ -95,7 +95,7 @@ static long long steps_kept(const train_settings *s) {
 static int save(train_run *run, bool best) {
   uint64_t step = now_at(run);
   char name[STEP_NAME];
-  attend_keep keep = {
+  attend_save_options keep = {
       .beside = run->base,
       .stored = run->s->save_bf16 ? ATTEND_STORED_BF16 : ATTEND_STORED_F32,
       .write = write_tally,
@@ -129,11 +129,11 @@ static int say_measured(uint64_t done, uint64_t total, void *user) {
 }
 
 int train_measure(train_run *run, double *loss) {
-  attend_outcome outcome;
+  attend_batch_loss outcome;
   uint64_t most = (uint64_t)run->s->valid_lessons;
   uint64_t all = attend_batches_epoch(run->measured);
   progress_start("measuring", (size_t)(most && most < all ? most : all));
-  attend_status status = attend_training_measure(
+  attend_status status = attend_training_evaluate(
       run->learner, run->measured, most, say_measured, NULL, &outcome);
   progress_end();
   if (status) return complain_status(run->ctx, status);
@@ -247,8 +247,8 @@ static int note_step(train_run *run, const attend_step_report *r, pace *p) {
 static void describe(const train_run *run) {
   size_t count, texts = attend_corpus_documents(run->texts);
   char text[240], bytes[32], parameters[32];
-  const attend_config *c = attend_learner_config(run->learner);
-  attend_learner_values(run->learner, &count);
+  const attend_config *c = attend_trainer_config(run->learner);
+  attend_trainer_values(run->learner, &count);
   format_cell(CELL_NUMBER, (double)count, parameters, sizeof parameters);
   format_cell(CELL_BYTES, (double)attend_corpus_bytes(run->texts), bytes,
               sizeof bytes);

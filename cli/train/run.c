@@ -60,9 +60,9 @@ static int open_weights(train_run *run, bool on, uint64_t step) {
                           : need_copy(run->base);
   if (code) return code;
   attend_status status =
-      on || s->model ? attend_checkpoint_open(run->ctx, path, &run->files)
-                     : attend_checkpoint_start(run->ctx, path, s->common.seed,
-                                               &run->files);
+      on || s->model
+          ? attend_checkpoint_open(run->ctx, path, &run->files)
+          : attend_checkpoint_init(run->ctx, path, s->common.seed, &run->files);
   free(path);
   return status ? complain_status(run->ctx, status) : EXIT_OK;
 }
@@ -78,13 +78,13 @@ static int make_learner(train_run *run) {
   attend_form form = {0};
   const char *attention = s->made.attention;
   if (attention) TRY(run, attend_form_parse(run->ctx, attention, &form));
-  attend_learner_options how = {.form = attention ? &form : NULL,
+  attend_trainer_options how = {.form = attention ? &form : NULL,
                                 .roles = run->roles,
                                 .weights = s->weights,
                                 .recompute = s->recompute,
                                 .dropout = (float)s->dropout,
                                 .seed = s->common.seed};
-  TRY(run, attend_learner_create(run->files, &how, &run->learner));
+  TRY(run, attend_trainer_create(run->files, &how, &run->learner));
   TRY(run,
       attend_optimizer_create(run->learner, &s->optimizer, &run->optimizer));
   return EXIT_OK;
@@ -94,7 +94,7 @@ static int make_learner(train_run *run) {
 
 static attend_task task_of(const train_run *run) {
   static const char *const tasks[] = {"causal", "masked", "pairs"};
-  attend_parts parts = attend_learner_config(run->learner)->parts;
+  attend_parts parts = attend_trainer_config(run->learner)->parts;
   for (int i = 0; run->s->task && i < 3; i++)
     if (!strcmp(tasks[i], run->s->task)) return (attend_task)i;
   if (parts == ATTEND_BOTH) return ATTEND_LEARN_PAIRS;
@@ -104,7 +104,7 @@ static attend_task task_of(const train_run *run) {
 }
 
 static int check_task(const train_run *run) {
-  attend_parts parts = attend_learner_config(run->learner)->parts;
+  attend_parts parts = attend_trainer_config(run->learner)->parts;
   static const char *const sides[] = {"", "an encoder", "a decoder",
                                       "an encoder-decoder"};
   bool fits = run->task == ATTEND_LEARN_PAIRS    ? parts != ATTEND_ENCODER
@@ -117,13 +117,13 @@ static int check_task(const train_run *run) {
 }
 
 static int longest(const train_run *run) {
-  int positions = attend_learner_config(run->learner)->positions;
+  int positions = attend_trainer_config(run->learner)->positions;
   if (run->s->length) return run->s->length;
   return positions && positions < 256 ? positions : 256;
 }
 
 static int check_length(const train_run *run) {
-  int positions = attend_learner_config(run->learner)->positions;
+  int positions = attend_trainer_config(run->learner)->positions;
   if (!positions || longest(run) <= positions) return EXIT_OK;
   complain(
       "texts of %d tokens are longer than the %d that the model can take: "
@@ -145,7 +145,7 @@ static int read_files(train_run *run, const word_list *files,
   bool masked = run->task == ATTEND_LEARN_MASKED;
   size_t length = (size_t)longest(run);
   size_t target = s->target_length ? (size_t)s->target_length : length;
-  attend_parts parts = attend_learner_config(run->learner)->parts;
+  attend_parts parts = attend_trainer_config(run->learner)->parts;
   bool joined = parts == ATTEND_DECODER;
   if (joined && !s->target_length) target = length / 2;
   attend_corpus_options how = {
@@ -190,7 +190,7 @@ static int read_texts(train_run *run) {
 
 static int make_batches(train_run *run) {
   const train_settings *s = run->s;
-  const attend_config *c = attend_learner_config(run->learner);
+  const attend_config *c = attend_trainer_config(run->learner);
   attend_batch_options how = {
       .task = run->task,
       .parts = c->parts,
@@ -213,7 +213,7 @@ static int make_batches(train_run *run) {
 
 /* An id past the vocabulary would be refused in the middle of a step. */
 static int check_vocabulary(const train_run *run) {
-  int vocab = attend_learner_config(run->learner)->vocab;
+  int vocab = attend_trainer_config(run->learner)->vocab;
   int tokens = attend_tokenizer_count(run->tokenizer);
   if (tokens <= vocab) return EXIT_OK;
   complain(
@@ -392,7 +392,7 @@ void train_close(train_run *run) {
   attend_corpus_free(run->texts);
   attend_corpus_free(run->held);
   attend_optimizer_free(run->optimizer);
-  attend_learner_free(run->learner);
+  attend_trainer_free(run->learner);
   attend_checkpoint_close(run->files);
   attend_tokenizer_free(run->tokenizer);
   attend_context_free(run->ctx);

@@ -160,7 +160,7 @@ typedef struct {
   char *base;
   attend_tokenizer *tokenizer;
   attend_checkpoint *files;
-  attend_learner *learner;
+  attend_trainer *learner;
   attend_optimizer *optimizer;
   attend_corpus *texts, *held;
   attend_batches *batches, *measured; /* measured NULL: nothing was held back */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attend/decode.h"
+#include "attend/generate.h"
 #include "verify/golden_model.h"
 
 /* ---- loss -------------------------------------------------------------------------------------- */

@@ -86,7 +86,7 @@ static attend_status look(engine_run *e) {
   const attend_desc *d = &e->tensors->desc;
   size_t rows = (size_t)d->batch * (size_t)d->heads;
   const int32_t chosen[1] = {d->q_len / 2};
-  attend_look l = {.rows = chosen, .n_rows = 1, .top = 3};
+  attend_observation l = {.rows = chosen, .n_rows = 1, .top = 3};
   l.weights = need(rows * (size_t)d->kv_len, sizeof(float));
   l.mass = need(rows * (size_t)d->kv_len, sizeof(float));
   l.entropy = need(rows * (size_t)d->q_len, sizeof(float));

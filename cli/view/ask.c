@@ -70,7 +70,7 @@ bool ask_role(asking *a, const view_run *run, attend_role *role,
   return ask_fail(a, 400, "\"role\" must be one that this run lists");
 }
 
-bool ask_place(asking *a, const view_run *run, attend_place *at,
+bool ask_place(asking *a, const view_run *run, attend_head_id *at,
                attend_lens_shape *shape) {
   return ask_role(a, run, &at->role, shape) &&
          ask_integer(a, "layer", 0, shape->layers - 1, 0, &at->layer) &&

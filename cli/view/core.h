@@ -175,7 +175,7 @@ bool ask_integer(asking *a, const char *name, int64_t low, int64_t high,
 bool ask_run(asking *a, const attend_json *q, view_run **run);
 bool ask_role(asking *a, const view_run *run, attend_role *role,
               attend_lens_shape *shape);
-bool ask_place(asking *a, const view_run *run, attend_place *at,
+bool ask_place(asking *a, const view_run *run, attend_head_id *at,
                attend_lens_shape *shape);
 /* The run's lens, or that of the form that q's "attention" names. */
 bool ask_lens(asking *a, const attend_json *q, view_run *run,
@@ -183,7 +183,7 @@ bool ask_lens(asking *a, const attend_json *q, view_run *run,
 /* What most questions are about: a run's role, or one head, through a lens. */
 typedef struct {
   view_run *run;
-  attend_place at; /* of ask_heads: the role alone */
+  attend_head_id at; /* of ask_heads: the role alone */
   attend_lens_shape s;
   attend_lens *lens;
 } asked;

@@ -120,7 +120,7 @@ bool weights_load(asking *a, const char *path, bool fresh, view_weights *w) {
   attend_model_options o = {
       .weights = a->v->weights, .progress = load_step, .user = a};
   attend_status status =
-      fresh ? attend_checkpoint_fresh(ctx, path, w->seed, &w->files)
+      fresh ? attend_checkpoint_init_pytorch(ctx, path, w->seed, &w->files)
             : attend_checkpoint_open(ctx, path, &w->files);
   if (!status) status = attend_model_create(w->files, &o, &w->model);
   if (!status) return true;

@@ -41,7 +41,7 @@ static bool fill_thumbs(asking *a, const asked *h, attend_area *area,
   area->most_pairs = THUMB_PAIRS / (s->layers * s->heads);
   c->rows = c->looked = s->rows;
   for (int i = 0; i < s->layers * s->heads; i++) {
-    attend_place at = {h->at.role, i / s->heads, i % s->heads};
+    attend_head_id at = {h->at.role, i / s->heads, i % s->heads};
     float *to = cells + (size_t)i * one;
     if (!ask_status(a,
                     attend_lens_pool(h->lens, at, area, NULL, to, &c->looked)))
@@ -92,39 +92,40 @@ static uint8_t *separators(const view_run *run, const view_side *s) {
   return is;
 }
 
-static const char *const labels[ATTEND_DOINGS] = {
+static const char *const labels[ATTEND_HEAD_PATTERNS] = {
     "previous token", "next token", "first token", "separator", "same word",
     "itself",         "broad",      "positional",  "induction"};
 
 static void put_list(attend_json_writer *w, const char *name,
-                     const char *(*of)(attend_doing)) {
+                     const char *(*of)(attend_head_pattern)) {
   attend_json_member(w, name);
   attend_json_open(w, '[');
-  for (int i = 0; i < ATTEND_DOINGS; i++)
-    attend_json_put_string(w, of((attend_doing)i));
+  for (int i = 0; i < ATTEND_HEAD_PATTERNS; i++)
+    attend_json_put_string(w, of((attend_head_pattern)i));
   attend_json_close(w, ']');
 }
 
-static const char *label_of(attend_doing d) { return labels[d]; }
+static const char *label_of(attend_head_pattern d) { return labels[d]; }
 
-typedef void (*put_one)(attend_json_writer *w, const attend_pattern *p);
+typedef void (*put_one)(attend_json_writer *w, const attend_pattern_scores *p);
 
-static void put_scores(attend_json_writer *w, const attend_pattern *p) {
+static void put_scores(attend_json_writer *w, const attend_pattern_scores *p) {
   attend_json_open(w, '[');
-  for (int i = 0; i < ATTEND_DOINGS; i++)
+  for (int i = 0; i < ATTEND_HEAD_PATTERNS; i++)
     attend_json_put_number(w, p->score[i]);
   attend_json_close(w, ']');
 }
-static void put_does(attend_json_writer *w, const attend_pattern *p) {
+static void put_does(attend_json_writer *w, const attend_pattern_scores *p) {
   attend_json_put_string(
-      w, p->does < 0 ? "" : attend_doing_name((attend_doing)p->does));
+      w, p->does < 0 ? ""
+                     : attend_head_pattern_name((attend_head_pattern)p->does));
 }
-static void put_entropy(attend_json_writer *w, const attend_pattern *p) {
+static void put_entropy(attend_json_writer *w, const attend_pattern_scores *p) {
   attend_json_put_number(w, p->entropy);
 }
 
 static void put_heads(attend_json_writer *w, const char *name, int layers,
-                      int heads, const attend_pattern *p, put_one put) {
+                      int heads, const attend_pattern_scores *p, put_one put) {
   attend_json_member(w, name);
   attend_json_open(w, '[');
   for (int i = 0; i < layers; i++) {
@@ -136,13 +137,13 @@ static void put_heads(attend_json_writer *w, const char *name, int layers,
 }
 
 static bool reply_patterns(asking *a, const attend_lens_shape *s,
-                           const attend_pattern *p) {
+                           const attend_pattern_scores *p) {
   attend_json_writer w = attend_json_writer_text(a->v->ctx);
   coverage c = {p[0].rows_looked, s->rows};
   attend_json_open(&w, '{');
-  put_list(&w, "names", attend_doing_name);
+  put_list(&w, "names", attend_head_pattern_name);
   put_list(&w, "labels", label_of);
-  put_list(&w, "about", attend_doing_about);
+  put_list(&w, "about", attend_head_pattern_about);
   put_heads(&w, "scores", s->layers, s->heads, p, put_scores);
   put_heads(&w, "does", s->layers, s->heads, p, put_does);
   put_heads(&w, "entropy", s->layers, s->heads, p, put_entropy);
@@ -164,10 +165,10 @@ bool answer_patterns(asking *a) {
                               .key_ids = keys->ids,
                               .separator = separator,
                               .most_pairs = SCORE_PAIRS / (s.layers * s.heads)};
-  attend_pattern *p = need((size_t)(s.layers * s.heads), sizeof *p);
+  attend_pattern_scores *p = need((size_t)(s.layers * s.heads), sizeof *p);
   bool ok = true;
   for (int i = 0; i < s.layers * s.heads && ok; i++) {
-    attend_place at = {role, i / s.heads, i % s.heads};
+    attend_head_id at = {role, i / s.heads, i % s.heads};
     ok = ask_status(a, attend_lens_pattern(h.lens, at, &o, &p[i]));
   }
   if (ok) ok = reply_patterns(a, &s, p);
@@ -242,7 +243,7 @@ static float *gather(attend_view v, int from, int n, int width) {
 static bool reply_vectors(asking *a, const asked *h, const view_range *r,
                           const char *form) {
   attend_lens *lens = h->lens;
-  attend_place at = h->at;
+  attend_head_id at = h->at;
   const attend_lens_shape *s = &h->s;
   attend_view q, k, v, out;
   vector_facts facts = {s, form};

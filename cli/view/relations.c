@@ -266,7 +266,7 @@ bool answer_compare(asking *a) {
   bool ok = true;
   c.d = need((size_t)n, sizeof *c.d);
   for (int i = 0; i < n && ok && !c.why; i++) {
-    attend_place at = {c.role, i / c.s.heads, i % c.s.heads};
+    attend_head_id at = {c.role, i / c.s.heads, i % c.s.heads};
     ok = ask_status(a, attend_lens_compare(c.lens, c.other, at,
                                            COMPARE_PAIRS / n, &c.d[i]));
   }

@@ -18,7 +18,7 @@ static const double QUICK = 4e7;
 
 typedef struct {
   view_run *run, *minus;
-  attend_place at;
+  attend_head_id at;
   attend_lens_shape s;
   attend_lens *lens, *other; /* other NULL: no difference */
   attend_area area;

@@ -20,7 +20,7 @@
 #include "attend/trace.h"
 #include "attend/model.h"
 #include "attend/lens.h"
-#include "attend/decode.h"
+#include "attend/generate.h"
 #include "attend/score.h"
 #include "attend/train.h"
 #include "attend/data.h"

@@ -111,10 +111,10 @@ ATTEND_API uint64_t attend_batches_epoch(const attend_batches *batches);
  * fields are left as they are. Past an epoch in order: a batch of 0. */
 ATTEND_API attend_status attend_batches_get(attend_batches *batches,
                                             uint64_t number,
-                                            attend_lesson *lesson);
+                                            attend_batch *lesson);
 /* Places of a lesson that are scored; tokens that are real, on both sides. */
-ATTEND_API int attend_lesson_scored(const attend_lesson *lesson);
-ATTEND_API int64_t attend_lesson_tokens(const attend_lesson *lesson);
+ATTEND_API int attend_batch_scored(const attend_batch *lesson);
+ATTEND_API int64_t attend_batch_tokens(const attend_batch *lesson);
 
 #ifdef __cplusplus
 }

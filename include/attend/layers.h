@@ -80,7 +80,7 @@ ATTEND_API void attend_linear_forward_add(const attend_linear *linear, int rows,
                                           int ldy);
 
 /* dW[o][i] = sum_r dY[r][o] X[r][i] and db[o] = sum_r dY[r][o], or added to what
- * is there. turned: dW is stored as [inputs][outputs]. kind: ATTEND_WEIGHTS_MIXED
+ * is there. transposed: dW is stored as [inputs][outputs]. kind: ATTEND_WEIGHTS_MIXED
  * rounds both sides to bf16, the others are f32. A training step of
  * y = x W^T + b, with `back` from attend_linear_create_back:
  *
@@ -96,7 +96,7 @@ ATTEND_API void attend_linear_forward_add(const attend_linear *linear, int rows,
 ATTEND_API void attend_linear_weight_grad(
     attend_context *ctx, attend_weights kind, int rows, int outputs, int inputs,
     const float *dy /* [rows][lddy] */, int lddy,
-    const float *x /* [rows][ldx] */, int ldx, int turned, int add,
+    const float *x /* [rows][ldx] */, int ldx, int transposed, int add,
     float *dw /* [outputs][lddw] */, int lddw,
     float *db /* [outputs], or NULL */, void *work);
 /* Of the workspace; it does not grow beyond 4096 rows. */
@@ -226,7 +226,7 @@ ATTEND_API void attend_embed_back(attend_context *ctx, int rows, int n,
  * cosine. */
 ATTEND_API void attend_sinusoidal(int64_t position, int n, float *y /* [n] */);
 
-/* Rotary positions: the pair (i, i + dim/2) of a head is turned by
+/* Rotary positions: the pair (i, i + dim/2) of a head is transposed by
  * position * frequency[i]. */
 typedef struct {
   double theta; /* frequency i is theta^(-2i/dim), then scaled:               */
@@ -247,16 +247,16 @@ ATTEND_API void attend_rope_frequencies(const attend_rope *rope, int dim,
                                         double *frequency /* [dim/2] */,
                                         double *stretch);
 /* Turns the heads of each row x[r] = [heads][dim] to its position. */
-ATTEND_API void attend_rope_turn(attend_context *ctx, const double *frequency,
-                                 double stretch, int rows, int heads, int dim,
-                                 const int32_t *positions /* [rows] */,
-                                 float *x, int ldx);
+ATTEND_API void attend_rope_rotate(attend_context *ctx, const double *frequency,
+                                   double stretch, int rows, int heads, int dim,
+                                   const int32_t *positions /* [rows] */,
+                                   float *x, int ldx);
 /* Turns gradients back: the transpose, with the same stretch. */
-ATTEND_API void attend_rope_turn_back(attend_context *ctx,
-                                      const double *frequency, double stretch,
-                                      int rows, int heads, int dim,
-                                      const int32_t *positions /* [rows] */,
-                                      float *dx, int lddx);
+ATTEND_API void attend_rope_rotate_back(attend_context *ctx,
+                                        const double *frequency, double stretch,
+                                        int rows, int heads, int dim,
+                                        const int32_t *positions /* [rows] */,
+                                        float *dx, int lddx);
 
 /* ---- loss ------------------------------------------------------------------------ */
 

@@ -3,7 +3,7 @@
  *   attend_trace *trace;                       q, k, v, lse of every layer
  *   attend_lens *lens;
  *   attend_lens_create(model, trace, NULL, 0, &lens);
- *   attend_lens_block(lens, (attend_place){ATTEND_DECODER_SELF, 3, 5},
+ *   attend_lens_block(lens, (attend_head_id){ATTEND_DECODER_SELF, 3, 5},
  *                     0, n, 0, n, weights);
  *
  * A trace is linear in the length of the text. Weights are computed from it when
@@ -49,7 +49,7 @@ ATTEND_API void attend_lens_on_step(attend_lens *lens,
 typedef struct {
   attend_role role;
   int layer, head;
-} attend_place;
+} attend_head_id;
 
 typedef struct {
   int layers, heads, kv_heads;
@@ -69,17 +69,18 @@ ATTEND_API int attend_lens_role(const attend_lens *lens, attend_role role,
 /* What a head worked with: rows of the trace, f32. Heads that share keys get
  * the same. out: what the head gave; with another form than the run's, what it
  * would have given. */
-ATTEND_API attend_status attend_lens_vectors(attend_lens *lens, attend_place at,
-                                             attend_view *q, attend_view *k,
-                                             attend_view *v, attend_view *out);
+ATTEND_API attend_status attend_lens_vectors(attend_lens *lens,
+                                             attend_head_id at, attend_view *q,
+                                             attend_view *k, attend_view *v,
+                                             attend_view *out);
 /* The log of the denominator of each row; for forms that are signed the
  * denominator itself. */
 ATTEND_API attend_status attend_lens_denominators(attend_lens *lens,
-                                                  attend_place at,
+                                                  attend_head_id at,
                                                   float *lse /* [T] */);
 
 /* Weights of queries [row, row + rows) on keys [key, key + keys). */
-ATTEND_API attend_status attend_lens_block(attend_lens *lens, attend_place at,
+ATTEND_API attend_status attend_lens_block(attend_lens *lens, attend_head_id at,
                                            int row, int rows, int key, int keys,
                                            float *weights /* [rows, keys] */);
 
@@ -96,7 +97,7 @@ typedef struct {
 /* A picture of an area. other: NULL, or a lens of the same shape whose weights
  * are taken off; MAX keeps what is largest in size, with its sign. rows_looked,
  * which may be NULL: of the area's rows. */
-ATTEND_API attend_status attend_lens_pool(attend_lens *lens, attend_place at,
+ATTEND_API attend_status attend_lens_pool(attend_lens *lens, attend_head_id at,
                                           const attend_area *area,
                                           attend_lens *other,
                                           float *cells /* [height, width] */,
@@ -109,26 +110,29 @@ typedef struct {     /* NULL: not asked for */
   float *mass;       /* [S] weight that a key receives from all rows */
 } attend_row_stats;
 
-ATTEND_API attend_status attend_lens_stats(attend_lens *lens, attend_place at,
+ATTEND_API attend_status attend_lens_stats(attend_lens *lens, attend_head_id at,
                                            const attend_row_stats *stats);
 
 /* ---- what a head does ---------------------------------------------------------- */
 
 typedef enum {
-  ATTEND_DOES_PREVIOUS = 0, /* weight on the token before                    */
-  ATTEND_DOES_NEXT,         /* on the token after                            */
-  ATTEND_DOES_FIRST,        /* on the first token ([CLS], <s>)               */
-  ATTEND_DOES_SEPARATOR,    /* on separators ([SEP], </s>)                   */
-  ATTEND_DOES_SAME,         /* on other places of the same token             */
-  ATTEND_DOES_SELF,         /* on the token itself                           */
-  ATTEND_DOES_BROAD,        /* entropy as a share of the most there can be   */
-  ATTEND_DOES_POSITIONAL,   /* how much the distance alone says where        */
-  ATTEND_DOES_INDUCTION,    /* on what followed the same token before        */
-  ATTEND_DOINGS
-} attend_doing;
+  ATTEND_PATTERN_PREVIOUS =
+      0,                     /* weight on the token before                    */
+  ATTEND_PATTERN_NEXT,       /* on the token after                            */
+  ATTEND_PATTERN_FIRST,      /* on the first token ([CLS], <s>)               */
+  ATTEND_PATTERN_SEPARATOR,  /* on separators ([SEP], </s>)                   */
+  ATTEND_PATTERN_SAME,       /* on other places of the same token             */
+  ATTEND_PATTERN_SELF,       /* on the token itself                           */
+  ATTEND_PATTERN_BROAD,      /* entropy as a share of the most there can be   */
+  ATTEND_PATTERN_POSITIONAL, /* how much the distance alone says where        */
+  ATTEND_PATTERN_INDUCTION,  /* on what followed the same token before        */
+  ATTEND_HEAD_PATTERNS
+} attend_head_pattern;
 
-ATTEND_API const char *attend_doing_name(attend_doing doing);  /* "previous" */
-ATTEND_API const char *attend_doing_about(attend_doing doing); /* a sentence */
+ATTEND_API const char *attend_head_pattern_name(
+    attend_head_pattern doing); /* "previous" */
+ATTEND_API const char *attend_head_pattern_about(
+    attend_head_pattern doing); /* a sentence */
 
 typedef struct {
   const int32_t *row_ids;   /* [T] tokens that look */
@@ -138,15 +142,15 @@ typedef struct {
 } attend_pattern_options;
 
 typedef struct {
-  double score[ATTEND_DOINGS]; /* NaN: does not apply */
-  double entropy;              /* mean, in nats */
-  int does;                    /* the doing that stands out, -1: none */
+  double score[ATTEND_HEAD_PATTERNS]; /* NaN: does not apply */
+  double entropy;                     /* mean, in nats */
+  int does;                           /* the doing that stands out, -1: none */
   int rows_looked;
-} attend_pattern;
+} attend_pattern_scores;
 
 ATTEND_API attend_status attend_lens_pattern(
-    attend_lens *lens, attend_place at, const attend_pattern_options *options,
-    attend_pattern *pattern);
+    attend_lens *lens, attend_head_id at, const attend_pattern_options *options,
+    attend_pattern_scores *pattern);
 
 /* ---- how far a token sees through the layers -------------------------------------- */
 
@@ -184,7 +188,8 @@ typedef struct {
 /* Both of the same shape. */
 ATTEND_API attend_status attend_lens_compare(attend_lens *lens,
                                              attend_lens *other,
-                                             attend_place at, double most_pairs,
+                                             attend_head_id at,
+                                             double most_pairs,
                                              attend_difference *difference);
 
 #ifdef __cplusplus

@@ -183,8 +183,8 @@ typedef struct {
   int64_t shape[2];
   int encoder; /* 1 of the encoder, 0 of the decoder or neither              */
   int layer;   /* -1: of no layer                                            */
-  int turned;  /* stored [inputs, outputs] (GPT-2's Conv1D)                  */
-  int matrix;  /* multiplies: it is not looked up in, nor a norm or a bias   */
+  int transposed; /* stored [inputs, outputs] (GPT-2's Conv1D)                  */
+  int matrix; /* multiplies: it is not looked up in, nor a norm or a bias   */
   int bias;
   const char *what; /* "token table", "self-attention query", ..              */
   const attend_tensor *tensor; /* NULL: optional, or tied, and not there      */
@@ -204,14 +204,14 @@ ATTEND_API attend_status attend_checkpoint_open(attend_context *ctx,
 /* Weights drawn from a seed as PyTorch resets its layers, for a folder's
  * config.json; weights that lie beside it are not read. */
 ATTEND_API attend_status
-attend_checkpoint_fresh(attend_context *ctx, const char *path, uint64_t seed,
-                        attend_checkpoint **checkpoint);
+attend_checkpoint_init_pytorch(attend_context *ctx, const char *path,
+                               uint64_t seed, attend_checkpoint **checkpoint);
 /* The same as training begins: normal with a deviation of 0.02, what adds to the
  * stream divided by sqrt(2 layers) where norms come first, biases 0; T5 by the
  * widths. */
-ATTEND_API attend_status
-attend_checkpoint_start(attend_context *ctx, const char *path, uint64_t seed,
-                        attend_checkpoint **checkpoint);
+ATTEND_API attend_status attend_checkpoint_init(attend_context *ctx,
+                                                const char *path, uint64_t seed,
+                                                attend_checkpoint **checkpoint);
 ATTEND_API void attend_checkpoint_close(attend_checkpoint *checkpoint);
 ATTEND_API const attend_config *attend_checkpoint_config(
     const attend_checkpoint *checkpoint);

@@ -20,7 +20,7 @@ typedef struct {
   int slot; /* of the row in look->rows; where all are looked at, the row */
   int key, n;
   const float *weights; /* [n] for keys [key, key + n) */
-} attend_stretch;
+} attend_weight_span;
 
 typedef struct { /* NULL or 0: not asked for */
   /* Whole rows: the weights of n_rows queries (the same positions in every
@@ -46,22 +46,22 @@ typedef struct { /* NULL or 0: not asked for */
    * keys [key_from, key_to) alone, where key_to 0 means to the last. Called by
    * several threads at once, for one row by one thread and in the order of its
    * keys. Stretches in which nothing is seen may be left out. */
-  void (*each)(const attend_stretch *stretch, void *user);
+  void (*each)(const attend_weight_span *stretch, void *user);
   void *user;
   int64_t key_from, key_to;
-} attend_look;
+} attend_observation;
 
 /* q, k and lse as attend_forward took and gave them. */
 ATTEND_API attend_status attend_observe(attend_plan *plan, attend_view q,
                                         attend_view k, const float *lse,
-                                        const attend_look *look);
+                                        const attend_observation *look);
 
 /* The same over a state: n queries at its last n positions, as
- * attend_state_look places them; S is the longest sequence's length. */
+ * attend_state_query places them; S is the longest sequence's length. */
 ATTEND_API attend_status attend_state_observe(attend_plan *plan,
                                               attend_state *state, int n,
                                               attend_view q, const float *lse,
-                                              const attend_look *look);
+                                              const attend_observation *look);
 
 #ifdef __cplusplus
 }

@@ -60,15 +60,15 @@ ATTEND_API attend_status attend_extend(attend_plan *plan, attend_state *state,
                                        float *lse /* [B,H,n] or NULL */);
 
 /* The two halves of extend, for keys that are computed once and looked at
- * often (cross-attention). In attend_state_look the n queries stand at the
+ * often (cross-attention). In attend_state_query the n queries stand at the
  * last n positions. */
 ATTEND_API attend_status attend_state_append(attend_plan *plan,
                                              attend_state *state, int n,
                                              attend_view k, attend_view v);
-ATTEND_API attend_status attend_state_look(attend_plan *plan,
-                                           attend_state *state, int n,
-                                           attend_view q, attend_view o,
-                                           float *lse);
+ATTEND_API attend_status attend_state_query(attend_plan *plan,
+                                            attend_state *state, int n,
+                                            attend_view q, attend_view o,
+                                            float *lse);
 
 /* Keys held by one sequence; bytes of pages held by the state (shared pages
  * count once in each state that holds them). */

@@ -124,28 +124,29 @@ ATTEND_API attend_status attend_encode(attend_encoding *encoding,
 
 /* ---- ids to text ------------------------------------------------------------ */
 
-typedef struct attend_decoder attend_decoder;
+typedef struct attend_detokenizer attend_detokenizer;
 
 ATTEND_API attend_status
-attend_decoder_create(const attend_tokenizer *tokenizer, bool skip_special,
-                      attend_decoder **decoder);
-ATTEND_API void attend_decoder_free(attend_decoder *decoder);
+attend_detokenizer_create(const attend_tokenizer *tokenizer, bool skip_special,
+                          attend_detokenizer **decoder);
+ATTEND_API void attend_detokenizer_free(attend_detokenizer *decoder);
 /* As attend_encoding_message. */
-ATTEND_API const char *attend_decoder_message(const attend_decoder *decoder);
+ATTEND_API const char *attend_detokenizer_message(
+    const attend_detokenizer *decoder);
 
 /* One id at a time. *text is what can be said now, perhaps nothing: bytes of a
  * character that is not complete are held back. It stays until the next call
  * and ends in a zero byte that *length does not count. What all pushes and the
  * finish say, joined, is what attend_decode says. */
-ATTEND_API attend_status attend_decoder_push(attend_decoder *decoder,
-                                             int32_t id, const char **text,
-                                             size_t *length);
+ATTEND_API attend_status attend_detokenizer_push(attend_detokenizer *decoder,
+                                                 int32_t id, const char **text,
+                                                 size_t *length);
 /* What was held back; the decoder may then start again. */
-ATTEND_API attend_status attend_decoder_finish(attend_decoder *decoder,
-                                               const char **text,
-                                               size_t *length);
+ATTEND_API attend_status attend_detokenizer_finish(attend_detokenizer *decoder,
+                                                   const char **text,
+                                                   size_t *length);
 /* All at once, from the beginning. */
-ATTEND_API attend_status attend_decode(attend_decoder *decoder,
+ATTEND_API attend_status attend_decode(attend_detokenizer *decoder,
                                        const int32_t *ids, size_t count,
                                        const char **text, size_t *length);
 

@@ -1,11 +1,11 @@
 /* attend/train.h - learning: gradients through a whole model.
  *
- *   attend_learner *learner;
+ *   attend_trainer *learner;
  *   attend_checkpoint_open(ctx, "stories15M", &files);     or _fresh
- *   attend_learner_create(files, NULL, &learner);
- *   attend_lesson lesson = {.batch = 8, .length = 256, .ids = ids,
+ *   attend_trainer_create(files, NULL, &learner);
+ *   attend_batch lesson = {.batch = 8, .length = 256, .ids = ids,
  *                           .targets = next};
- *   attend_learner_study(learner, &lesson, &outcome);      adds gradients
+ *   attend_trainer_accumulate(learner, &lesson, &outcome);      adds gradients
  *
  * A learner holds a model's parameters as f32, each with its gradient, under the
  * names of the checkpoint that they came from. Every family and form of attention
@@ -34,17 +34,17 @@ typedef struct { /* zero means default */
   int recompute; /* keep each layer's input alone and compute the rest again */
   float dropout; /* of embeddings and of what attention and mlp add           */
   uint64_t seed; /* of dropout                                                */
-} attend_learner_options;
+} attend_trainer_options;
 
-typedef struct attend_learner attend_learner;
+typedef struct attend_trainer attend_trainer;
 
 /* The checkpoint must have a head, and stay open. options may be NULL. */
-ATTEND_API attend_status attend_learner_create(
-    attend_checkpoint *checkpoint, const attend_learner_options *options,
-    attend_learner **learner);
-ATTEND_API void attend_learner_free(attend_learner *learner);
-ATTEND_API const attend_config *attend_learner_config(
-    const attend_learner *learner);
+ATTEND_API attend_status attend_trainer_create(
+    attend_checkpoint *checkpoint, const attend_trainer_options *options,
+    attend_trainer **learner);
+ATTEND_API void attend_trainer_free(attend_trainer *learner);
+ATTEND_API const attend_config *attend_trainer_config(
+    const attend_trainer *learner);
 
 /* ---- what is learnt -------------------------------------------------------------- */
 
@@ -58,34 +58,35 @@ typedef enum {
 typedef struct {
   const char *name; /* as the checkpoint has it                               */
   int rank;
-  int64_t shape[2]; /* [outputs, inputs], or [n]; not turned                  */
+  int64_t
+      shape[2]; /* [outputs, inputs], or [n]; not transposed                  */
   int64_t count;
-  int turned; /* the checkpoint stores it [inputs, outputs]                  */
+  int transposed; /* the checkpoint stores it [inputs, outputs]                  */
   attend_group group;
   int fixed; /* part of the model, but not learnt */
   float *value, *gradient;
-} attend_learnt;
+} attend_trainer_parameter;
 
-/* Parameter i; 0 past the last. Values may be written; attend_learner_refresh
+/* Parameter i; 0 past the last. Values may be written; attend_trainer_refresh
  * then takes them up. */
-ATTEND_API int attend_learner_get(const attend_learner *learner, size_t i,
-                                  attend_learnt *learnt);
+ATTEND_API int attend_trainer_get(const attend_trainer *learner, size_t i,
+                                  attend_trainer_parameter *learnt);
 /* All values, all gradients, as one stretch of memory each. */
-ATTEND_API float *attend_learner_values(const attend_learner *learner,
+ATTEND_API float *attend_trainer_values(const attend_trainer *learner,
                                         size_t *count);
-ATTEND_API float *attend_learner_gradients(const attend_learner *learner);
-ATTEND_API attend_status attend_learner_refresh(attend_learner *learner);
+ATTEND_API float *attend_trainer_gradients(const attend_trainer *learner);
+ATTEND_API attend_status attend_trainer_refresh(attend_trainer *learner);
 
 /* The values become the mean of those in n folders of models of the same shape,
  * summed in double: the last saved steps of a course, say, which together are
  * often better than each. On failure they stay. */
-ATTEND_API attend_status attend_learner_average(attend_learner *learner, int n,
+ATTEND_API attend_status attend_trainer_average(attend_trainer *learner, int n,
                                                 const char *const *folders);
 
-/* The values as a checkpoint has them, under its names and turned as it turns
+/* The values as a checkpoint has them, under its names and transposed as it turns
  * them: model.safetensors of a folder beside whose config.json any reader of that
  * family can open it. stored: ATTEND_STORED_F32 or _BF16. */
-ATTEND_API attend_status attend_learner_save(attend_learner *learner,
+ATTEND_API attend_status attend_trainer_save(attend_trainer *learner,
                                              const char *path,
                                              attend_stored stored);
 
@@ -98,8 +99,9 @@ typedef struct {
   const int32_t *lengths; /* [batch] of them real, or NULL: all               */
   const int32_t *types;   /* [batch][length] or NULL: 0                       */
   int said; /* encoder-decoders: tokens that the decoder is given */
-  const int32_t *said_ids;     /* [batch][said]                               */
-  const int32_t *said_lengths; /* [batch] or NULL                             */
+  const int32_t *decoder_ids; /* [batch][said]                               */
+  const int32_t
+      *decoder_lengths; /* [batch] or NULL                             */
   /* What each place of the side with the head should have given; negative: not
    * scored. [batch][length], or [batch][said]. */
   const int32_t *targets;
@@ -108,28 +110,28 @@ typedef struct {
                       their mean                                              */
   uint64_t step;   /* another one draws another dropout                       */
   int quiet;       /* the loss alone: no gradients, no dropout                */
-} attend_lesson;
+} attend_batch;
 
 typedef struct {
   double loss; /* sum over the places that are scored */
   int scored;
-} attend_outcome;
+} attend_batch_loss;
 
 /* Hooks of the forward pass, as attend_session_set_hooks; where layers are computed
  * again, edits are made again. */
-ATTEND_API attend_status attend_learner_set_hooks(attend_learner *learner,
+ATTEND_API attend_status attend_trainer_set_hooks(attend_trainer *learner,
                                                   int n,
                                                   const attend_hook *hooks);
 /* Adds the gradients of a lesson to those that are there. */
-ATTEND_API attend_status attend_learner_study(attend_learner *learner,
-                                              const attend_lesson *lesson,
-                                              attend_outcome *outcome);
-ATTEND_API void attend_learner_forget(
-    attend_learner *learner); /* gradients 0 */
+ATTEND_API attend_status attend_trainer_accumulate(attend_trainer *learner,
+                                                   const attend_batch *lesson,
+                                                   attend_batch_loss *outcome);
+ATTEND_API void attend_trainer_zero_grad(
+    attend_trainer *learner); /* gradients 0 */
 /* Bytes of values, gradients and packed weights; of activations and workspaces of
  * attention, at their most so far. */
-ATTEND_API size_t attend_learner_bytes(const attend_learner *learner);
-ATTEND_API size_t attend_learner_work_bytes(const attend_learner *learner);
+ATTEND_API size_t attend_trainer_bytes(const attend_trainer *learner);
+ATTEND_API size_t attend_trainer_work_bytes(const attend_trainer *learner);
 
 /* ---- steps ---------------------------------------------------------------------------- */
 
@@ -149,7 +151,7 @@ ATTEND_API attend_optimizer_options attend_optimizer_defaults(void);
 typedef struct attend_optimizer attend_optimizer;
 
 ATTEND_API attend_status attend_optimizer_create(
-    attend_learner *learner, const attend_optimizer_options *options,
+    attend_trainer *learner, const attend_optimizer_options *options,
     attend_optimizer **optimizer);
 ATTEND_API void attend_optimizer_free(attend_optimizer *optimizer);
 /* Moves the values along their gradients, which stay as they are. norm may be

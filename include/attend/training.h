@@ -43,7 +43,7 @@ typedef struct attend_training attend_training;
 
 /* All three must stay. */
 ATTEND_API attend_status attend_training_create(
-    attend_learner *learner, attend_optimizer *optimizer,
+    attend_trainer *learner, attend_optimizer *optimizer,
     attend_batches *batches, const attend_training_options *options,
     attend_training **training);
 ATTEND_API void attend_training_free(attend_training *training);
@@ -56,10 +56,10 @@ ATTEND_API uint64_t attend_training_steps(const attend_training *training);
 
 /* The loss over batches in order, `most` lessons of them at most (0: all);
  * nothing is learnt. progress may be NULL; other than 0 stops. */
-ATTEND_API attend_status attend_training_measure(
-    attend_learner *learner, attend_batches *batches, uint64_t most,
+ATTEND_API attend_status attend_training_evaluate(
+    attend_trainer *learner, attend_batches *batches, uint64_t most,
     int (*progress)(uint64_t done, uint64_t total, void *user), void *user,
-    attend_outcome *outcome);
+    attend_batch_loss *outcome);
 
 /* ---- saved steps ---------------------------------------------------------------- */
 
@@ -71,7 +71,7 @@ typedef struct {        /* zero means default */
   void (*write)(attend_json_writer *w, void *user); /* further members of
                                                        training.json           */
   void *user;
-} attend_keep;
+} attend_save_options;
 
 /* Makes the folder: model.safetensors, training.safetensors (moments),
  * training.json, the files beside, and digests.json, which has the digests of all
@@ -80,7 +80,7 @@ typedef struct {        /* zero means default */
  * and one that was there before is there until then. */
 ATTEND_API attend_status attend_training_save(attend_training *training,
                                               const char *folder,
-                                              const attend_keep *keep);
+                                              const attend_save_options *keep);
 /* ATTEND_IO, and the name of the file, unless every file of a saved step is what was
  * saved there. training.json and training.safetensors may both have been removed:
  * the model is verified then. */

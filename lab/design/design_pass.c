@@ -320,7 +320,7 @@ attend_status pass_attention(const design_pass *p, int head, int rows,
   int32_t all[MOST_PLACES];
   int n = p->d->places, ld = padded(qkv_width(h));
   for (int i = 0; i < rows; i++) all[i] = i;
-  attend_look what = {.rows = all, .n_rows = rows, .weights = weights};
+  attend_observation what = {.rows = all, .n_rows = rows, .weights = weights};
   return attend_observe(p->plans[head], heads_at(a->qkv, n, ld, h->dim),
                         heads_at(a->qkv + h->dim, n, ld, h->dim), a->lse,
                         &what);

@@ -228,7 +228,7 @@ static attend_status entropy_at(study_run *r, int width, float scale,
   const attend_desc d = {
       .q_len = QUERIES, .kv_len = KEYS, .dim = width, .scale = scale};
   float *k = NULL, *o = NULL, lse[QUERIES], each[QUERIES];
-  const attend_look look = {.entropy = each};
+  const attend_observation look = {.entropy = each};
   attend_plan *plan;
   TAKE(r, &k, KEYS * 2 * (size_t)width);
   TAKE(r, &o, QUERIES * (size_t)width);

@@ -1,7 +1,7 @@
 /* What the heads of a model do, trained and untrained. */
 #include "studies/watched.h"
 
-enum { WEIGHTS = 2, NOTHING = ATTEND_DOINGS, KINDS };
+enum { WEIGHTS = 2, NOTHING = ATTEND_HEAD_PATTERNS, KINDS };
 
 static const char paragraph[] =
     "The dog ran after the car until the car was gone. Then the dog came home "
@@ -28,11 +28,11 @@ static const char *const names[WEIGHTS] = {"trained", "untrained"};
 
 typedef struct {
   attend_lens_shape shape;
-  int heads;                  /* of all layers */
-  attend_pattern *pattern;    /* [heads] */
-  double even[ATTEND_DOINGS]; /* what equal weights would score */
-  int favoured[KINDS];        /* heads, by what they favour most */
-  double broad;               /* mean share of the most entropy */
+  int heads;                         /* of all layers */
+  attend_pattern_scores *pattern;    /* [heads] */
+  double even[ATTEND_HEAD_PATTERNS]; /* what equal weights would score */
+  int favoured[KINDS];               /* heads, by what they favour most */
+  double broad;                      /* mean share of the most entropy */
   double forward; /* largest weight that a head has on later tokens */
   int count[KINDS];
 } survey;
@@ -44,43 +44,44 @@ typedef struct {
 static void count_keys(const watched_text *t, int i, int from, int to,
                        double *of) {
   for (int j = from; j < to; j++) {
-    of[ATTEND_DOES_SEPARATOR] += t->separator[j];
+    of[ATTEND_PATTERN_SEPARATOR] += t->separator[j];
     if (j == i) continue;
-    of[ATTEND_DOES_SAME] += t->ids[j] == t->ids[i];
-    of[ATTEND_DOES_INDUCTION] +=
+    of[ATTEND_PATTERN_SAME] += t->ids[j] == t->ids[i];
+    of[ATTEND_PATTERN_INDUCTION] +=
         j > 0 && j - 1 < i && t->ids[j - 1] == t->ids[i];
   }
   if (to - from < 2) return; /* it has no choice */
-  of[ATTEND_DOES_PREVIOUS] = i > from;
-  of[ATTEND_DOES_NEXT] = i + 1 < to;
-  of[ATTEND_DOES_FIRST] = from == 0 && i > 0;
-  of[ATTEND_DOES_SELF] = 1;
-  of[ATTEND_DOES_BROAD] = to - from;
+  of[ATTEND_PATTERN_PREVIOUS] = i > from;
+  of[ATTEND_PATTERN_NEXT] = i + 1 < to;
+  of[ATTEND_PATTERN_FIRST] = from == 0 && i > 0;
+  of[ATTEND_PATTERN_SELF] = 1;
+  of[ATTEND_PATTERN_BROAD] = to - from;
 }
 
 static void score_even(const watched_text *t, survey *s) {
-  double sum[ATTEND_DOINGS] = {0}, n[ATTEND_DOINGS] = {0};
+  double sum[ATTEND_HEAD_PATTERNS] = {0}, n[ATTEND_HEAD_PATTERNS] = {0};
   for (int i = 0; i < t->n; i++) {
     const int window = s->shape.window;
     const int from = window && i >= window ? i - window + 1 : 0;
     const int to = s->shape.causal ? i + 1 : t->n;
-    double of[ATTEND_DOINGS] = {0};
+    double of[ATTEND_HEAD_PATTERNS] = {0};
     count_keys(t, i, from, to, of);
-    for (int k = 0; k < ATTEND_DOINGS; k++) {
+    for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++) {
       sum[k] += of[k] / (to - from);
       n[k] += of[k] > 0;
     }
   }
-  for (int k = 0; k < ATTEND_DOINGS; k++)
+  for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++)
     s->even[k] = n[k] > 0 ? sum[k] / n[k] : NAN;
 }
 
 /* What a head favours most: its score over that of equal weights, at least the
  * setting `favour`; NOTHING if there is none. */
-static int favours(const survey *s, const attend_pattern *p, double least) {
+static int favours(const survey *s, const attend_pattern_scores *p,
+                   double least) {
   int best = NOTHING;
-  for (int k = 0; k < ATTEND_DOINGS; k++) {
-    if (k == ATTEND_DOES_BROAD || k == ATTEND_DOES_POSITIONAL) continue;
+  for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++) {
+    if (k == ATTEND_PATTERN_BROAD || k == ATTEND_PATTERN_POSITIONAL) continue;
     const double times = p->score[k] / s->even[k];
     if (!(times >= least)) continue;
     least = times;
@@ -90,8 +91,8 @@ static int favours(const survey *s, const attend_pattern *p, double least) {
 }
 
 /* Weight on keys after the row. */
-static attend_status look_ahead(study_run *r, const watched *w, attend_place at,
-                                double *most) {
+static attend_status look_ahead(study_run *r, const watched *w,
+                                attend_head_id at, double *most) {
   const int T = w->shape.rows;
   float *row = NULL;
   double sum = 0;
@@ -113,12 +114,12 @@ static attend_status look(study_run *r, const watched *w, const watched_text *t,
   *s = (survey){.shape = w->shape, .heads = w->shape.layers * w->shape.heads};
   TAKE(r, &s->pattern, (size_t)s->heads);
   for (int h = 0; h < s->heads; h++) {
-    const attend_place at = {w->role, h / w->shape.heads, h % w->shape.heads};
-    attend_pattern *p = &s->pattern[h];
+    const attend_head_id at = {w->role, h / w->shape.heads, h % w->shape.heads};
+    attend_pattern_scores *p = &s->pattern[h];
     TRY(attend_lens_pattern(w->lens, at, &o, p));
     TRY(look_ahead(r, w, at, &s->forward));
     s->count[p->does < 0 ? NOTHING : p->does]++;
-    s->broad += p->score[ATTEND_DOES_BROAD] / s->heads;
+    s->broad += p->score[ATTEND_PATTERN_BROAD] / s->heads;
     TRY(study_step(r, (double)h / s->heads));
   }
   score_even(t, s);
@@ -147,9 +148,10 @@ static const char *counts_of(study_run *r, const int *count) {
   for (int k = 0; k < KINDS; k++) {
     if (!count[k]) continue;
     const char *join = !said ? "" : said + 1 == kinds ? " and " : ", ";
-    text = study_format(
-        r, "%s%s%d %s", text ? text : "", join, count[k],
-        k == NOTHING ? "none" : attend_doing_name((attend_doing)k));
+    text = study_format(r, "%s%s%d %s", text ? text : "", join, count[k],
+                        k == NOTHING
+                            ? "none"
+                            : attend_head_pattern_name((attend_head_pattern)k));
     said++;
   }
   return text ? text : "";
@@ -216,11 +218,11 @@ static attend_status say_strongest(study_run *r, const survey *s) {
                   "The head that does most of each, and what equal weights "
                   "would score",
                   strongest_columns, &t));
-  for (int k = 0; k < ATTEND_DOINGS; k++) {
+  for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++) {
     const int best = strongest(&s[0], k), other = strongest(&s[1], k);
     if (best < 0) continue; /* does not apply to this text */
-    TRY(study_word(t, "%s", attend_doing_name((attend_doing)k)));
-    TRY(study_word(t, "%s", attend_doing_about((attend_doing)k)));
+    TRY(study_word(t, "%s", attend_head_pattern_name((attend_head_pattern)k)));
+    TRY(study_word(t, "%s", attend_head_pattern_about((attend_head_pattern)k)));
     TRY(study_row(t, 5, s->even[k], s[0].pattern[best].score[k],
                   (double)(best / s->shape.heads),
                   (double)(best % s->shape.heads),
@@ -245,7 +247,8 @@ static attend_status plot_counts(study_run *r, const survey *s) {
   double count[2 * WEIGHTS][KINDS];
   attend_plot_series series[2 * WEIGHTS];
   for (int k = 0; k < KINDS; k++) {
-    kinds[k] = k == NOTHING ? "none" : attend_doing_name((attend_doing)k);
+    kinds[k] = k == NOTHING ? "none"
+                            : attend_head_pattern_name((attend_head_pattern)k);
     for (int w = 0; w < WEIGHTS; w++) {
       count[w][k] = s[w].count[k];
       count[WEIGHTS + w][k] = s[w].favoured[k];
@@ -264,8 +267,9 @@ static attend_status plot_counts(study_run *r, const survey *s) {
                       &(attend_plot){.count = 2, .panels = panels});
 }
 
-static attend_status heat(study_run *r, const survey *s, attend_doing doing,
-                          int w, attend_plot_panel *panel) {
+static attend_status heat(study_run *r, const survey *s,
+                          attend_head_pattern doing, int w,
+                          attend_plot_panel *panel) {
   double *cells = NULL, most = 0;
   TAKE(r, &cells, (size_t)s->heads);
   for (int i = 0; i < WEIGHTS; i++) {
@@ -276,7 +280,8 @@ static attend_status heat(study_run *r, const survey *s, attend_doing doing,
   for (int h = 0; h < s->heads; h++) cells[h] = s[w].pattern[h].score[doing];
   *panel = (attend_plot_panel){
       .kind = ATTEND_PLOT_HEAT,
-      .title = study_format(r, "%s, %s", attend_doing_name(doing), names[w]),
+      .title =
+          study_format(r, "%s, %s", attend_head_pattern_name(doing), names[w]),
       .x = {.label = "head"},
       .y = {.label = "layer"},
       .rows = (size_t)s->shape.layers,
@@ -287,19 +292,20 @@ static attend_status heat(study_run *r, const survey *s, attend_doing doing,
 }
 
 /* Of what heads favour, that which most of them do, `but` left out. */
-static attend_doing commonest(const survey *s, int but) {
-  int best =
-      but == ATTEND_DOES_PREVIOUS ? ATTEND_DOES_FIRST : ATTEND_DOES_PREVIOUS;
-  for (int k = 0; k < ATTEND_DOINGS; k++)
+static attend_head_pattern commonest(const survey *s, int but) {
+  int best = but == ATTEND_PATTERN_PREVIOUS ? ATTEND_PATTERN_FIRST
+                                            : ATTEND_PATTERN_PREVIOUS;
+  for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++)
     if (k != but && s->favoured[k] > s->favoured[best]) best = k;
-  return (attend_doing)best;
+  return (attend_head_pattern)best;
 }
 
 enum { SHOWN = 3 };
 
 static attend_status plot_heads(study_run *r, const survey *s) {
-  const attend_doing one = commonest(s, -1), two = commonest(s, (int)one);
-  const attend_doing shown[SHOWN] = {ATTEND_DOES_BROAD, one, two};
+  const attend_head_pattern one = commonest(s, -1),
+                            two = commonest(s, (int)one);
+  const attend_head_pattern shown[SHOWN] = {ATTEND_PATTERN_BROAD, one, two};
   attend_plot_panel panels[WEIGHTS * SHOWN];
   for (int w = 0; w < WEIGHTS; w++)
     for (int k = 0; k < SHOWN; k++)
@@ -314,8 +320,8 @@ static attend_status plot_heads(study_run *r, const survey *s) {
 
 /* Among few tokens equal weights are large enough to stand out. */
 static bool is_long(const survey *s) {
-  for (int k = 0; k < ATTEND_DOINGS; k++)
-    if (k != ATTEND_DOES_BROAD && s->even[k] >= 0.3) return false;
+  for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++)
+    if (k != ATTEND_PATTERN_BROAD && s->even[k] >= 0.3) return false;
   return true;
 }
 
@@ -325,9 +331,9 @@ static attend_status claim_even(study_run *r, const survey *s) {
   if (is_long(s))
     TRY(study_claim(r, "untrained-broad",
                     "share of untrained heads that are broad",
-                    (double)s->count[ATTEND_DOES_BROAD] / s->heads, 1, 0));
-  for (int k = 0; k < ATTEND_DOINGS; k++) {
-    const char *name = attend_doing_name((attend_doing)k);
+                    (double)s->count[ATTEND_PATTERN_BROAD] / s->heads, 1, 0));
+  for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++) {
+    const char *name = attend_head_pattern_name((attend_head_pattern)k);
     double mean = 0;
     if (!(s->even[k] > 0)) continue; /* does not apply, or has no formula */
     for (int h = 0; h < s->heads; h++)
@@ -335,7 +341,7 @@ static attend_status claim_even(study_run *r, const survey *s) {
     TRY(study_claim(
         r, study_format(r, "even-%s", name),
         study_format(r, "untrained: %s, against equal weights", name), mean,
-        s->even[k], (k == ATTEND_DOES_BROAD ? 0.1 : 0.25) * s->even[k]));
+        s->even[k], (k == ATTEND_PATTERN_BROAD ? 0.1 : 0.25) * s->even[k]));
   }
   return ATTEND_OK;
 }

@@ -14,7 +14,7 @@ static attend_status fresh(study_run *r, const char *folder,
   if (!config) return study_fail(r, ATTEND_NO_MEMORY, "no memory");
   attend_status status = attend_config_write(r->ctx, config, a);
   if (!status)
-    status = attend_checkpoint_fresh(r->ctx, folder, r->seed, &m->files);
+    status = attend_checkpoint_init_pytorch(r->ctx, folder, r->seed, &m->files);
   unlink(config);
   return status;
 }

@@ -8,7 +8,7 @@ typedef struct {
   float *weights; /* [B,H,T,S] */
 } weight_sheet;
 
-static void keep_stretch(const attend_stretch *s, void *user) {
+static void keep_stretch(const attend_weight_span *s, void *user) {
   const weight_sheet *w = user;
   const attend_desc *d = w->desc;
   size_t row =
@@ -24,8 +24,9 @@ static attend_status look(attend_plan *plan, const study_pass *p) {
   memset(p->weights, 0,
          (size_t)d->batch * (size_t)d->heads * (size_t)d->q_len *
              (size_t)d->kv_len * sizeof *p->weights);
-  return attend_observe(plan, attend_bhtd(p->q), attend_bhtd(p->k), p->lse,
-                        &(attend_look){.each = keep_stretch, .user = &sheet});
+  return attend_observe(
+      plan, attend_bhtd(p->q), attend_bhtd(p->k), p->lse,
+      &(attend_observation){.each = keep_stretch, .user = &sheet});
 }
 
 static attend_status pass(attend_plan *plan, const study_pass *p) {

@@ -381,7 +381,8 @@ static attend_status look_with(study_run *r, const world *w, attend_plan *plan,
   TAKE(r, &top, n);
   const attend_view rows = {(void *)w->p, {0, 0, w->ld, 1}},
                     turned = {(void *)q, {0, 0, w->ld, 1}};
-  const attend_look look = {.top = 1, .top_index = top, .top_weight = weight};
+  const attend_observation look = {
+      .top = 1, .top_index = top, .top_weight = weight};
   TRY(attend_forward(plan, turned, rows, rows, attend_bhtd(o), lse));
   TRY(attend_observe(plan, turned, rows, lse, &look));
   for (int t = shift; t < w->n; t++) l->right += top[t] == t - shift;

@@ -51,7 +51,7 @@ static attend_status locate(study_run *r, const watched *w, depths *d) {
   TAKE(r, &top, (size_t)T);
   const attend_row_stats stats = {.top = top};
   for (int h = 0; h < heads; h++) {
-    const attend_place at = {w->role, h / w->shape.heads, h % w->shape.heads};
+    const attend_head_id at = {w->role, h / w->shape.heads, h % w->shape.heads};
     TRY(attend_lens_stats(w->lens, at, &stats));
     for (int t = T - d->rows; t < T; t++) {
       d->itself += top[t] == t;

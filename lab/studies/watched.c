@@ -106,7 +106,7 @@ attend_status watched_open(study_run *r, const char *path,
                              ? ATTEND_ENCODER_SELF
                              : ATTEND_DECODER_SELF};
   TRY(weights == WATCHED_UNTRAINED
-          ? attend_checkpoint_start(r->ctx, path, r->seed, &w->files)
+          ? attend_checkpoint_init(r->ctx, path, r->seed, &w->files)
           : attend_checkpoint_open(r->ctx, path, &w->files));
   TRY(attend_model_create(w->files, &o, &w->model));
   return watch(r, text, w);

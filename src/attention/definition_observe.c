@@ -30,7 +30,7 @@ static int64_t width_of(const call *c) {
 
 static void write_weights(const place *p, size_t head,
                           const definition_row *row) {
-  const attend_look *look = p->c->look;
+  const attend_observation *look = p->c->look;
   for (int r = 0; look->weights && r < look->n_rows; r++) {
     if (look->rows[r] != p->i) continue;
     float *to = look->weights +
@@ -42,25 +42,25 @@ static void write_weights(const place *p, size_t head,
 
 static void hand_over(const place *p, int b, int h, int slot,
                       const definition_row *row) {
-  const attend_look *look = p->c->look;
+  const attend_observation *look = p->c->look;
   int64_t to = look->key_to ? min64(look->key_to, p->width) : p->width;
   if (look->key_from >= to) return;
   memset(p->line, 0, (size_t)p->width * sizeof *p->line);
   for (int s = 0; s < row->n_seen; s++)
     p->line[row->seen[s]] = (float)row->weight[s];
-  attend_stretch all = {b,
-                        h,
-                        p->i,
-                        slot,
-                        (int)look->key_from,
-                        (int)(to - look->key_from),
-                        p->line + look->key_from};
+  attend_weight_span all = {b,
+                            h,
+                            p->i,
+                            slot,
+                            (int)look->key_from,
+                            (int)(to - look->key_from),
+                            p->line + look->key_from};
   look->each(&all, look->user);
 }
 
 static void write_each(const place *p, int b, int h,
                        const definition_row *row) {
-  const attend_look *look = p->c->look;
+  const attend_observation *look = p->c->look;
   if (!look->each) return;
   if (!look->n_rows) hand_over(p, b, h, p->i, row);
   for (int r = 0; r < look->n_rows; r++)
@@ -69,7 +69,7 @@ static void write_each(const place *p, int b, int h,
 
 /* The heaviest first, ties by position: each goes where it belongs. */
 static void write_top(const place *p, const definition_row *row) {
-  const attend_look *look = p->c->look;
+  const attend_observation *look = p->c->look;
   int32_t *index = look->top_index + p->row * (size_t)look->top;
   float *weight = look->top_weight + p->row * (size_t)look->top;
   int count = 0;
@@ -91,7 +91,7 @@ static void write_top(const place *p, const definition_row *row) {
 }
 
 static void write_sums(const place *p, size_t head, const definition_row *row) {
-  const attend_look *look = p->c->look;
+  const attend_observation *look = p->c->look;
   double entropy = 0;
   for (int s = 0; s < row->n_seen; s++) {
     double w = row->weight[s];
@@ -103,7 +103,7 @@ static void write_sums(const place *p, size_t head, const definition_row *row) {
 }
 
 /* Statistics are of all rows. */
-static bool is_wanted(const attend_look *look, int i) {
+static bool is_wanted(const attend_observation *look, int i) {
   if (look->top || look->entropy || look->mass) return true;
   if (look->each && !look->n_rows) return true;
   for (int r = 0; r < look->n_rows; r++)
@@ -129,7 +129,7 @@ static void look_piece(const call *c, const piece *p, definition_row *row,
 }
 
 static attend_status check(const call *c) {
-  const attend_look *look = c->look;
+  const attend_observation *look = c->look;
   attend_context *ctx = c->plan->ctx;
   ATTEND_CHECK(ctx, look, "look is NULL: say what is to be looked at");
   ATTEND_CHECK(ctx, !look->softmax_gap,
@@ -144,7 +144,7 @@ static attend_status check(const call *c) {
 
 /* What no row writes: rows that are not real see nothing. */
 static void clear(const call *c, int64_t width) {
-  const attend_look *look = c->look;
+  const attend_observation *look = c->look;
   const attend_desc *d = &c->plan->desc;
   size_t heads = (size_t)d->batch * (size_t)d->heads;
   size_t rows = heads * (size_t)c->n;

@@ -58,7 +58,7 @@ typedef struct {
   attend_view d_o, dq, dk, dv; /* backward */
   const float *lse_in;
   float *dbias;
-  const attend_look *look;  /* observe */
+  const attend_observation *look; /* observe */
   int64_t key_from, key_to; /* observe: blocks outside are passed over, unless
                                key_to is 0 */
 } call;

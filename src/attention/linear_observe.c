@@ -120,7 +120,7 @@ static void look_open(const attend_plan *p, int thread, looker_room *room) {
 
 static void look_tile(const call *c, tile t, sink to, looker_room *room) {
   linear_scratch *w = &room->linear;
-  const attend_look *look = c->look;
+  const attend_observation *look = c->look;
   int64_t last = last_key_block(c, t), first = 0, end = last + 1;
   bool gaps = look->softmax_gap && to.slot == TO_STATISTICS;
   factors f;

@@ -88,7 +88,7 @@ static void count_best(const call *c, tile g, int j0, int j1, const float *s,
 
 static void row_weights(const call *c, tile g, int r, int slot, int64_t width,
                         int64_t start, int j0, int j1, const float *p) {
-  const attend_look *look = c->look;
+  const attend_observation *look = c->look;
   size_t head = (size_t)g.b * (size_t)c->plan->desc.heads +
                 (size_t)row_head(c->plan, g.g, g.row + r);
   float *out = look->weights +
@@ -137,25 +137,25 @@ static void row_mass(const call *c, tile g, int r, int64_t width, int64_t start,
 
 static void row_each(const call *c, tile g, int r, sink to, int64_t start,
                      int j0, int j1, const float *p) {
-  const attend_look *look = c->look;
+  const attend_observation *look = c->look;
   int64_t from = max64(start + j0, look->key_from);
   int64_t end = min64(start + j1, to.width); /* a block may be longer */
   if (look->key_to) end = min64(end, look->key_to);
   int row = (g.row + r) / c->plan->group;
   if (from >= end) return;
-  attend_stretch s = {g.b,
-                      row_head(c->plan, g.g, g.row + r),
-                      row,
-                      look->n_rows ? to.first + row : row,
-                      (int)from,
-                      (int)(end - from),
-                      p + (from - start)};
+  attend_weight_span s = {g.b,
+                          row_head(c->plan, g.g, g.row + r),
+                          row,
+                          look->n_rows ? to.first + row : row,
+                          (int)from,
+                          (int)(end - from),
+                          p + (from - start)};
   look->each(&s, look->user);
 }
 
 void look_write(const call *c, tile g, int r, sink to, int64_t start, int j0,
                 int j1, const float *x) {
-  const attend_look *look = c->look;
+  const attend_observation *look = c->look;
   float p[BLOCK];
   weights_of(c, x + j0, (size_t)(j1 - j0), p + j0);
   if (to.slot == TO_EACH) {
@@ -173,7 +173,7 @@ void look_write(const call *c, tile g, int r, sink to, int64_t start, int j0,
 }
 
 static void row_begin(const call *c, size_t row) {
-  const attend_look *look = c->look;
+  const attend_observation *look = c->look;
   for (int i = 0; i < look->top; i++) {
     look->top_index[row * (size_t)look->top + (size_t)i] = -1;
     look->top_weight[row * (size_t)look->top + (size_t)i] = -INFINITY;
@@ -278,7 +278,7 @@ static int64_t each_items(const call *c) {
  * together. */
 static void look_each_rows(const observation *x, int b, int g, int from,
                            int end, looker_room *w) {
-  const attend_look *look = x->c.look;
+  const attend_observation *look = x->c.look;
   const int32_t *rows = look->n_rows ? look->rows : NULL;
   int group = x->c.plan->group;
   for (int i = from, j; i < end; i = j) {
@@ -301,7 +301,7 @@ static void look_each(const observation *x, int64_t item, looker_room *w) {
 }
 
 attend_status check_look_rows(const call *c) {
-  const attend_look *look = c->look;
+  const attend_observation *look = c->look;
   attend_context *ctx = c->plan->ctx;
   ATTEND_CHECK(ctx, look->n_rows >= 0 && look->top >= 0,
                "%d rows and top %d were asked for: neither may be negative",
@@ -323,7 +323,7 @@ attend_status check_look_rows(const call *c) {
 }
 
 static attend_status check(const call *c) {
-  const attend_look *look = c->look;
+  const attend_observation *look = c->look;
   attend_context *ctx = c->plan->ctx;
   ATTEND_CHECK(ctx, look, "look is NULL: say what is to be looked at");
   ATTEND_TRY(check_look_rows(c));
@@ -365,7 +365,7 @@ static void each_item(const void *args, int64_t i, int worker) {
 attend_status look_at(call *c, const looker *by) {
   ATTEND_TRY(check(c));
   attend_plan *p = c->plan;
-  const attend_look *look = c->look;
+  const attend_observation *look = c->look;
   int64_t width = call_width(c), heads = (int64_t)p->desc.batch * p->desc.heads;
   int stacks = p->desc.batch * p->desc.kv_heads;
   bool by_tile =

@@ -266,7 +266,7 @@ attend_status attend_backward(attend_plan *p, attend_view q, attend_view k,
 }
 
 attend_status attend_observe(attend_plan *p, attend_view q, attend_view k,
-                             const float *lse, const attend_look *look) {
+                             const float *lse, const attend_observation *look) {
   const attend_desc *d = &p->desc;
   ATTEND_TRY(check_inputs(p, q, k, k));
   ATTEND_CHECK(p->ctx, lse || d->q_len == 0,

@@ -250,8 +250,8 @@ attend_status attend_state_append(attend_plan *p, attend_state *s, int n,
   return s->kind->append(&c, s);
 }
 
-attend_status attend_state_look(attend_plan *p, attend_state *s, int n,
-                                attend_view q, attend_view o, float *lse) {
+attend_status attend_state_query(attend_plan *p, attend_state *s, int n,
+                                 attend_view q, attend_view o, float *lse) {
   ATTEND_TRY(check_call(p, s, n));
   ATTEND_TRY(check_looking(p, n, q, o));
   call c = state_call(p, s, n);
@@ -273,7 +273,7 @@ attend_status attend_extend(attend_plan *p, attend_state *s, int n,
 
 attend_status attend_state_observe(attend_plan *p, attend_state *s, int n,
                                    attend_view q, const float *lse,
-                                   const attend_look *what) {
+                                   const attend_observation *what) {
   ATTEND_TRY(check_call(p, s, n));
   ATTEND_CHECK(p->ctx, s->kind->has_keys,
                "a linear state holds sums and no keys to look at: keep the "

@@ -4,9 +4,9 @@
  * made by attend_linear_create_back.)
  *
  * With a = dY and b = X (or the other way round for weights that are stored
- * turned), c[m][n] = sum_r a[r][m] b[r][n]. The rows of b lie in lanes already,
+ * transposed), c[m][n] = sum_r a[r][m] b[r][n]. The rows of b lie in lanes already,
  * but far apart: they are copied, a stretch of BLOCK rows together, and wait in
- * the workspace. The columns of a are turned into rows for one block of c at a
+ * the workspace. The columns of a are transposed into rows for one block of c at a
  * time, where the kernel reads them at once, so that neither crosses memory
  * again. Two limits: 2 R M N operations, and 4 (2 R N + R M + 2 M N) bytes; for
  * 4096 x 1536 x 384 and more the first by far. Measured there, on one core:
@@ -48,7 +48,7 @@ static size_t packed_floats(int rows, int n) {
 
 size_t attend_linear_weight_grad_bytes(const attend_context *ctx, int rows,
                                        int outputs, int inputs) {
-  int n = outputs > inputs ? outputs : inputs; /* turned or not */
+  int n = outputs > inputs ? outputs : inputs; /* transposed or not */
   size_t scratch = size_times((size_t)ctx->threads, SCRATCH);
   size_t floats = size_add(packed_floats(rows, n), scratch);
   return size_add(size_times(floats, sizeof(float)), 64);
@@ -176,13 +176,13 @@ static void outer_product(outer x, int rows) {
 void attend_linear_weight_grad(attend_context *ctx, attend_weights kind,
                                int rows, int outputs, int inputs,
                                const float *dy, int lddy, const float *x,
-                               int ldx, int turned, int add, float *dw,
+                               int ldx, int transposed, int add, float *dw,
                                int lddw, float *db, void *work) {
   outer o = {.ctx = ctx, .add = add != 0, .c = dw, .ldc = (size_t)lddw};
   if (kind == ATTEND_WEIGHTS_MIXED) o.mixed = ctx->kernels->mixed;
-  o.m = turned ? inputs : outputs, o.n = turned ? outputs : inputs;
-  o.a = turned ? x : dy, o.lda = (size_t)(turned ? ldx : lddy);
-  o.b = turned ? dy : x, o.ldb = (size_t)(turned ? lddy : ldx);
+  o.m = transposed ? inputs : outputs, o.n = transposed ? outputs : inputs;
+  o.a = transposed ? x : dy, o.lda = (size_t)(transposed ? ldx : lddy);
+  o.b = transposed ? dy : x, o.ldb = (size_t)(transposed ? lddy : ldx);
   o.lanes = (o.n + LANES - 1) / LANES;
   o.packed = (float *)round_up((uintptr_t)work, 64);
   o.scratch = o.packed + packed_floats(rows, o.n);

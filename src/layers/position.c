@@ -125,16 +125,16 @@ void cpu_rope(attend_context *ctx, const struct op_rope *o) {
   PARALLEL_FOR(ctx, j.parts, j.parts, rope_part, j);
 }
 
-void attend_rope_turn(attend_context *ctx, const double *frequency,
-                      double stretch, int rows, int heads, int dim,
-                      const int32_t *positions, float *x, int ldx) {
+void attend_rope_rotate(attend_context *ctx, const double *frequency,
+                        double stretch, int rows, int heads, int dim,
+                        const int32_t *positions, float *x, int ldx) {
   cpu_rope(ctx, &(struct op_rope){frequency, stretch, rows, heads, dim, 0,
                                   positions, x, ldx, false});
 }
 
-void attend_rope_turn_back(attend_context *ctx, const double *frequency,
-                           double stretch, int rows, int heads, int dim,
-                           const int32_t *positions, float *dx, int lddx) {
+void attend_rope_rotate_back(attend_context *ctx, const double *frequency,
+                             double stretch, int rows, int heads, int dim,
+                             const int32_t *positions, float *dx, int lddx) {
   cpu_rope(ctx, &(struct op_rope){frequency, stretch, rows, heads, dim, 0,
                                   positions, dx, lddx, true});
 }

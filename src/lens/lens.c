@@ -100,7 +100,7 @@ int attend_lens_role(const attend_lens *l, attend_role role,
 
 /* ---- one head ----------------------------------------------------------------------- */
 
-static attend_status check_place(const attend_lens *l, attend_place at) {
+static attend_status check_place(const attend_lens *l, attend_head_id at) {
   ATTEND_CHECK(
       l->ctx, (unsigned)at.role < ATTEND_ROLES && l->role[at.role].shape.layers,
       "the run has no such attention: %s", attend_role_name(at.role));
@@ -134,7 +134,7 @@ static attend_status check_sight(const attend_lens *l, const attend_hooked *s) {
 }
 
 static attend_status head_view(const attend_lens *l, attend_point what,
-                               attend_place at, int head, attend_view *view) {
+                               attend_head_id at, int head, attend_view *view) {
   attend_hooked s;
   ATTEND_CHECK(l->ctx, attend_trace_get(l->trace, what, at.role, at.layer, &s),
                "the trace holds no %s of layer %d: record it",
@@ -184,7 +184,7 @@ static attend_status make_plan(attend_lens *l, attend_role role, int layer) {
   return attend_plan_create(l->ctx, &d, &r->plan);
 }
 
-static void read_column(const attend_lens *l, attend_place at) {
+static void read_column(const attend_lens *l, attend_head_id at) {
   attend_desc d;
   float *column = l->role[at.role].column;
   if (!column) return;
@@ -193,7 +193,7 @@ static void read_column(const attend_lens *l, attend_place at) {
     column[i] = d.bias.table[i * d.heads + at.head];
 }
 
-static int key_head(const attend_lens *l, attend_place at) {
+static int key_head(const attend_lens *l, attend_head_id at) {
   const attend_lens_shape *s = &l->role[at.role].shape;
   return at.head / (s->heads / s->kv_heads);
 }
@@ -210,7 +210,7 @@ static attend_status lse_room(attend_lens *l, int rows) {
 
 /* Another form on the recorded queries, keys and values: what the head would
  * have given [T][M], and its denominators [T]. */
-static attend_status run_direct(attend_lens *l, attend_place at,
+static attend_status run_direct(attend_lens *l, attend_head_id at,
                                 float **direct) {
   role_lens *r = &l->role[at.role];
   size_t rows = (size_t)r->shape.rows, wide = (size_t)r->shape.dim_v;
@@ -231,7 +231,7 @@ static attend_status run_direct(attend_lens *l, attend_place at,
   return status;
 }
 
-attend_status lens_enter(attend_lens *l, attend_place at) {
+attend_status lens_enter(attend_lens *l, attend_head_id at) {
   ATTEND_TRY(check_place(l, at));
   role_lens *r = &l->role[at.role];
   attend_view lse = {0};
@@ -251,7 +251,7 @@ attend_status lens_enter(attend_lens *l, attend_place at) {
   return ATTEND_OK;
 }
 
-attend_status attend_lens_vectors(attend_lens *l, attend_place at,
+attend_status attend_lens_vectors(attend_lens *l, attend_head_id at,
                                   attend_view *q, attend_view *k,
                                   attend_view *v, attend_view *out) {
   ATTEND_TRY(lens_enter(l, at));
@@ -267,7 +267,7 @@ attend_status attend_lens_vectors(attend_lens *l, attend_place at,
   return ATTEND_OK;
 }
 
-attend_status attend_lens_denominators(attend_lens *l, attend_place at,
+attend_status attend_lens_denominators(attend_lens *l, attend_head_id at,
                                        float *lse) {
   ATTEND_TRY(lens_enter(l, at));
   memcpy(lse, l->lse, (size_t)l->role[at.role].shape.rows * sizeof *lse);
@@ -281,7 +281,7 @@ typedef struct {
   float *weights;
 } filling;
 
-static void fill(const attend_stretch *s, void *user) {
+static void fill(const attend_weight_span *s, void *user) {
   const filling *f = user;
   memcpy(f->weights + (size_t)s->slot * (size_t)f->b->keys + s->key - f->b->key,
          s->weights, (size_t)s->n * sizeof *s->weights);
@@ -290,12 +290,12 @@ static void fill(const attend_stretch *s, void *user) {
 attend_status lens_band(attend_lens *l, const band *b, float *weights) {
   attend_view q, k;
   filling f = {b, weights};
-  attend_look look = {.rows = b->rows,
-                      .n_rows = b->n,
-                      .each = fill,
-                      .user = &f,
-                      .key_from = b->key,
-                      .key_to = (int64_t)b->key + b->keys};
+  attend_observation look = {.rows = b->rows,
+                             .n_rows = b->n,
+                             .each = fill,
+                             .user = &f,
+                             .key_from = b->key,
+                             .key_to = (int64_t)b->key + b->keys};
   memset(weights, 0, (size_t)b->n * (size_t)b->keys * sizeof *weights);
   if (b->n == 0 || b->keys == 0) return ATTEND_OK;
   ATTEND_TRY(head_view(l, ATTEND_AT_QUERY, b->at, b->at.head, &q));
@@ -311,7 +311,7 @@ static attend_status check_range(const attend_lens *l, const char *what,
   return ATTEND_OK;
 }
 
-attend_status attend_lens_block(attend_lens *l, attend_place at, int row,
+attend_status attend_lens_block(attend_lens *l, attend_head_id at, int row,
                                 int rows, int key, int keys, float *weights) {
   int32_t *list;
   ATTEND_TRY(lens_enter(l, at));
@@ -326,7 +326,7 @@ attend_status attend_lens_block(attend_lens *l, attend_place at, int row,
   return status;
 }
 
-attend_status attend_lens_stats(attend_lens *l, attend_place at,
+attend_status attend_lens_stats(attend_lens *l, attend_head_id at,
                                 const attend_row_stats *stats) {
   attend_view q, k;
   void *unasked = NULL; /* the heaviest come with their weights */
@@ -337,7 +337,7 @@ attend_status attend_lens_stats(attend_lens *l, attend_place at,
     ATTEND_TRY(take(l->ctx,
                     (size_t)l->role[at.role].shape.rows * sizeof(int32_t),
                     "the heaviest keys", &unasked));
-  attend_look look = {
+  attend_observation look = {
       .top = stats->top || stats->top_weight,
       .top_index = stats->top ? stats->top : unasked,
       .top_weight = stats->top_weight ? stats->top_weight : unasked,
@@ -371,7 +371,7 @@ attend_status lens_rows(attend_lens *l, int row, int rows, int cells, int keys,
   return ATTEND_OK;
 }
 
-attend_status lens_each_row(attend_lens *l, attend_place at, int n,
+attend_status lens_each_row(attend_lens *l, attend_head_id at, int n,
                             const int32_t *rows, row_visit f, void *with) {
   ATTEND_TRY(lens_enter(l, at));
   int keys = l->role[at.role].shape.keys, most = band_rows(keys);

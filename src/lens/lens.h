@@ -37,7 +37,7 @@ struct attend_lens {
 };
 
 typedef struct {
-  attend_place at;
+  attend_head_id at;
   const int32_t *rows; /* [n], rising */
   int n;
   int key, keys;
@@ -45,7 +45,7 @@ typedef struct {
 
 /* Reads the place's denominators and its column of the bias; to be called before
  * bands of it. */
-attend_status lens_enter(attend_lens *l, attend_place at);
+attend_status lens_enter(attend_lens *l, attend_head_id at);
 attend_status lens_band(attend_lens *l, const band *b,
                         float *weights /* [n, keys] */);
 /* Rows of a band over that many keys. */
@@ -64,7 +64,7 @@ attend_status lens_rows(attend_lens *l, int row, int rows, int cells, int keys,
 /* Goes over the rows of one head, on all keys, in order. f gets a row's weights;
  * it must not keep them. */
 typedef void (*row_visit)(int row, const float *weights, void *with);
-attend_status lens_each_row(attend_lens *l, attend_place at, int n,
+attend_status lens_each_row(attend_lens *l, attend_head_id at, int n,
                             const int32_t *rows, row_visit f, void *with);
 
 /* In nats; weights that are not positive add nothing. */

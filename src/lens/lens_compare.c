@@ -22,7 +22,7 @@ static void add_rows(gap *g, int n, const float *w, const float *w2) {
 }
 
 static attend_status add_bands(attend_lens *l, attend_lens *other,
-                               attend_place at, int n, const int32_t *rows,
+                               attend_head_id at, int n, const int32_t *rows,
                                gap *g) {
   int most = band_rows(g->keys);
   size_t floats = (size_t)(n < most ? n : most) * (size_t)g->keys;
@@ -42,7 +42,7 @@ static attend_status add_bands(attend_lens *l, attend_lens *other,
 }
 
 static attend_status compare_outputs(attend_lens *l, attend_lens *other,
-                                     attend_place at, int n,
+                                     attend_head_id at, int n,
                                      const int32_t *rows, double *error) {
   attend_view a, b;
   double gaps = 0, squares = 0;
@@ -62,7 +62,7 @@ static attend_status compare_outputs(attend_lens *l, attend_lens *other,
 }
 
 attend_status attend_lens_compare(attend_lens *l, attend_lens *other,
-                                  attend_place at, double most_pairs,
+                                  attend_head_id at, double most_pairs,
                                   attend_difference *d) {
   ATTEND_TRY(lens_enter(l, at));
   ATTEND_TRY(lens_enter(other, at));

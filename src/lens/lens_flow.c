@@ -82,7 +82,7 @@ static attend_status through_layer(rollout *r, int layer, const float *after,
   double left = 0;
   memset(r->to, 0, (size_t)T * sizeof *r->to);
   for (int h = 0; h < r->s.heads; h++) {
-    attend_place at = {r->role, layer, h};
+    attend_head_id at = {r->role, layer, h};
     ATTEND_TRY(lens_each_row(r->l, at, n, r->rows, gather, &g));
     ATTEND_TRY(lens_step(
         r->l, 1 - (layer + 1 - (h + 1.0) / r->s.heads) / r->s.layers));
@@ -159,7 +159,7 @@ static attend_status reach_layer(attend_lens *l, attend_role role,
   int n = rows_reached(after, s->rows, rows);
   for (int i = 0; i < n; i++) reach_to(r, rows[i], rows[i], -1);
   for (int h = 0; h < s->heads; h++) {
-    attend_place at = {role, r->layer, h};
+    attend_head_id at = {role, r->layer, h};
     r->head = h;
     ATTEND_TRY(lens_each_row(l, at, n, rows, reach_row, r));
     ATTEND_TRY(

@@ -15,7 +15,7 @@ typedef struct {
   const char *name, *about;
 } doing;
 
-static const doing doings[ATTEND_DOINGS] = {
+static const doing doings[ATTEND_HEAD_PATTERNS] = {
     {"previous", "weight on the token just before"},
     {"next", "weight on the token just after"},
     {"first", "weight on the first token, such as [CLS] or <s>"},
@@ -26,11 +26,11 @@ static const doing doings[ATTEND_DOINGS] = {
     {"positional", "how much of where it looks the distance alone explains"},
     {"induction", "weight on what came after the same token before"}};
 
-const char *attend_doing_name(attend_doing d) {
-  return (unsigned)d < ATTEND_DOINGS ? doings[d].name : "";
+const char *attend_head_pattern_name(attend_head_pattern d) {
+  return (unsigned)d < ATTEND_HEAD_PATTERNS ? doings[d].name : "";
 }
-const char *attend_doing_about(attend_doing d) {
-  return (unsigned)d < ATTEND_DOINGS ? doings[d].about : "";
+const char *attend_head_pattern_about(attend_head_pattern d) {
+  return (unsigned)d < ATTEND_HEAD_PATTERNS ? doings[d].about : "";
 }
 
 typedef struct {
@@ -40,13 +40,13 @@ typedef struct {
   int offset; /* distance d is counted at d + offset */
   double *at; /* [rows + keys] weight at each distance, */
   int *of;    /* and how many pairs have it */
-  double sum[ATTEND_DOINGS];
-  int n[ATTEND_DOINGS];
+  double sum[ATTEND_HEAD_PATTERNS];
+  int n[ATTEND_HEAD_PATTERNS];
   double squares, total, pairs, entropy;
   int rows;
 } measure;
 
-static void count(measure *m, attend_doing d, double weight) {
+static void count(measure *m, attend_head_pattern d, double weight) {
   m->sum[d] += weight;
   m->n[d]++;
 }
@@ -64,12 +64,12 @@ static void sees(const measure *m, int row, int *from, int *to) {
 static void measure_places(measure *m, int row, int from, int to,
                            const float *w, double entropy) {
   if (to - from < 2) return; /* it has no choice */
-  if (from == 0 && row > 0) count(m, ATTEND_DOES_FIRST, (double)w[0]);
-  count(m, ATTEND_DOES_BROAD, entropy / log((double)(to - from)));
+  if (from == 0 && row > 0) count(m, ATTEND_PATTERN_FIRST, (double)w[0]);
+  count(m, ATTEND_PATTERN_BROAD, entropy / log((double)(to - from)));
   if (!m->self) return;
-  if (row > from) count(m, ATTEND_DOES_PREVIOUS, (double)w[row - 1]);
-  if (row + 1 < to) count(m, ATTEND_DOES_NEXT, (double)w[row + 1]);
-  if (row < to) count(m, ATTEND_DOES_SELF, (double)w[row]);
+  if (row > from) count(m, ATTEND_PATTERN_PREVIOUS, (double)w[row - 1]);
+  if (row + 1 < to) count(m, ATTEND_PATTERN_NEXT, (double)w[row + 1]);
+  if (row < to) count(m, ATTEND_PATTERN_SELF, (double)w[row]);
 }
 
 static void measure_tokens(measure *m, int row, int from, int to,
@@ -86,9 +86,9 @@ static void measure_tokens(measure *m, int row, int from, int to,
     if (m->self && j > 0 && j - 1 < row && o->key_ids[j - 1] == id)
       n_after++, after += (double)w[j];
   }
-  if (n_separators) count(m, ATTEND_DOES_SEPARATOR, separators);
-  if (n_same) count(m, ATTEND_DOES_SAME, same);
-  if (n_after) count(m, ATTEND_DOES_INDUCTION, after);
+  if (n_separators) count(m, ATTEND_PATTERN_SEPARATOR, separators);
+  if (n_same) count(m, ATTEND_PATTERN_SAME, same);
+  if (n_after) count(m, ATTEND_PATTERN_INDUCTION, after);
 }
 
 static void measure_distances(measure *m, int row, int from, int to,
@@ -130,31 +130,32 @@ static double positional(const measure *m) {
 
 /* Where most of the weight goes, if it is most; then how it spreads. */
 static int stands_out(const double *score) {
-  static const attend_doing where[] = {
-      ATTEND_DOES_PREVIOUS,  ATTEND_DOES_NEXT, ATTEND_DOES_SELF,
-      ATTEND_DOES_INDUCTION, ATTEND_DOES_SAME, ATTEND_DOES_SEPARATOR,
-      ATTEND_DOES_FIRST};
+  static const attend_head_pattern where[] = {
+      ATTEND_PATTERN_PREVIOUS,  ATTEND_PATTERN_NEXT, ATTEND_PATTERN_SELF,
+      ATTEND_PATTERN_INDUCTION, ATTEND_PATTERN_SAME, ATTEND_PATTERN_SEPARATOR,
+      ATTEND_PATTERN_FIRST};
   int best = -1;
   for (size_t i = 0; i < sizeof where / sizeof *where; i++)
     if (score[where[i]] >= 0.4 && (best < 0 || score[where[i]] > score[best]))
       best = (int)where[i];
   if (best >= 0) return best;
-  if (score[ATTEND_DOES_BROAD] >= 0.9) return ATTEND_DOES_BROAD;
-  if (score[ATTEND_DOES_POSITIONAL] >= 0.5) return ATTEND_DOES_POSITIONAL;
+  if (score[ATTEND_PATTERN_BROAD] >= 0.9) return ATTEND_PATTERN_BROAD;
+  if (score[ATTEND_PATTERN_POSITIONAL] >= 0.5) return ATTEND_PATTERN_POSITIONAL;
   return -1;
 }
 
-static void conclude(const measure *m, attend_pattern *p) {
-  for (int i = 0; i < ATTEND_DOINGS; i++)
+static void conclude(const measure *m, attend_pattern_scores *p) {
+  for (int i = 0; i < ATTEND_HEAD_PATTERNS; i++)
     p->score[i] = m->n[i] ? m->sum[i] / m->n[i] : NAN;
-  p->score[ATTEND_DOES_POSITIONAL] = m->self && m->pairs ? positional(m) : NAN;
+  p->score[ATTEND_PATTERN_POSITIONAL] =
+      m->self && m->pairs ? positional(m) : NAN;
   p->entropy = m->rows ? m->entropy / m->rows : 0;
   p->does = stands_out(p->score);
 }
 
-attend_status attend_lens_pattern(attend_lens *l, attend_place at,
+attend_status attend_lens_pattern(attend_lens *l, attend_head_id at,
                                   const attend_pattern_options *o,
-                                  attend_pattern *p) {
+                                  attend_pattern_scores *p) {
   attend_lens_shape s;
   ATTEND_CHECK(l->ctx, attend_lens_role(l, at.role, &s),
                "the run has no such attention: %s", attend_role_name(at.role));

@@ -10,7 +10,7 @@
 
 typedef struct {
   attend_lens *lens, *other; /* other may be NULL */
-  attend_place at;
+  attend_head_id at;
   const attend_area *area;
   float *cells;
   int *looked; /* [height] rows that went into each row of cells */
@@ -125,7 +125,7 @@ static attend_status check(const pooling *p) {
   return ATTEND_OK;
 }
 
-attend_status attend_lens_pool(attend_lens *l, attend_place at,
+attend_status attend_lens_pool(attend_lens *l, attend_head_id at,
                                const attend_area *a, attend_lens *other,
                                float *cells, int *rows_looked) {
   pooling p = {l, other, at, a, cells, NULL};

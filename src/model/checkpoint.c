@@ -258,7 +258,7 @@ static void put(parameter_table *t, const attend_config *c, const line *l,
   p->of = l->of;
   p->layer = layer;
   p->is_bias = is_bias;
-  p->turned = l->flags & TURNED && !is_bias;
+  p->transposed = l->flags & TRANSPOSED && !is_bias;
   p->may_lack = l->flags & MAY_LACK || tied;
   p->outside = l->flags & OUTSIDE;
   p->fixed = l->flags & FIXED;
@@ -406,8 +406,8 @@ bool tensor_dtype(const attend_tensor *t, attend_dtype *dtype) {
 static attend_status check_tensor(const attend_checkpoint *c,
                                   const parameter *p) {
   const attend_tensor *t = p->tensor;
-  int64_t rows = p->turned ? p->shape[1] : p->shape[0];
-  int64_t cols = p->rank == 1 ? 1 : p->turned ? p->shape[0] : p->shape[1];
+  int64_t rows = p->transposed ? p->shape[1] : p->shape[0];
+  int64_t cols = p->rank == 1 ? 1 : p->transposed ? p->shape[0] : p->shape[1];
   attend_dtype dtype;
   int64_t first = t->rank ? t->shape[0] : 1,
           last = t->rank == 2 ? t->shape[1] : 1;
@@ -528,7 +528,7 @@ int attend_checkpoint_get(const attend_checkpoint *c, size_t i,
   memcpy(out->shape, p->shape, sizeof p->shape);
   out->encoder = p->of == ATTEND_ENCODER;
   out->layer = p->layer;
-  out->turned = p->turned;
+  out->transposed = p->transposed;
   out->matrix = p->rank == 2 && slot_infos[p->slot].kind == A_LINEAR;
   out->bias = p->is_bias;
   out->what = slot_infos[p->slot].what;

@@ -17,9 +17,9 @@ typedef struct parameter {
   enum slot slot;
   attend_parts of;
   int layer; /* -1: of no layer */
-  bool is_bias, turned, may_lack, outside, fixed;
+  bool is_bias, transposed, may_lack, outside, fixed;
   int rank;
-  int64_t shape[2];  /* outputs, inputs: not turned */
+  int64_t shape[2];  /* outputs, inputs: not transposed */
   const char *names; /* the line's, with alternatives; suffix behind it */
   const char *suffix;
   const attend_tensor *tensor;

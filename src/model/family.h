@@ -64,7 +64,7 @@ extern const slot_info slot_infos[SLOTS]; /* weights.c */
 
 enum {                 /* what a line says besides */
        BIASED = 1,     /* name.weight and name.bias */
-       TURNED = 2,     /* stored [inputs, outputs] */
+       TRANSPOSED = 2, /* stored [inputs, outputs] */
        MAY_LACK = 4,   /* the model does without it */
        OUTSIDE = 8,    /* beside the base model, not under its prefix */
        BARE_BIAS = 16, /* the name is a bias, whole as it stands */

@@ -93,7 +93,7 @@ static void describe(parameter *p, attend_tensor *t) {
   t->rank = p->rank;
   t->count = 1;
   for (int i = 0; i < p->rank; i++) {
-    t->shape[i] = p->turned ? p->shape[p->rank - 1 - i] : p->shape[i];
+    t->shape[i] = p->transposed ? p->shape[p->rank - 1 - i] : p->shape[i];
     t->count *= t->shape[i];
   }
   t->bytes = (size_t)t->count * sizeof(float);
@@ -131,16 +131,16 @@ static attend_status draw_all(attend_checkpoint *c, const void *user) {
   return ATTEND_OK;
 }
 
-attend_status attend_checkpoint_fresh(attend_context *ctx, const char *path,
-                                      uint64_t seed,
-                                      attend_checkpoint **checkpoint) {
+attend_status attend_checkpoint_init_pytorch(attend_context *ctx,
+                                             const char *path, uint64_t seed,
+                                             attend_checkpoint **checkpoint) {
   return checkpoint_make(ctx, path, NULL, draw_all,
                          &(drawing){seed, draw_reset}, checkpoint);
 }
 
-attend_status attend_checkpoint_start(attend_context *ctx, const char *path,
-                                      uint64_t seed,
-                                      attend_checkpoint **checkpoint) {
+attend_status attend_checkpoint_init(attend_context *ctx, const char *path,
+                                     uint64_t seed,
+                                     attend_checkpoint **checkpoint) {
   return checkpoint_make(ctx, path, NULL, draw_all,
                          &(drawing){seed, draw_start}, checkpoint);
 }

@@ -300,7 +300,7 @@ static attend_status observed(const pass *p, const mixing *m, mixing *by) {
 
 static attend_status look(const pass *p, const mixing *by,
                           const attention_tensors *t, const float *lse,
-                          const attend_look *what) {
+                          const attend_observation *what) {
   if (!by->state) return attend_observe(by->plan, t->q, t->k, lse, what);
   return attend_state_observe(by->plan, by->state, p->n, t->q, lse, what);
 }
@@ -370,7 +370,8 @@ static attend_status pattern_make(pattern *x, const mixing *m,
                  "attention that is hooked", &rows));
   for (int i = 0; i < p->n; i++) rows[i] = i;
   ATTEND_TRY(take_weights(x, &x->weights));
-  attend_look all = {.rows = rows, .n_rows = p->n, .weights = x->weights};
+  attend_observation all = {
+      .rows = rows, .n_rows = p->n, .weights = x->weights};
   return look(p, &x->by, t, lse, &all);
 }
 
@@ -454,7 +455,7 @@ static attend_status hook_entropy(const pass *p, const mixing *m,
                          SIZE_PRODUCT((size_t)d->batch, (size_t)d->heads,
                                       (size_t)p->n, sizeof *entropy),
                          "entropy that is hooked", &entropy));
-  attend_look what = {.entropy = entropy};
+  attend_observation what = {.entropy = entropy};
   attend_hooked at = row_place(p, m, ATTEND_AT_ENTROPY, entropy);
   attend_status status = look(p, &by, t, lse, &what);
   if (!status) status = hook_at(p, &at, HOOK_FORWARD);

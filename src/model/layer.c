@@ -176,7 +176,7 @@ static attend_status attend_with(const pass *p, const mixing *m,
   if (m->state && m->role == ATTEND_DECODER_SELF)
     return attend_extend(m->plan, m->state, p->n, t->q, t->k, t->v, t->o, lse);
   if (m->state)
-    return attend_state_look(m->plan, m->state, p->n, t->q, t->o, lse);
+    return attend_state_query(m->plan, m->state, p->n, t->q, t->o, lse);
   return attend_forward(m->plan, t->q, t->k, t->v, t->o, lse);
 }
 

@@ -233,8 +233,8 @@ static attend_status add_part(attend_model *m, parts *x, enum slot slot,
   part->outputs = (int)p->shape[0];
   part->packed = checkpoint_release;
   part->user = m->files;
-  part->output_stride = p->turned ? 1 : (ptrdiff_t)p->shape[1];
-  part->input_stride = p->turned ? (ptrdiff_t)p->shape[0] : 1;
+  part->output_stride = p->transposed ? 1 : (ptrdiff_t)p->shape[1];
+  part->input_stride = p->transposed ? (ptrdiff_t)p->shape[0] : 1;
   ATTEND_TRY(align(m, x, p->tensor, part));
   if (!bias) return ATTEND_OK;
   ATTEND_TRY(own(m->ctx, &x->copies, ON_HOST, float_bytes(bias->tensor),

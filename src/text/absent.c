@@ -64,29 +64,29 @@ attend_status attend_encode(attend_encoding *encoding, const char *text,
   (void)encoding, (void)text, (void)length, (void)options;
   return ATTEND_UNSUPPORTED;
 }
-attend_status attend_decoder_create(const attend_tokenizer *t,
-                                    bool skip_special,
-                                    attend_decoder **decoder) {
+attend_status attend_detokenizer_create(const attend_tokenizer *t,
+                                        bool skip_special,
+                                        attend_detokenizer **decoder) {
   (void)t, (void)skip_special;
   *decoder = NULL;
   return ATTEND_UNSUPPORTED;
 }
-void attend_decoder_free(attend_decoder *decoder) { (void)decoder; }
-const char *attend_decoder_message(const attend_decoder *decoder) {
+void attend_detokenizer_free(attend_detokenizer *decoder) { (void)decoder; }
+const char *attend_detokenizer_message(const attend_detokenizer *decoder) {
   (void)decoder;
   return "";
 }
-attend_status attend_decoder_push(attend_decoder *decoder, int32_t id,
-                                  const char **text, size_t *length) {
+attend_status attend_detokenizer_push(attend_detokenizer *decoder, int32_t id,
+                                      const char **text, size_t *length) {
   (void)decoder, (void)id, (void)text, (void)length;
   return ATTEND_UNSUPPORTED;
 }
-attend_status attend_decoder_finish(attend_decoder *decoder, const char **text,
-                                    size_t *length) {
+attend_status attend_detokenizer_finish(attend_detokenizer *decoder,
+                                        const char **text, size_t *length) {
   (void)decoder, (void)text, (void)length;
   return ATTEND_UNSUPPORTED;
 }
-attend_status attend_decode(attend_decoder *decoder, const int32_t *ids,
+attend_status attend_decode(attend_detokenizer *decoder, const int32_t *ids,
                             size_t count, const char **text, size_t *length) {
   (void)decoder, (void)ids, (void)count, (void)text, (void)length;
   return ATTEND_UNSUPPORTED;

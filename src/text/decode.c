@@ -14,7 +14,7 @@ typedef struct {
   size_t length, capacity;
 } text_buffer;
 
-struct attend_decoder {
+struct attend_detokenizer {
   const attend_tokenizer *t;
   attend_context own;
   bool skip_special;
@@ -27,9 +27,9 @@ struct attend_decoder {
   size_t open_length;
 };
 
-attend_status attend_decoder_create(const attend_tokenizer *tokenizer,
-                                    bool skip_special,
-                                    attend_decoder **decoder) {
+attend_status attend_detokenizer_create(const attend_tokenizer *tokenizer,
+                                        bool skip_special,
+                                        attend_detokenizer **decoder) {
   *decoder = NULL;
   ATTEND_TRY(
       take_zeroed(tokenizer->ctx, sizeof **decoder, "a decoder", decoder));
@@ -38,7 +38,7 @@ attend_status attend_decoder_create(const attend_tokenizer *tokenizer,
   return context_child(tokenizer->ctx, 1, &(*decoder)->own);
 }
 
-void attend_decoder_free(attend_decoder *d) {
+void attend_detokenizer_free(attend_detokenizer *d) {
   if (!d) return;
   give(&d->own, d->token.bytes);
   give(&d->own, d->other.bytes);
@@ -46,13 +46,13 @@ void attend_decoder_free(attend_decoder *d) {
   give(d->t->ctx, d);
 }
 
-const char *attend_decoder_message(const attend_decoder *d) {
+const char *attend_detokenizer_message(const attend_detokenizer *d) {
   return d->own.message;
 }
 
 /* Keeps a zero byte behind. */
-static attend_status put(attend_decoder *d, text_buffer *b, const char *bytes,
-                         size_t length) {
+static attend_status put(attend_detokenizer *d, text_buffer *b,
+                         const char *bytes, size_t length) {
   ATTEND_TRY(grow(&d->own, &b->bytes, &b->capacity, b->length + length + 1, 1,
                   "a text"));
   if (length) memcpy(b->bytes + b->length, bytes, length);
@@ -63,12 +63,12 @@ static attend_status put(attend_decoder *d, text_buffer *b, const char *bytes,
 
 /* ---- the gate --------------------------------------------------------------------- */
 
-static attend_status put_replacement(attend_decoder *d) {
+static attend_status put_replacement(attend_detokenizer *d) {
   return put(d, &d->out, "\xef\xbf\xbd", 3);
 }
 
 /* Lets through what is complete; `all`: the rest too, replaced. */
-static attend_status let_through(attend_decoder *d, const char *s, size_t n,
+static attend_status let_through(attend_detokenizer *d, const char *s, size_t n,
                                  bool all) {
   size_t kept = 0, i = 0;
   uint32_t c;
@@ -91,7 +91,7 @@ static attend_status let_through(attend_decoder *d, const char *s, size_t n,
   return ATTEND_OK;
 }
 
-static attend_status pass(attend_decoder *d) {
+static attend_status pass(attend_detokenizer *d) {
   if (!d->open_length)
     return let_through(d, d->token.bytes, d->token.length, false);
   d->other.length = 0;
@@ -102,14 +102,14 @@ static attend_status pass(attend_decoder *d) {
 
 /* ---- steps ------------------------------------------------------------------------ */
 
-static void swap(attend_decoder *d) {
+static void swap(attend_detokenizer *d) {
   text_buffer b = d->token;
   d->token = d->other;
   d->other = b;
 }
 
 /* Fails if `more` bytes make too much of the token. */
-static attend_status check_token(attend_decoder *d, size_t more) {
+static attend_status check_token(attend_detokenizer *d, size_t more) {
   size_t most = MOST_GROWTH * d->source_length + MOST_TOKEN_GROWTH;
   if (d->other.length + more <= most) return ATTEND_OK;
   return fail(&d->own, ATTEND_UNSUPPORTED,
@@ -118,7 +118,7 @@ static attend_status check_token(attend_decoder *d, size_t more) {
               most, d->source_length);
 }
 
-static attend_status replace(attend_decoder *d, chars what, chars with) {
+static attend_status replace(attend_detokenizer *d, chars what, chars with) {
   size_t at = 0;
   const char *found;
   if (!what.length || d->token.length < what.length) return ATTEND_OK;
@@ -137,21 +137,21 @@ static attend_status replace(attend_decoder *d, chars what, chars with) {
   return ATTEND_OK;
 }
 
-static void cut_front(attend_decoder *d, size_t n) {
+static void cut_front(attend_detokenizer *d, size_t n) {
   d->token.length -= n;
   memmove(d->token.bytes, d->token.bytes + n, d->token.length);
 }
 
-static bool is_at(const attend_decoder *d, size_t at, chars s) {
+static bool is_at(const attend_detokenizer *d, size_t at, chars s) {
   return s.length && d->token.length - at >= s.length &&
          !memcmp(d->token.bytes + at, s.bytes, s.length);
 }
 
-static bool front_is(const attend_decoder *d, chars s) {
+static bool front_is(const attend_detokenizer *d, chars s) {
   return is_at(d, 0, s);
 }
 
-static bool back_is(const attend_decoder *d, chars s) {
+static bool back_is(const attend_detokenizer *d, chars s) {
   return s.length && d->token.length >= s.length &&
          !memcmp(d->token.bytes + d->token.length - s.length, s.bytes,
                  s.length);
@@ -159,7 +159,7 @@ static bool back_is(const attend_decoder *d, chars s) {
 
 /* Up to st->start in front and st->stop behind: of each token, or, behind
  * FUSE, of the whole text, of which only the front is known. */
-static void strip(attend_decoder *d, const decode_step *st, size_t *taken,
+static void strip(attend_detokenizer *d, const decode_step *st, size_t *taken,
                   bool fused) {
   size_t here = 0, *count = fused ? taken : &here, front = 0;
   for (; *count < (size_t)st->start && is_at(d, front, st->text); ++*count)
@@ -170,7 +170,7 @@ static void strip(attend_decoder *d, const decode_step *st, size_t *taken,
     d->token.length -= st->text.length;
 }
 
-static attend_status put_space_in_front(attend_decoder *d) {
+static attend_status put_space_in_front(attend_detokenizer *d) {
   d->other.length = 0;
   ATTEND_TRY(put(d, &d->other, " ", 1));
   ATTEND_TRY(put(d, &d->other, d->token.bytes, d->token.length));
@@ -181,7 +181,7 @@ static attend_status put_space_in_front(attend_decoder *d) {
 static chars str(const char *s) { return (chars){s, strlen(s)}; }
 
 /* Python's clean_up_tokenization, token by token. */
-static attend_status clean_up(attend_decoder *d) {
+static attend_status clean_up(attend_detokenizer *d) {
   static const char *const list[][2] = {
       {" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
       {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
@@ -191,7 +191,8 @@ static attend_status clean_up(attend_decoder *d) {
   return ATTEND_OK;
 }
 
-static attend_status step_wordpiece(attend_decoder *d, const decode_step *st) {
+static attend_status step_wordpiece(attend_detokenizer *d,
+                                    const decode_step *st) {
   if (d->begun && front_is(d, st->text))
     cut_front(d, st->text.length);
   else if (d->begun)
@@ -199,21 +200,22 @@ static attend_status step_wordpiece(attend_decoder *d, const decode_step *st) {
   return st->cleanup ? clean_up(d) : ATTEND_OK;
 }
 
-static attend_status step_metaspace(attend_decoder *d, const decode_step *st) {
+static attend_status step_metaspace(attend_detokenizer *d,
+                                    const decode_step *st) {
   if (!d->begun && st->prepend && front_is(d, st->text))
     cut_front(d, st->text.length);
   return replace(d, st->text, str(" "));
 }
 
 /* A suffix is a space, if something follows. */
-static attend_status step_suffix(attend_decoder *d, const decode_step *st) {
+static attend_status step_suffix(attend_detokenizer *d, const decode_step *st) {
   bool waiting = d->space_waiting;
   d->space_waiting = back_is(d, st->text);
   if (d->space_waiting) d->token.length -= st->text.length;
   return waiting ? put_space_in_front(d) : ATTEND_OK;
 }
 
-static attend_status run_steps(attend_decoder *d, int32_t id) {
+static attend_status run_steps(attend_detokenizer *d, int32_t id) {
   const piece *p = &d->t->vocab.piece[id];
   bool fused = false;
   for (int i = 0; i < d->t->decodes; i++) {
@@ -245,7 +247,7 @@ static chars source_of(const attend_tokenizer *t, int32_t id) {
   return p->name;
 }
 
-static attend_status decode_one(attend_decoder *d, int32_t id) {
+static attend_status decode_one(attend_detokenizer *d, int32_t id) {
   const attend_tokenizer *t = d->t;
   if (id < 0 || (size_t)id >= t->vocab.real || !t->vocab.piece[id].kind)
     return fail(&d->own, ATTEND_INVALID,
@@ -264,19 +266,20 @@ static attend_status decode_one(attend_decoder *d, int32_t id) {
 
 /* ---- the door --------------------------------------------------------------------- */
 
-static void begin(attend_decoder *d) {
+static void begin(attend_detokenizer *d) {
   d->begun = d->space_waiting = false;
   d->open_length = 0;
   memset(d->stripped, 0, sizeof d->stripped);
 }
 
-static void show(const attend_decoder *d, const char **text, size_t *length) {
+static void show(const attend_detokenizer *d, const char **text,
+                 size_t *length) {
   *text = d->out.bytes ? d->out.bytes : "";
   *length = d->out.length;
 }
 
-attend_status attend_decoder_push(attend_decoder *d, int32_t id,
-                                  const char **text, size_t *length) {
+attend_status attend_detokenizer_push(attend_detokenizer *d, int32_t id,
+                                      const char **text, size_t *length) {
   d->out.length = 0;
   ATTEND_TRY(put(d, &d->out, "", 0));
   ATTEND_TRY(decode_one(d, id));
@@ -284,7 +287,7 @@ attend_status attend_decoder_push(attend_decoder *d, int32_t id,
   return ATTEND_OK;
 }
 
-static attend_status flush(attend_decoder *d) {
+static attend_status flush(attend_detokenizer *d) {
   char rest[4];
   size_t n = d->open_length;
   memcpy(rest, d->open, n);
@@ -293,8 +296,8 @@ static attend_status flush(attend_decoder *d) {
   return ATTEND_OK;
 }
 
-attend_status attend_decoder_finish(attend_decoder *d, const char **text,
-                                    size_t *length) {
+attend_status attend_detokenizer_finish(attend_detokenizer *d,
+                                        const char **text, size_t *length) {
   d->out.length = 0;
   ATTEND_TRY(put(d, &d->out, "", 0));
   ATTEND_TRY(flush(d));
@@ -302,8 +305,8 @@ attend_status attend_decoder_finish(attend_decoder *d, const char **text,
   return ATTEND_OK;
 }
 
-attend_status attend_decode(attend_decoder *d, const int32_t *ids, size_t count,
-                            const char **text, size_t *length) {
+attend_status attend_decode(attend_detokenizer *d, const int32_t *ids,
+                            size_t count, const char **text, size_t *length) {
   begin(d);
   d->out.length = 0;
   ATTEND_TRY(put(d, &d->out, "", 0));

@@ -33,7 +33,7 @@ struct attend_batches {
   size_t longest; /* of ids in a row; of answers */
   size_t answered;
   void *block; /* of what follows */
-  int32_t *ids, *targets, *said, *lengths, *said_lengths;
+  int32_t *ids, *targets, *said, *lengths, *decoder_lengths;
   pooled *pool; /* [POOL batch] of pairs: what is in it */
   uint64_t pool_number, pool_count;
 };
@@ -116,7 +116,7 @@ static int fill_masked(const attend_batches *b, uint64_t from, uint64_t number,
 }
 
 static void get_windows(attend_batches *b, uint64_t number,
-                        attend_lesson *lesson) {
+                        attend_batch *lesson) {
   uint64_t first = number * (uint64_t)b->o.batch, left = b->units - first;
   int rows = b->o.batch, length = b->o.length;
   bool masked = b->o.task == ATTEND_LEARN_MASKED;
@@ -195,7 +195,7 @@ static int longest_of(const attend_corpus *c, const pooled *p, int rows,
 
 /* The decoder is given the start and the answer without its last token. */
 static void fill_two(attend_batches *b, const pooled *p, int rows,
-                     attend_lesson *lesson) {
+                     attend_batch *lesson) {
   int n = longest_of(b->c, p, rows, 0), m = longest_of(b->c, p, rows, 1);
   int32_t pad = filler(b);
   for (int i = 0; i < rows; i++) {
@@ -203,19 +203,19 @@ static void fill_two(attend_batches *b, const pooled *p, int rows,
     int32_t *targets = b->targets + (ptrdiff_t)i * m;
     int32_t *said = b->said + (ptrdiff_t)i * m;
     copy_part(b->c, at, b->ids + (ptrdiff_t)i * n, n, pad, &b->lengths[i]);
-    copy_part(b->c, at + 1, targets, m, -1, &b->said_lengths[i]);
+    copy_part(b->c, at + 1, targets, m, -1, &b->decoder_lengths[i]);
     said[0] = b->o.start;
     for (int t = 1; t < m; t++)
       said[t] = targets[t - 1] < 0 ? pad : targets[t - 1];
   }
   lesson->length = n;
   lesson->said = m;
-  lesson->said_ids = b->said;
-  lesson->said_lengths = b->said_lengths;
+  lesson->decoder_ids = b->said;
+  lesson->decoder_lengths = b->decoder_lengths;
 }
 
 static void fill_joined(attend_batches *b, const pooled *p, int rows,
-                        attend_lesson *lesson) {
+                        attend_batch *lesson) {
   const int n = (int)p[rows - 1].length - 1; /* they are sorted */
   int32_t pad = filler(b);
   for (int i = 0; i < rows; i++) {
@@ -234,7 +234,7 @@ static void fill_joined(attend_batches *b, const pooled *p, int rows,
 }
 
 static void get_pairs(attend_batches *b, uint64_t number,
-                      attend_lesson *lesson) {
+                      attend_batch *lesson) {
   const pooled *p = choose(b, number, &lesson->batch);
   if (b->o.parts == ATTEND_DECODER)
     fill_joined(b, p, lesson->batch, lesson);
@@ -249,7 +249,7 @@ uint64_t attend_batches_epoch(const attend_batches *b) {
 }
 
 attend_status attend_batches_get(attend_batches *b, uint64_t number,
-                                 attend_lesson *lesson) {
+                                 attend_batch *lesson) {
   lesson->batch = 0;
   if (b->o.in_order && number >= attend_batches_epoch(b)) return ATTEND_OK;
   lesson->ids = b->ids;
@@ -262,7 +262,7 @@ attend_status attend_batches_get(attend_batches *b, uint64_t number,
   return ATTEND_OK;
 }
 
-int attend_lesson_scored(const attend_lesson *l) {
+int attend_batch_scored(const attend_batch *l) {
   int64_t places = (int64_t)l->batch * (l->said ? l->said : l->length);
   int scored = 0;
   for (int64_t i = 0; i < places; i++) scored += l->targets[i] >= 0;
@@ -275,9 +275,9 @@ static int64_t real_tokens(int batch, int length, const int32_t *lengths) {
   return sum;
 }
 
-int64_t attend_lesson_tokens(const attend_lesson *l) {
+int64_t attend_batch_tokens(const attend_batch *l) {
   return real_tokens(l->batch, l->length, l->lengths) +
-         real_tokens(l->batch, l->said, l->said_lengths);
+         real_tokens(l->batch, l->said, l->decoder_lengths);
 }
 
 /* ---- what decides the lessons ----------------------------------------------------- */
@@ -353,7 +353,7 @@ static size_t cut_rows(attend_batches *b, void *block) {
   b->targets = arena_cut(&a, row > said ? row : said);
   b->said = arena_cut(&a, said);
   b->lengths = arena_cut(&a, list);
-  b->said_lengths = arena_cut(&a, list);
+  b->decoder_lengths = arena_cut(&a, list);
   if (b->o.task == ATTEND_LEARN_PAIRS)
     b->pool = arena_cut(&a, POOL * batch * sizeof *b->pool);
   return a.used;

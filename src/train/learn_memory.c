@@ -24,7 +24,7 @@ static int qkv_width(const attend_stack *s) {
 
 /* ---- activations ------------------------------------------------------------------- */
 
-static void cut_layer(const attend_learner *l, const learn_side *x, arena *a,
+static void cut_layer(const attend_trainer *l, const learn_side *x, arena *a,
                       activations *t) {
   const attend_config *c = &l->model.config;
   const attend_stack *w = x->p.side->shape;
@@ -53,7 +53,7 @@ static void cut_layer(const attend_learner *l, const learn_side *x, arena *a,
   t->cross_lse = arena_cut(a, rows * (size_t)w->heads * sizeof(float));
 }
 
-static void cut_side(attend_learner *l, learn_side *x, arena *a) {
+static void cut_side(attend_trainer *l, learn_side *x, arena *a) {
   if (!x->layers) return;
   const attend_stack *w = x->p.side->shape;
   const size_t rows = (size_t)x->p.rows;
@@ -75,7 +75,7 @@ static void cut_side(attend_learner *l, learn_side *x, arena *a) {
 }
 
 /* What a layer writes for the next one to read. */
-static void join_layers(attend_learner *l, learn_side *x) {
+static void join_layers(attend_trainer *l, learn_side *x) {
   const attend_config *c = &l->model.config;
   bool sum = c->norms == ATTEND_NORM_SUM;
   if (!x->layers) return;
@@ -102,7 +102,7 @@ typedef struct {
   int width, wide, act;
 } sizes;
 
-static void widen(const attend_learner *l, const learn_side *x, sizes *z) {
+static void widen(const attend_trainer *l, const learn_side *x, sizes *z) {
   if (!x->layers) return;
   const attend_stack *w = x->p.side->shape;
   if ((size_t)x->p.rows > z->rows) z->rows = (size_t)x->p.rows;
@@ -115,7 +115,7 @@ static void widen(const attend_learner *l, const learn_side *x, sizes *z) {
 }
 
 /* What the gradient of the largest product, and of norms, needs. */
-static size_t scratch_bytes(const attend_learner *l, const sizes *z) {
+static size_t scratch_bytes(const attend_trainer *l, const sizes *z) {
   const attend_config *c = &l->model.config;
   const int rows = (int)z->rows,
             heads = widest(c->encoder.heads, c->decoder.heads);
@@ -135,7 +135,7 @@ static size_t scratch_bytes(const attend_learner *l, const sizes *z) {
   return most;
 }
 
-static void cut_copy(attend_learner *l, arena *a) {
+static void cut_copy(attend_trainer *l, arena *a) {
   learn_copy *c = &l->copy;
   const int width = l->model.config.copy;
   size_t read = (size_t)l->encoder.p.rows;
@@ -148,7 +148,7 @@ static void cut_copy(attend_learner *l, arena *a) {
   c->weights = cut(a, HEAD_ROWS_AT_ONCE, l->encoder.p.n);
 }
 
-static void cut_work(attend_learner *l, arena *a) {
+static void cut_work(attend_trainer *l, arena *a) {
   const attend_config *c = &l->model.config;
   const int heads = widest(c->encoder.heads, c->decoder.heads);
   sizes z = {.width = c->embed_width};
@@ -171,7 +171,7 @@ static void cut_work(attend_learner *l, arena *a) {
   cut_copy(l, a);
 }
 
-static size_t cut_all(attend_learner *l, void *block) {
+static size_t cut_all(attend_trainer *l, void *block) {
   arena a = {block, 0};
   cut_side(l, &l->encoder, &a);
   cut_side(l, &l->decoder, &a);
@@ -181,7 +181,7 @@ static size_t cut_all(attend_learner *l, void *block) {
 
 /* ---- plans ------------------------------------------------------------------------------ */
 
-static attend_status plan_role(attend_learner *l, attend_role role, int layer,
+static attend_status plan_role(attend_trainer *l, attend_role role, int layer,
                                int rows, int keys, size_t *bytes,
                                attend_plan **plan) {
   attend_desc d;
@@ -196,7 +196,7 @@ static attend_status plan_role(attend_learner *l, attend_role role, int layer,
   return ATTEND_OK;
 }
 
-static attend_status make_plans(attend_learner *l, size_t *bytes) {
+static attend_status make_plans(attend_trainer *l, size_t *bytes) {
   pass *e = &l->encoder.p, *d = &l->decoder.p;
   if (l->encoder.layers)
     ATTEND_TRY(plan_role(l, ATTEND_ENCODER_SELF, 0, e->n, e->n, bytes,
@@ -218,14 +218,14 @@ static void free_plans(pass *p) {
 
 /* ---- the room of a lesson ------------------------------------------------------------------ */
 
-void lesson_free(attend_learner *l) {
+void lesson_free(attend_trainer *l) {
   free_plans(&l->encoder.p);
   free_plans(&l->decoder.p);
   device_give(l->ctx, l->block);
   give(l->ctx, l->real);
 }
 
-static attend_status take_block(attend_learner *l) {
+static attend_status take_block(attend_trainer *l) {
   const size_t bytes = cut_all(l, NULL);
   if (bytes > l->block_bytes) {
     device_give(l->ctx, l->block);
@@ -238,7 +238,7 @@ static attend_status take_block(attend_learner *l) {
   return ATTEND_OK;
 }
 
-static attend_status place_rows(attend_learner *l, learn_side *x) {
+static attend_status place_rows(attend_trainer *l, learn_side *x) {
   const size_t bytes = (size_t)x->p.rows * sizeof *x->p.position;
   int32_t *position;
   if (!x->layers) return ATTEND_OK;
@@ -250,7 +250,7 @@ static attend_status place_rows(attend_learner *l, learn_side *x) {
 }
 
 /* Another shape is another cut of the same memory, and other plans. */
-attend_status lesson_room(attend_learner *l) {
+attend_status lesson_room(attend_trainer *l) {
   learn_side *sides[] = {&l->encoder, &l->decoder};
   size_t plans = 0; /* forms differ in what they hold at once */
   if (l->room_batch == l->batch && l->room_length[0] == sides[0]->p.n &&

@@ -11,7 +11,7 @@ typedef struct {
   const int32_t *ids, *lengths, *types;
 } given;
 
-static attend_status check_given(const attend_learner *l, const char *what,
+static attend_status check_given(const attend_trainer *l, const char *what,
                                  const given *g) {
   const attend_config *c = &l->model.config;
   ATTEND_CHECK(l->ctx, g->length >= 1 && g->ids, "a lesson needs %s", what);
@@ -27,8 +27,8 @@ static attend_status check_given(const attend_learner *l, const char *what,
   return ATTEND_OK;
 }
 
-static attend_status check_targets(const attend_learner *l,
-                                   const attend_lesson *x, int length) {
+static attend_status check_targets(const attend_trainer *l,
+                                   const attend_batch *x, int length) {
   ATTEND_CHECK(l->ctx, x->targets, "a lesson without targets teaches nothing");
   for (int i = 0; i < x->batch * length; i++)
     ATTEND_CHECK(l->ctx, x->targets[i] < l->model.config.vocab,
@@ -40,7 +40,7 @@ static attend_status check_targets(const attend_learner *l,
   return ATTEND_OK;
 }
 
-static void set_shape(const attend_learner *l, learn_side *x, int length) {
+static void set_shape(const attend_trainer *l, learn_side *x, int length) {
   if (!x->layers) return;
   x->p.count = l->batch;
   x->p.n = length;
@@ -48,7 +48,7 @@ static void set_shape(const attend_learner *l, learn_side *x, int length) {
 }
 
 /* After the room is there: tokens, how many are real, dropout. */
-static void place_side(attend_learner *l, learn_side *x, const given *g) {
+static void place_side(attend_trainer *l, learn_side *x, const given *g) {
   const struct attend_device *d = l->ctx->device;
   const size_t bytes = (size_t)x->p.rows * sizeof *x->ids;
   if (!x->layers) return;
@@ -63,11 +63,12 @@ static void place_side(attend_learner *l, learn_side *x, const given *g) {
   x->p.dropout = (attend_random){l->options.seed, l->lesson->step * 4096};
 }
 
-static attend_status open_lesson(attend_learner *l, const attend_lesson *x) {
+static attend_status open_lesson(attend_trainer *l, const attend_batch *x) {
   const bool both = l->model.config.parts == ATTEND_BOTH;
   const given read = {x->length, x->ids, x->lengths, x->types};
-  const given said = both ? (given){x->said, x->said_ids, x->said_lengths, NULL}
-                          : (given){x->length, x->ids, x->lengths, NULL};
+  const given said =
+      both ? (given){x->said, x->decoder_ids, x->decoder_lengths, NULL}
+           : (given){x->length, x->ids, x->lengths, NULL};
   ATTEND_CHECK(l->ctx, x->batch >= 1, "a lesson of %d texts: give at least 1",
                x->batch);
   l->batch = x->batch;
@@ -93,7 +94,7 @@ static int ld_of(const learn_side *x) {
 
 /* ---- sides ------------------------------------------------------------------------------ */
 
-static attend_status side_forward(attend_learner *l, learn_side *x) {
+static attend_status side_forward(attend_trainer *l, learn_side *x) {
   if (!x->layers) return ATTEND_OK;
   const stack *s = x->p.side;
   const int layers = s->shape->layers;
@@ -121,7 +122,7 @@ static attend_status compute_again(learn_side *x, int i) {
   return status;
 }
 
-static attend_status side_backward(attend_learner *l, learn_side *x) {
+static attend_status side_backward(attend_trainer *l, learn_side *x) {
   const stack *s = x->p.side;
   float *dx = x->d_hidden;
   if (!x->layers) return ATTEND_OK;
@@ -141,17 +142,17 @@ static attend_status side_backward(attend_learner *l, learn_side *x) {
 
 /* ---- copying ---------------------------------------------------------------------------- */
 
-static int key_width(const attend_learner *l) {
+static int key_width(const attend_trainer *l) {
   return padded(l->model.config.copy);
 }
 
-static void lag_keys(attend_learner *l, float *keys, bool back) {
+static void lag_keys(attend_trainer *l, float *keys, bool back) {
   OP(l->ctx, copy_lag, .texts = l->batch, .n = l->encoder.p.n,
      .width = l->model.config.copy, .keys = keys, .ld = key_width(l),
      .back = back);
 }
 
-static void copy_open(attend_learner *l) {
+static void copy_open(attend_trainer *l) {
   const learn_side *e = &l->encoder;
   learn_copy *c = &l->copy;
   if (!l->model.copy_k.go) return;
@@ -163,7 +164,7 @@ static void copy_open(attend_learner *l) {
       (size_t)e->p.rows * (size_t)key_width(l) * sizeof *c->d_keys);
 }
 
-static struct copy_texts texts_of(const attend_learner *l) {
+static struct copy_texts texts_of(const attend_trainer *l) {
   const learn_side *e = &l->encoder;
   return (struct copy_texts){.n = e->p.n,
                              .ld = key_width(l),
@@ -172,12 +173,12 @@ static struct copy_texts texts_of(const attend_learner *l) {
                              .length = e->real};
 }
 
-static float copy_factor(const attend_learner *l) {
+static float copy_factor(const attend_trainer *l) {
   return 1 / sqrtf((float)l->model.config.copy);
 }
 
 /* The gradient of the keys joins that of the encoder's output. */
-static void copy_close(attend_learner *l) {
+static void copy_close(attend_trainer *l) {
   learn_side *e = &l->encoder;
   if (!l->model.copy_k.go) return; /* a model of one side has no encoder */
   lag_keys(l, l->copy.d_keys, true);
@@ -190,7 +191,7 @@ static void copy_close(attend_learner *l) {
 /* Some of the places that are scored: logits of all of them are never there at
  * once. */
 typedef struct {
-  attend_learner *l;
+  attend_trainer *l;
   learn_side *x;
   head_rows h;
   float *d; /* [HEAD][ld] */
@@ -200,7 +201,7 @@ typedef struct {
 } heading;
 
 static void copy_losses(heading *w, const float *read) {
-  attend_learner *l = w->l;
+  attend_trainer *l = w->l;
   const pass *p = &w->x->p;
   const int rows = w->h.rows, width = key_width(l);
   learn_copy *c = &l->copy;
@@ -218,7 +219,7 @@ static void copy_losses(heading *w, const float *read) {
 
 /* d += what comes through queries and gates; the keys' gradient is summed. */
 static void copy_back_rows(heading *w, const float *read) {
-  attend_learner *l = w->l;
+  attend_trainer *l = w->l;
   const pass *p = &w->x->p;
   const int rows = w->h.rows, width = key_width(l);
   learn_copy *c = &l->copy;
@@ -233,15 +234,15 @@ static void copy_back_rows(heading *w, const float *read) {
                 true, w->d, w->h.ld);
 }
 
-static void read_losses(heading *w, attend_outcome *outcome) {
+static void read_losses(heading *w, attend_batch_loss *outcome) {
   float loss[HEAD_ROWS_AT_ONCE];
   w->l->ctx->device->read(w->l->ctx, loss, w->l->losses,
                           (size_t)w->h.rows * sizeof *loss);
   for (int i = 0; i < w->h.rows; i++) outcome->loss += (double)loss[i];
 }
 
-static attend_status head_piece(heading *w, attend_outcome *outcome) {
-  attend_learner *l = w->l;
+static attend_status head_piece(heading *w, attend_batch_loss *outcome) {
+  attend_trainer *l = w->l;
   const attend_config *c = &l->model.config;
   const pass *p = &w->x->p;
   const head_rows *h = &w->h;
@@ -276,16 +277,16 @@ static attend_status head_piece(heading *w, attend_outcome *outcome) {
   return ATTEND_OK;
 }
 
-static void clear_gradient(attend_learner *l, learn_side *x) {
+static void clear_gradient(attend_trainer *l, learn_side *x) {
   l->ctx->device->zero(
       l->ctx, x->d_hidden,
       (size_t)x->p.rows * (size_t)ld_of(x) * sizeof *x->d_hidden);
 }
 
 /* Loss, and the gradient of the hidden states. */
-static attend_status study_head(attend_learner *l, learn_side *x,
-                                attend_outcome *outcome) {
-  const attend_lesson *lesson = l->lesson;
+static attend_status study_head(attend_trainer *l, learn_side *x,
+                                attend_batch_loss *outcome) {
+  const attend_batch *lesson = l->lesson;
   const int ld = head_ld(&l->model, x->p.side), rows = x->p.rows;
   const size_t piece = (size_t)HEAD_ROWS_AT_ONCE * (size_t)ld;
   float *r = l->head_rows;
@@ -320,7 +321,7 @@ static attend_status study_head(attend_learner *l, learn_side *x,
 
 /* ---- a lesson ------------------------------------------------------------------------------ */
 
-static attend_status go_back(attend_learner *l) {
+static attend_status go_back(attend_trainer *l) {
   learn_side *e = &l->encoder, *d = &l->decoder;
   if (d->layers && e->layers) clear_gradient(l, e);
   copy_close(l);
@@ -332,10 +333,10 @@ static attend_status go_back(attend_learner *l) {
   return ATTEND_OK;
 }
 
-attend_status attend_learner_study(attend_learner *l,
-                                   const attend_lesson *lesson,
-                                   attend_outcome *outcome) {
-  *outcome = (attend_outcome){0};
+attend_status attend_trainer_accumulate(attend_trainer *l,
+                                        const attend_batch *lesson,
+                                        attend_batch_loss *outcome) {
+  *outcome = (attend_batch_loss){0};
   ATTEND_TRY(open_lesson(l, lesson));
   learn_side *e = &l->encoder, *d = &l->decoder;
   mirror_back(l->ctx, &l->gradients);
@@ -351,7 +352,7 @@ attend_status attend_learner_study(attend_learner *l,
   return lesson->quiet ? ATTEND_OK : go_back(l);
 }
 
-attend_status attend_learner_set_hooks(attend_learner *l, int n,
+attend_status attend_trainer_set_hooks(attend_trainer *l, int n,
                                        const attend_hook *list) {
   l->room_batch = 0; /* what they edit is kept apart */
   return hooks_set(l->ctx, &l->hooks, n, list);

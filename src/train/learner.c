@@ -3,7 +3,7 @@
  *
  * What one product takes lies together, in the order of its outputs: q, k and v of
  * a layer are one matrix, whatever their tensors are called. Matrices that a
- * checkpoint stores turned are turned on the way in and on the way out.
+ * checkpoint stores transposed are transposed on the way in and on the way out.
  */
 #include <string.h>
 
@@ -21,21 +21,21 @@ attend_group group_of(const parameter *p) {
                       : ATTEND_MATRICES;
 }
 
-static void add_entry(attend_learner *l, const parameter *p) {
+static void add_entry(attend_trainer *l, const parameter *p) {
   l->entries[l->n_entries++] =
       (learn_entry){.p = p, .at = l->count, .count = (size_t)p->tensor->count};
   l->count += (size_t)p->tensor->count;
 }
 
 /* A product's biases are one vector: what some of its parts lack stays 0. */
-static void add_gap(attend_learner *l, size_t count) {
+static void add_gap(attend_trainer *l, size_t count) {
   l->gaps[l->n_gaps++] = (learn_entry){.at = l->count, .count = count};
   l->count += count;
 }
 
 static attend_status lay_out(attend_model *m, const field *f, attend_parts of,
                              int layer, void *place, void *user) {
-  attend_learner *l = user;
+  attend_trainer *l = user;
   bool biased = false;
   (void)place;
   for (int i = 0; i < f->slots; i++)
@@ -58,11 +58,11 @@ static attend_status lay_out(attend_model *m, const field *f, attend_parts of,
 
 /* ---- reading --------------------------------------------------------------------- */
 
-/* Of what is stored turned, the most numbers of one. */
-static size_t most_turned(const attend_learner *l) {
+/* Of what is stored transposed, the most numbers of one. */
+static size_t most_transposed(const attend_trainer *l) {
   size_t most = 0;
   for (size_t i = 0; i < l->n_entries; i++)
-    if (l->entries[i].p->turned && l->entries[i].count > most)
+    if (l->entries[i].p->transposed && l->entries[i].count > most)
       most = l->entries[i].count;
   return most;
 }
@@ -73,21 +73,21 @@ static void turn(int64_t rows, int64_t columns, const float *from, float *to) {
       to[j * rows + i] = from[i * columns + j];
 }
 
-/* The checkpoint has checked how it is stored. work: as large, if it is turned. */
+/* The checkpoint has checked how it is stored. work: as large, if it is transposed. */
 static void read_tensor(const parameter *p, float *work, float *to) {
   attend_dtype dtype = ATTEND_F32;
   tensor_dtype(p->tensor, &dtype);
   attend_convert_to_f32(dtype, p->tensor->data, (size_t)p->tensor->count,
-                        p->turned ? work : to);
-  if (p->turned) turn(p->shape[1], p->shape[0], work, to);
+                        p->transposed ? work : to);
+  if (p->transposed) turn(p->shape[1], p->shape[0], work, to);
 }
 
-static attend_status read_values(attend_learner *l) {
+static attend_status read_values(attend_trainer *l) {
   float *work;
   ATTEND_TRY(mirror_make(l->ctx, l->count, "parameters", &l->values));
   ATTEND_TRY(mirror_make(l->ctx, l->count, "gradients", &l->gradients));
-  ATTEND_TRY(
-      take(l->ctx, most_turned(l) * sizeof *work, "a turned matrix", &work));
+  ATTEND_TRY(take(l->ctx, most_transposed(l) * sizeof *work,
+                  "a transposed matrix", &work));
   float *values = mirror_out(l->ctx, &l->values);
   for (size_t i = 0; i < l->n_entries; i++)
     read_tensor(l->entries[i].p, work, values + l->entries[i].at);
@@ -102,7 +102,7 @@ typedef struct {
   float *value, *gradient; /* gradient NULL: it is not learnt */
 } pair;
 
-static pair pair_of(const attend_learner *l, const parameter *p) {
+static pair pair_of(const attend_trainer *l, const parameter *p) {
   for (size_t i = 0; p && i < l->n_entries; i++) {
     const learn_entry *e = &l->entries[i];
     if (e->p == p)
@@ -114,7 +114,7 @@ static pair pair_of(const attend_learner *l, const parameter *p) {
 
 /* The matrices of a field lie one after the other: they are one. Their biases lie
  * behind them, the first perhaps a gap. */
-static attend_status find_linear(attend_learner *l, const field *f,
+static attend_status find_linear(attend_trainer *l, const field *f,
                                  attend_parts of, int layer,
                                  linear_weights *x) {
   for (int i = 0; i < f->slots; i++) {
@@ -142,7 +142,7 @@ static attend_status find_linear(attend_learner *l, const field *f,
 static attend_status find_field(attend_model *m, const field *f,
                                 attend_parts of, int layer, void *place,
                                 void *user) {
-  attend_learner *l = user;
+  attend_trainer *l = user;
   if (f->kind == A_LINEAR) return find_linear(l, f, of, layer, place);
   const parameter *p = checkpoint_find(m->files, f->slot[0], of, layer, false);
   pair w = pair_of(l, p);
@@ -160,7 +160,7 @@ static attend_status find_field(attend_model *m, const field *f,
 /* ---- life ------------------------------------------------------------------------------ */
 
 static attend_status check_options(attend_context *ctx,
-                                   const attend_learner_options *o) {
+                                   const attend_trainer_options *o) {
   ATTEND_CHECK(
       ctx, o->weights != ATTEND_WEIGHTS_I8,
       "a model is learnt with weights of f32, bf16 or mixed, not int8");
@@ -170,7 +170,7 @@ static attend_status check_options(attend_context *ctx,
   return ATTEND_OK;
 }
 
-static attend_status open_side(attend_learner *l, const stack *s,
+static attend_status open_side(attend_trainer *l, const stack *s,
                                learn_side *x) {
   if (!s->layers) return ATTEND_OK;
   x->p = (pass){.ctx = l->ctx, .model = &l->model, .side = s};
@@ -178,7 +178,7 @@ static attend_status open_side(attend_learner *l, const stack *s,
                      "the layers", &x->layers);
 }
 
-static attend_status open_learner(attend_learner *l) {
+static attend_status open_learner(attend_trainer *l) {
   size_t most = l->files->table.count;
   ATTEND_TRY(check_options(l->ctx, &l->options));
   ATTEND_CHECK(l->ctx, attend_checkpoint_has_head(l->files),
@@ -195,10 +195,10 @@ static attend_status open_learner(attend_learner *l) {
   return open_side(l, &l->model.decoder, &l->decoder);
 }
 
-attend_status attend_learner_create(attend_checkpoint *files,
-                                    const attend_learner_options *options,
-                                    attend_learner **learner) {
-  attend_learner *l;
+attend_status attend_trainer_create(attend_checkpoint *files,
+                                    const attend_trainer_options *options,
+                                    attend_trainer **learner) {
+  attend_trainer *l;
   *learner = NULL;
   ATTEND_TRY(take_zeroed(files->ctx, sizeof *l, "a learner", &l));
   l->ctx = files->ctx;
@@ -213,18 +213,18 @@ attend_status attend_learner_create(attend_checkpoint *files,
                           l->options.roles, l->model.forms);
   if (!status) status = open_learner(l);
   if (status)
-    attend_learner_free(l);
+    attend_trainer_free(l);
   else
     *learner = l;
   return status;
 }
 
-attend_status attend_learner_refresh(attend_learner *l) {
+attend_status attend_trainer_refresh(attend_trainer *l) {
   mirror_back(l->ctx, &l->values);
   return model_repack(&l->model);
 }
 
-void attend_learner_free(attend_learner *l) {
+void attend_trainer_free(attend_trainer *l) {
   if (!l) return;
   lesson_free(l);
   hooks_free(l->ctx, &l->hooks);
@@ -239,59 +239,61 @@ void attend_learner_free(attend_learner *l) {
 
 /* ---- looking at them ---------------------------------------------------------------------- */
 
-const attend_config *attend_learner_config(const attend_learner *l) {
+const attend_config *attend_trainer_config(const attend_trainer *l) {
   return &l->model.config;
 }
 
-int attend_learner_get(const attend_learner *l, size_t i, attend_learnt *x) {
+int attend_trainer_get(const attend_trainer *l, size_t i,
+                       attend_trainer_parameter *x) {
   if (i >= l->n_entries) return 0;
   const learn_entry *e = &l->entries[i];
   const parameter *p = e->p;
-  *x = (attend_learnt){.name = p->name,
-                       .rank = p->rank,
-                       .shape = {p->shape[0], p->rank == 2 ? p->shape[1] : 1},
-                       .count = p->tensor->count,
-                       .turned = p->turned,
-                       .group = group_of(p),
-                       .fixed = p->fixed,
-                       .value = attend_learner_values(l, NULL) + e->at,
-                       .gradient = attend_learner_gradients(l) + e->at};
+  *x = (attend_trainer_parameter){
+      .name = p->name,
+      .rank = p->rank,
+      .shape = {p->shape[0], p->rank == 2 ? p->shape[1] : 1},
+      .count = p->tensor->count,
+      .transposed = p->transposed,
+      .group = group_of(p),
+      .fixed = p->fixed,
+      .value = attend_trainer_values(l, NULL) + e->at,
+      .gradient = attend_trainer_gradients(l) + e->at};
   return 1;
 }
 
-float *attend_learner_values(const attend_learner *l, size_t *count) {
+float *attend_trainer_values(const attend_trainer *l, size_t *count) {
   if (count) *count = l->count;
   return mirror_out(l->ctx, (mirror *)&l->values);
 }
-float *attend_learner_gradients(const attend_learner *l) {
+float *attend_trainer_gradients(const attend_trainer *l) {
   return mirror_out(l->ctx, (mirror *)&l->gradients);
 }
-void attend_learner_forget(attend_learner *l) {
+void attend_trainer_zero_grad(attend_trainer *l) {
   mirror_changed(&l->gradients);
   l->ctx->device->zero(l->ctx, l->gradients.device, l->count * sizeof(float));
 }
 
-size_t attend_learner_bytes(const attend_learner *l) {
+size_t attend_trainer_bytes(const attend_trainer *l) {
   return 2 * l->count * sizeof(float) + l->packed_bytes;
 }
 
-size_t attend_learner_work_bytes(const attend_learner *l) {
+size_t attend_trainer_work_bytes(const attend_trainer *l) {
   return l->block_bytes + l->plan_bytes;
 }
 
 /* ---- saving ------------------------------------------------------------------------------- */
 
 typedef struct {
-  attend_learner *l;
+  attend_trainer *l;
   attend_dtype dtype;
-  float *work; /* [most_turned] */
+  float *work; /* [most_transposed] */
 } saving;
 
 static attend_status fill(size_t i, void *to, void *user) {
   const saving *s = user;
   const learn_entry *e = &s->l->entries[i];
-  const float *from = attend_learner_values(s->l, NULL) + e->at;
-  if (e->p->turned) {
+  const float *from = attend_trainer_values(s->l, NULL) + e->at;
+  if (e->p->transposed) {
     turn(e->p->shape[0], e->p->shape[1], from, s->work);
     from = s->work;
   }
@@ -299,9 +301,9 @@ static attend_status fill(size_t i, void *to, void *user) {
   return ATTEND_OK;
 }
 
-attend_status learner_save(attend_learner *l, const char *path,
+attend_status learner_save(attend_trainer *l, const char *path,
                            attend_stored stored, attend_digest *digest) {
-  const size_t n = l->n_entries, work = most_turned(l) * sizeof(float);
+  const size_t n = l->n_entries, work = most_transposed(l) * sizeof(float);
   saving s = {l, stored == ATTEND_STORED_F32 ? ATTEND_F32 : ATTEND_BF16, NULL};
   attend_tensor *list;
   ATTEND_CHECK(l->ctx,
@@ -315,7 +317,7 @@ attend_status learner_save(attend_learner *l, const char *path,
     list[i].stored = stored;
     list[i].data = NULL;
   }
-  attend_status status = take(l->ctx, work, "a turned matrix", &s.work);
+  attend_status status = take(l->ctx, work, "a transposed matrix", &s.work);
   if (!status)
     status = tensor_file_make(l->ctx, path, n, list, fill, &s, digest);
   give(l->ctx, s.work);
@@ -323,7 +325,7 @@ attend_status learner_save(attend_learner *l, const char *path,
   return status;
 }
 
-attend_status attend_learner_save(attend_learner *l, const char *path,
+attend_status attend_trainer_save(attend_trainer *l, const char *path,
                                   attend_stored stored) {
   return learner_save(l, path, stored, NULL);
 }
@@ -332,7 +334,7 @@ attend_status attend_learner_save(attend_learner *l, const char *path,
  * common, without what each of them is off by --------------------------------------- */
 
 /* The parameter of another checkpoint of the same table. */
-static const parameter *parameter_in(const attend_learner *l,
+static const parameter *parameter_in(const attend_trainer *l,
                                      const learn_entry *e,
                                      const attend_checkpoint *c) {
   return &c->table.entry[e->p - l->files->table.entry];
@@ -344,7 +346,7 @@ static bool is_same(const parameter *p, const parameter *q) {
          !memcmp(p->shape, q->shape, sizeof p->shape);
 }
 
-static attend_status open_same(const attend_learner *l, const char *folder,
+static attend_status open_same(const attend_trainer *l, const char *folder,
                                attend_checkpoint **files) {
   ATTEND_TRY(attend_checkpoint_open(l->ctx, folder, files));
   bool same = (*files)->table.count == l->files->table.count;
@@ -359,10 +361,10 @@ static attend_status open_same(const attend_learner *l, const char *folder,
 
 /* Sums are double and taken in the order of the list, so that the mean is the same
  * bits everywhere. sum: and as much again, for one tensor and what turns it. */
-static void average_entry(attend_learner *l, const learn_entry *e, int n,
+static void average_entry(attend_trainer *l, const learn_entry *e, int n,
                           attend_checkpoint *const *files, double *sum) {
   float *one = (float *)(sum + e->count), *work = one + e->count;
-  float *to = attend_learner_values(l, NULL) + e->at;
+  float *to = attend_trainer_values(l, NULL) + e->at;
   memset(sum, 0, e->count * sizeof *sum);
   for (int i = 0; i < n; i++) {
     read_tensor(parameter_in(l, e, files[i]), work, one);
@@ -371,7 +373,7 @@ static void average_entry(attend_learner *l, const learn_entry *e, int n,
   for (size_t j = 0; j < e->count; j++) to[j] = (float)(sum[j] / n);
 }
 
-attend_status attend_learner_average(attend_learner *l, int n,
+attend_status attend_trainer_average(attend_trainer *l, int n,
                                      const char *const *folders) {
   attend_checkpoint **files;
   double *sum = NULL;
@@ -390,5 +392,5 @@ attend_status attend_learner_average(attend_learner *l, int n,
   for (int i = 0; i < n; i++) attend_checkpoint_close(files[i]);
   give(l->ctx, files);
   give(l->ctx, sum);
-  return status ? status : attend_learner_refresh(l);
+  return status ? status : attend_trainer_refresh(l);
 }

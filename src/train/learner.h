@@ -40,10 +40,10 @@ typedef struct {
   size_t at, count;   /* in values and gradients */
 } learn_entry;
 
-struct attend_learner {
+struct attend_trainer {
   attend_context *ctx;
   attend_checkpoint *files;
-  attend_learner_options options;
+  attend_trainer_options options;
   attend_model model;
   learn_entry *entries,
       *gaps; /* gaps: biases that a product has and a model not */
@@ -53,7 +53,7 @@ struct attend_learner {
   learn_side encoder, decoder;
   hooks hooks;
   /* of the current lesson */
-  const attend_lesson *lesson;
+  const attend_batch *lesson;
   int batch, room_batch, room_length[2]; /* that memory was taken for */
   int32_t *real;                         /* [2][batch] */
   void *block;        /* of the device: activations and work */
@@ -70,12 +70,12 @@ struct attend_learner {
 };
 
 attend_group group_of(const parameter *p);
-/* attend_learner_save, and the digest of the file; may be NULL. */
-attend_status learner_save(attend_learner *l, const char *path,
+/* attend_trainer_save, and the digest of the file; may be NULL. */
+attend_status learner_save(attend_trainer *l, const char *path,
                            attend_stored stored, attend_digest *digest);
 
 /* ---- learn_memory.c ------------------------------------------------------------- */
-attend_status lesson_room(attend_learner *l);
-void lesson_free(attend_learner *l);
+attend_status lesson_room(attend_trainer *l);
+void lesson_free(attend_trainer *l);
 
 #endif

@@ -9,7 +9,7 @@
 
 struct attend_optimizer {
   attend_context *ctx;
-  attend_learner *learner;
+  attend_trainer *learner;
   attend_optimizer_options options;
   mirror moment[2];         /* SGD: momentum alone */
   double *sums, *host_sums; /* [stretches], of the device and of the host */
@@ -50,7 +50,7 @@ attend_optimizer_options attend_optimizer_defaults(void) {
                                     .clip = 1};
 }
 
-attend_status attend_optimizer_create(attend_learner *learner,
+attend_status attend_optimizer_create(attend_trainer *learner,
                                       const attend_optimizer_options *options,
                                       attend_optimizer **optimizer) {
   attend_context *ctx = learner->ctx;
@@ -116,7 +116,7 @@ attend_status attend_optimizer_step(attend_optimizer *o, float rate,
   push_back(o);
   double length = norm_of(o), t = (double)(o->step + 1);
   const attend_optimizer_options *p = &o->options;
-  const attend_learner *l = o->learner;
+  const attend_trainer *l = o->learner;
   if (norm) *norm = length;
   ATTEND_CHECK(o->ctx, isfinite(length),
                "the gradient is not finite: take a smaller rate, or look for "

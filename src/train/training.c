@@ -23,13 +23,13 @@
 
 struct attend_training {
   attend_context *ctx;
-  attend_learner *learner;
+  attend_trainer *learner;
   attend_optimizer *optimizer;
   attend_batches *batches;
   attend_training_options o;
 };
 
-attend_status attend_training_create(attend_learner *learner,
+attend_status attend_training_create(attend_trainer *learner,
                                      attend_optimizer *optimizer,
                                      attend_batches *batches,
                                      const attend_training_options *options,
@@ -60,22 +60,22 @@ uint64_t attend_training_steps(const attend_training *t) {
 static attend_status count_places(attend_training *t, uint64_t first,
                                   attend_step_report *r) {
   for (int i = 0; i < t->o.accumulate; i++) {
-    attend_lesson lesson = {0};
+    attend_batch lesson = {0};
     ATTEND_TRY(attend_batches_get(t->batches, first + (uint64_t)i, &lesson));
-    r->scored += attend_lesson_scored(&lesson);
-    r->tokens += attend_lesson_tokens(&lesson);
+    r->scored += attend_batch_scored(&lesson);
+    r->tokens += attend_batch_tokens(&lesson);
   }
   return ATTEND_OK;
 }
 
 static attend_status study(attend_training *t, uint64_t number,
                            attend_step_report *r) {
-  attend_lesson lesson = {.smoothing = t->o.smoothing,
-                          .scale = 1 / (float)r->scored,
-                          .step = number};
-  attend_outcome outcome;
+  attend_batch lesson = {.smoothing = t->o.smoothing,
+                         .scale = 1 / (float)r->scored,
+                         .step = number};
+  attend_batch_loss outcome;
   ATTEND_TRY(attend_batches_get(t->batches, number, &lesson));
-  ATTEND_TRY(attend_learner_study(t->learner, &lesson, &outcome));
+  ATTEND_TRY(attend_trainer_accumulate(t->learner, &lesson, &outcome));
   r->loss += outcome.loss;
   return ATTEND_OK;
 }
@@ -87,7 +87,7 @@ attend_status attend_training_step(attend_training *t,
   *report =
       (attend_step_report){.rate = attend_schedule_at(&t->o.schedule, step)};
   ATTEND_TRY(count_places(t, first, report));
-  attend_learner_forget(t->learner);
+  attend_trainer_zero_grad(t->learner);
   for (int i = 0; report->scored && i < t->o.accumulate; i++)
     ATTEND_TRY(study(t, first + (uint64_t)i, report));
   return attend_optimizer_step(t->optimizer, (float)report->rate,
@@ -96,18 +96,18 @@ attend_status attend_training_step(attend_training *t,
 
 /* ---- measuring -------------------------------------------------------------------- */
 
-attend_status attend_training_measure(
-    attend_learner *learner, attend_batches *batches, uint64_t most,
+attend_status attend_training_evaluate(
+    attend_trainer *learner, attend_batches *batches, uint64_t most,
     int (*progress)(uint64_t done, uint64_t total, void *user), void *user,
-    attend_outcome *outcome) {
+    attend_batch_loss *outcome) {
   uint64_t total = attend_batches_epoch(batches);
   if (most && most < total) total = most;
-  *outcome = (attend_outcome){0};
+  *outcome = (attend_batch_loss){0};
   for (uint64_t i = 0; i < total; i++) {
-    attend_lesson lesson = {.quiet = 1};
-    attend_outcome one;
+    attend_batch lesson = {.quiet = 1};
+    attend_batch_loss one;
     ATTEND_TRY(attend_batches_get(batches, i, &lesson));
-    ATTEND_TRY(attend_learner_study(learner, &lesson, &one));
+    ATTEND_TRY(attend_trainer_accumulate(learner, &lesson, &one));
     outcome->loss += one.loss;
     outcome->scored += one.scored;
     if (progress && progress(i + 1, total, user))
@@ -133,7 +133,7 @@ static int own_file(const char *name) {
 
 typedef struct {
   attend_training *t;
-  const attend_keep *keep;
+  const attend_save_options *keep;
   bool exact; /* the weights are the values */
   folder_draft folder;
   attend_json_writer digests; /* an object: names of files, digests */
@@ -195,7 +195,7 @@ static size_t state_tensors(attend_training *t, bool exact,
                             attend_tensor list[STATE_TENSORS]) {
   static const char *const names[] = {"moments.0", "moments.1", "values"};
   size_t n = 0, count;
-  const float *values = attend_learner_values(t->learner, &count);
+  const float *values = attend_trainer_values(t->learner, &count);
   const float *data[] = {attend_optimizer_moments(t->optimizer, 0),
                          attend_optimizer_moments(t->optimizer, 1),
                          exact ? NULL : values};
@@ -269,8 +269,8 @@ static attend_status write_folder(saving *s) {
 }
 
 attend_status attend_training_save(attend_training *t, const char *folder,
-                                   const attend_keep *keep) {
-  static const attend_keep none = {0};
+                                   const attend_save_options *keep) {
+  static const attend_save_options none = {0};
   saving s = {.t = t, .keep = keep ? keep : &none};
   attend_stored as = s.keep->stored;
   ATTEND_CHECK(t->ctx,
@@ -396,7 +396,7 @@ static attend_status read_tensors(attend_training *t, const char *path,
   }
   for (size_t i = 0; i < n; i++)
     memcpy((void *)list[i].data, from[i]->data, from[i]->bytes);
-  return exact ? ATTEND_OK : attend_learner_refresh(t->learner);
+  return exact ? ATTEND_OK : attend_trainer_refresh(t->learner);
 }
 
 static attend_status read_state(attend_training *t, const char *folder,

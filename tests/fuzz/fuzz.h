@@ -114,15 +114,16 @@ static inline void fuzz_check_encoding(const attend_tokenizer *t,
 
 /* What a decoder says piece by piece is what it says at once; it may fail where
  * its steps make too much of a token. */
-static inline void fuzz_check_decoding(attend_context *ctx, attend_decoder *d,
+static inline void fuzz_check_decoding(attend_context *ctx,
+                                       attend_detokenizer *d,
                                        const attend_encoding *e) {
   char *joined = NULL;
   size_t total = 0, room = 0, n;
   const char *text;
   attend_status status = ATTEND_OK;
   for (size_t i = 0; i <= e->count && !status; i++) {
-    status = i < e->count ? attend_decoder_push(d, e->id[i], &text, &n)
-                          : attend_decoder_finish(d, &text, &n);
+    status = i < e->count ? attend_detokenizer_push(d, e->id[i], &text, &n)
+                          : attend_detokenizer_finish(d, &text, &n);
     if (status) break;
     if (total + n >= room) joined = realloc(joined, room = 2 * (total + n + 1));
     MUST(joined);
@@ -138,7 +139,7 @@ static inline void fuzz_check_decoding(attend_context *ctx, attend_decoder *d,
 /* An encoding may fail where a step makes too much of a text, where a regular
  * expression takes too many steps, or where max_length is too short. */
 static inline void fuzz_encode(attend_context *ctx, const attend_tokenizer *t,
-                               attend_encoding *e, attend_decoder *d,
+                               attend_encoding *e, attend_detokenizer *d,
                                const char *text, attend_encode_options o) {
   size_t n = strlen(text);
   if (attend_encode(e, text, n, &o)) {
@@ -160,10 +161,10 @@ static inline void fuzz_use(attend_context *ctx, const attend_tokenizer *t) {
       "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
       run};
   attend_encoding *e;
-  attend_decoder *d;
+  attend_detokenizer *d;
   memset(run, 'a', sizeof run - 1);
   MUST(!attend_encoding_create(t, &e));
-  MUST(!attend_decoder_create(t, false, &d));
+  MUST(!attend_detokenizer_create(t, false, &d));
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
     const char *other = texts[(i + 1) % 4];
     attend_encode_options o = {.pair = other, .pair_length = strlen(other)};
@@ -172,7 +173,7 @@ static inline void fuzz_use(attend_context *ctx, const attend_tokenizer *t) {
     o.max_length = 7;
     fuzz_encode(ctx, t, e, d, texts[i], o);
   }
-  attend_decoder_free(d);
+  attend_detokenizer_free(d);
   attend_encoding_free(e);
 }
 

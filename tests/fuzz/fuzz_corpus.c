@@ -27,15 +27,15 @@ static attend_tokenizer *tokenizer(attend_context *ctx) {
   return t;
 }
 
-static void check_lesson(const attend_lesson *l) {
+static void check_lesson(const attend_batch *l) {
   int scored = 0, places = l->batch * (l->said ? l->said : l->length);
   for (int i = 0; i < l->batch * l->length; i++)
     MUST(l->ids[i] >= 0 && l->ids[i] < 512);
   for (int i = 0; i < l->batch * l->said; i++)
-    MUST(l->said_ids[i] >= 0 && l->said_ids[i] < 512);
+    MUST(l->decoder_ids[i] >= 0 && l->decoder_ids[i] < 512);
   for (int i = 0; i < places; i++) scored += l->targets[i] >= 0;
   for (int i = 0; i < places; i++) MUST(l->targets[i] < 512);
-  MUST(scored == attend_lesson_scored(l));
+  MUST(scored == attend_batch_scored(l));
 }
 
 static void use_lessons(attend_context *ctx, const attend_corpus *c, int k) {
@@ -54,7 +54,7 @@ static void use_lessons(attend_context *ctx, const attend_corpus *c, int k) {
     return;
   }
   for (uint64_t i = 0; i < 4; i++) {
-    attend_lesson l = {0};
+    attend_batch l = {0};
     MUST(!attend_batches_get(b, i * i, &l));
     check_lesson(&l);
   }

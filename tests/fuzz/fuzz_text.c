@@ -11,7 +11,7 @@ enum { KINDS = sizeof names / sizeof *names, LARGE = 64 << 10 };
 typedef struct {
   attend_tokenizer *t;
   attend_encoding *e;
-  attend_decoder *d;
+  attend_detokenizer *d;
 } world;
 
 static void open_world(attend_context *ctx, world *w, const char *name) {
@@ -21,7 +21,7 @@ static void open_world(attend_context *ctx, world *w, const char *name) {
            name);
   MUST(!attend_tokenizer_load(ctx, path, &w->t));
   MUST(!attend_encoding_create(w->t, &w->e));
-  MUST(!attend_decoder_create(w->t, false, &w->d));
+  MUST(!attend_detokenizer_create(w->t, false, &w->d));
 }
 
 static world worlds[KINDS];

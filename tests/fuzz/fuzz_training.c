@@ -41,7 +41,7 @@ static const char *folder(void) {
 /* ---- a saved step ----------------------------------------------------------------- */
 
 static struct {
-  attend_learner *learner;
+  attend_trainer *learner;
   attend_optimizer *optimizer;
   attend_training *training;
   float *values, *moments; /* as they were saved */
@@ -59,14 +59,14 @@ static void save_once(attend_context *ctx) {
   snprintf(path, sizeof path, "%s/models/gpt2-by-layer",
            golden ? golden : "tests/golden");
   MUST(!attend_checkpoint_open(ctx, path, &files));
-  MUST(!attend_learner_create(files, NULL, &saved.learner));
+  MUST(!attend_trainer_create(files, NULL, &saved.learner));
   MUST(!attend_optimizer_create(saved.learner, NULL, &saved.optimizer));
   MUST(!attend_corpus_create(ctx, &corpus));
   MUST(!attend_corpus_add(corpus, 50, ids, 0, NULL));
   MUST(!attend_batches_create(corpus, NULL, &batches));
   MUST(!attend_training_create(saved.learner, saved.optimizer, batches, NULL,
                                &saved.training));
-  saved.values = attend_learner_values(saved.learner, &saved.count);
+  saved.values = attend_trainer_values(saved.learner, &saved.count);
   size_t bytes = saved.count * sizeof(float);
   saved.values = memcpy(need(1, bytes), saved.values, bytes);
   saved.moments = need(1, bytes);
@@ -118,7 +118,7 @@ static void resume(attend_context *ctx, const char *name, const uint8_t *bytes,
                    size_t length) {
   attend_json *notes;
   size_t live;
-  float *values = attend_learner_values(saved.learner, NULL);
+  float *values = attend_trainer_values(saved.learner, NULL);
   float *moments = attend_optimizer_moments(saved.optimizer, 0);
   MUST(!attend_training_save(saved.training, fuzz_path("step"), NULL));
   put_step_file(ctx, name, bytes, length);

@@ -37,8 +37,8 @@ static inline attend_batches *cut(const attend_corpus *c,
   return b;
 }
 
-static inline attend_lesson lesson_at(attend_batches *b, uint64_t number) {
-  attend_lesson l = {0};
+static inline attend_batch lesson_at(attend_batches *b, uint64_t number) {
+  attend_batch l = {0};
   OK(context(), attend_batches_get(b, number, &l));
   return l;
 }

@@ -22,7 +22,7 @@ typedef struct {    /* zero means default */
 typedef struct {
   attend_context *ctx;
   attend_checkpoint *files;
-  attend_learner *learner;
+  attend_trainer *learner;
   attend_optimizer *optimizer;
   attend_corpus *corpus;
   attend_batches *batches;
@@ -44,7 +44,7 @@ static inline void close_course(course *c) {
   attend_batches_free(c->batches);
   attend_corpus_free(c->corpus);
   attend_optimizer_free(c->optimizer);
-  attend_learner_free(c->learner);
+  attend_trainer_free(c->learner);
   attend_checkpoint_close(c->files);
   attend_context_free(c->ctx);
 }
@@ -52,7 +52,7 @@ static inline void close_course(course *c) {
 static inline course open_course(const course_plan *p) {
   course c = {0};
   attend_optimizer_options how = attend_optimizer_defaults();
-  attend_learner_options learn = {.dropout = p->dropout, .seed = p->seed};
+  attend_trainer_options learn = {.dropout = p->dropout, .seed = p->seed};
   attend_batch_options cut = {
       .batch = p->batch ? p->batch : 4, .length = 12, .seed = p->seed};
   attend_training_options o = {
@@ -63,7 +63,7 @@ static inline course open_course(const course_plan *p) {
   c.ctx = open_context(NULL, p->threads ? p->threads : 1, p->memory);
   OK(c.ctx, attend_checkpoint_open(
                 c.ctx, p->from ? p->from : model_path("gpt2", NULL), &c.files));
-  OK(c.ctx, attend_learner_create(c.files, &learn, &c.learner));
+  OK(c.ctx, attend_trainer_create(c.files, &learn, &c.learner));
   OK(c.ctx, attend_optimizer_create(c.learner, &how, &c.optimizer));
   c.corpus = some_text(c.ctx, p->tokens ? p->tokens : 300);
   OK(c.ctx, attend_batches_create(c.corpus, &cut, &c.batches));
@@ -88,7 +88,7 @@ typedef struct {
 
 static inline standing stand(const course *c) {
   standing s = {.steps = attend_training_steps(c->training)};
-  const float *values = attend_learner_values(c->learner, &s.count);
+  const float *values = attend_trainer_values(c->learner, &s.count);
   size_t bytes = s.count * sizeof(float);
   const float *second = attend_optimizer_moments(c->optimizer, 1);
   s.values = copy_of(values, bytes);

@@ -7,7 +7,7 @@
 
 typedef struct {
   int batch, length, said;
-  int32_t *ids, *lengths, *types, *said_ids, *targets;
+  int32_t *ids, *lengths, *types, *decoder_ids, *targets;
 } schoolbook;
 
 static inline int32_t *integers(const attend_tensor_file *file,
@@ -68,7 +68,7 @@ static inline schoolbook read_book(const attend_tensor_file *file,
     s.targets = next_tokens(s.ids, s.length);
   } else if (c->parts == ATTEND_BOTH) {
     s.said = columns;
-    s.said_ids = shifted(labels, s.batch, columns, c->decoder_start, c->pad);
+    s.decoder_ids = shifted(labels, s.batch, columns, c->decoder_start, c->pad);
     s.targets = labels;
   } else {
     s.targets = labels;
@@ -77,32 +77,32 @@ static inline schoolbook read_book(const attend_tensor_file *file,
   return s;
 }
 
-static inline attend_lesson lesson_of(const schoolbook *s) {
-  return (attend_lesson){.batch = s->batch,
-                         .length = s->length,
-                         .ids = s->ids,
-                         .lengths = s->lengths,
-                         .types = s->types,
-                         .said = s->said,
-                         .said_ids = s->said_ids,
-                         .targets = s->targets};
+static inline attend_batch lesson_of(const schoolbook *s) {
+  return (attend_batch){.batch = s->batch,
+                        .length = s->length,
+                        .ids = s->ids,
+                        .lengths = s->lengths,
+                        .types = s->types,
+                        .said = s->said,
+                        .decoder_ids = s->decoder_ids,
+                        .targets = s->targets};
 }
 
 static inline void free_book(schoolbook *s) {
   free(s->ids);
   free(s->lengths);
   free(s->types);
-  free(s->said_ids);
+  free(s->decoder_ids);
   free(s->targets);
 }
 
-static inline attend_learner *open_learner(attend_context *ctx,
+static inline attend_trainer *open_learner(attend_context *ctx,
                                            const char *name,
-                                           const attend_learner_options *o,
+                                           const attend_trainer_options *o,
                                            attend_checkpoint **files) {
-  attend_learner *l;
+  attend_trainer *l;
   OK(ctx, attend_checkpoint_open(ctx, model_path(name, NULL), files));
-  OK(ctx, attend_learner_create(*files, o, &l));
+  OK(ctx, attend_trainer_create(*files, o, &l));
   return l;
 }
 

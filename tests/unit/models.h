@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "attend/decode.h"
+#include "attend/generate.h"
 #include "attend/model.h"
 #include "world.h"
 

@@ -41,18 +41,18 @@ static inline attend_config write_and_read(const attend_architecture *a) {
   return c;
 }
 
-static inline attend_learner *begin(const attend_architecture *a,
-                                    const attend_learner_options *o,
+static inline attend_trainer *begin(const attend_architecture *a,
+                                    const attend_trainer_options *o,
                                     attend_checkpoint **files) {
-  attend_learner *l;
+  attend_trainer *l;
   write_and_read(a);
-  OK(context(), attend_checkpoint_start(context(), models_folder(), 4, files));
-  OK(context(), attend_learner_create(*files, o, &l));
+  OK(context(), attend_checkpoint_init(context(), models_folder(), 4, files));
+  OK(context(), attend_trainer_create(*files, o, &l));
   return l;
 }
 
-static inline void end(attend_learner *l, attend_checkpoint *files) {
-  attend_learner_free(l);
+static inline void end(attend_trainer *l, attend_checkpoint *files) {
+  attend_trainer_free(l);
   attend_checkpoint_close(files);
 }
 
@@ -87,32 +87,32 @@ static inline void write_book(const attend_config *c, uint64_t seed,
   free(ids);
 }
 
-static inline attend_lesson lesson_in(const copybook *b, bool quiet) {
-  return (attend_lesson){.batch = TEXTS,
-                         .length = READ,
-                         .ids = b->ids,
-                         .lengths = real,
-                         .said = SAID,
-                         .said_ids = b->said,
-                         .targets = b->targets,
-                         .scale = 1,
-                         .smoothing = smoothing,
-                         .quiet = quiet};
+static inline attend_batch lesson_in(const copybook *b, bool quiet) {
+  return (attend_batch){.batch = TEXTS,
+                        .length = READ,
+                        .ids = b->ids,
+                        .lengths = real,
+                        .said = SAID,
+                        .decoder_ids = b->said,
+                        .targets = b->targets,
+                        .scale = 1,
+                        .smoothing = smoothing,
+                        .quiet = quiet};
 }
 
-static inline double loss_of(attend_learner *l, const copybook *b) {
-  attend_outcome got;
-  attend_lesson lesson = lesson_in(b, true);
-  OK(context(), attend_learner_refresh(l));
-  OK(context(), attend_learner_study(l, &lesson, &got));
+static inline double loss_of(attend_trainer *l, const copybook *b) {
+  attend_batch_loss got;
+  attend_batch lesson = lesson_in(b, true);
+  OK(context(), attend_trainer_refresh(l));
+  OK(context(), attend_trainer_accumulate(l, &lesson, &got));
   return got.loss;
 }
 
 /* ---- gradients by differences ------------------------------------------------------------ */
 
 /* The slope of the loss along the direction d of one parameter. */
-static inline double slope(attend_learner *l, const copybook *b,
-                           const attend_learnt *x, const float *d,
+static inline double slope(attend_trainer *l, const copybook *b,
+                           const attend_trainer_parameter *x, const float *d,
                            double step) {
   size_t n = (size_t)x->count;
   float *kept = room_for(n, sizeof *kept);
@@ -136,8 +136,9 @@ static inline double length_of(const float *x, int64_t n) {
 
 /* Along the gradient, whose slope is its length: a wrong one has a lesser. And
  * along one at random. */
-static inline void check_parameter(attend_learner *l, const copybook *b,
-                                   const attend_learnt *x, double largest) {
+static inline void check_parameter(attend_trainer *l, const copybook *b,
+                                   const attend_trainer_parameter *x,
+                                   double largest) {
   size_t n = (size_t)x->count;
   float *d = room_for(n, sizeof *d);
   double length = length_of(x->gradient, x->count);
@@ -163,30 +164,30 @@ static inline void check_parameter(attend_learner *l, const copybook *b,
 
 /* Weights that are larger than training begins with, so that all gradients are
  * felt; T5 divides no scores. */
-static inline void grow_weights(attend_learner *l) {
-  attend_learnt x;
-  double size = attend_learner_config(l)->score_factor > 0 ? 0.15 : 0.3;
-  for (size_t i = 0; attend_learner_get(l, i, &x); i++) {
+static inline void grow_weights(attend_trainer *l) {
+  attend_trainer_parameter x;
+  double size = attend_trainer_config(l)->score_factor > 0 ? 0.15 : 0.3;
+  for (size_t i = 0; attend_trainer_get(l, i, &x); i++) {
     if (x.rank != 2 || x.fixed) continue;
     double factor = size * sqrt((double)x.count) / length_of(x.value, x.count);
     for (int64_t j = 0; j < x.count; j++) x.value[j] *= (float)factor;
   }
-  OK(context(), attend_learner_refresh(l));
+  OK(context(), attend_trainer_refresh(l));
 }
 
-static inline int check_gradients(attend_learner *l) {
-  attend_learnt x;
-  attend_outcome got;
+static inline int check_gradients(attend_trainer *l) {
+  attend_trainer_parameter x;
+  attend_batch_loss got;
   copybook b;
   double largest = 0;
   int checked = 0;
-  write_book(attend_learner_config(l), 5, &b);
-  attend_lesson lesson = lesson_in(&b, false);
+  write_book(attend_trainer_config(l), 5, &b);
+  attend_batch lesson = lesson_in(&b, false);
   grow_weights(l);
-  OK(context(), attend_learner_study(l, &lesson, &got));
-  for (size_t i = 0; attend_learner_get(l, i, &x); i++)
+  OK(context(), attend_trainer_accumulate(l, &lesson, &got));
+  for (size_t i = 0; attend_trainer_get(l, i, &x); i++)
     largest = fmax(largest, length_of(x.gradient, x.count));
-  for (size_t i = 0; attend_learner_get(l, i, &x); i++) {
+  for (size_t i = 0; attend_trainer_get(l, i, &x); i++) {
     if (x.fixed) continue;
     check_parameter(l, &b, &x, largest);
     checked++;

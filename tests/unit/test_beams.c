@@ -82,8 +82,8 @@ static void check_answers(const attend_generation *g, const everything *e,
     if (!alone) continue; /* rounding decides the order */
     CHECK_EQ(c->count, e->found[i].count);
     CHECK(!memcmp(c->ids, e->found[i].ids, (size_t)c->count * sizeof *c->ids));
-    CHECK_EQ(c->end, c->ids[c->count - 1] == e->end ? ATTEND_END_TOKEN
-                                                    : ATTEND_END_LENGTH);
+    CHECK_EQ(c->end, c->ids[c->count - 1] == e->end ? ATTEND_FINISH_TOKEN
+                                                    : ATTEND_FINISH_LENGTH);
   }
   CHECK(!attend_generation_get(g, answers));
 }

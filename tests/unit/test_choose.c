@@ -1,7 +1,7 @@
 /* attend_choose: the best, or a draw that has exactly the probabilities that
  * temperature, top-k, top-p and min-p leave; penalties as Hugging Face
  * transformers defines them; ties, -inf and NaN among the logits. */
-#include "attend/decode.h"
+#include "attend/generate.h"
 #include "world.h"
 
 enum { MOST = 64 };

@@ -14,34 +14,34 @@ static attend_architecture copier(const char *family, bool narrow) {
   return a;
 }
 
-static bool is_copys(const attend_learnt *x) {
+static bool is_copys(const attend_trainer_parameter *x) {
   return !strncmp(x->name, "copy.", 5);
 }
 
 /* All of a head's own tensors, larger than training begins with. */
-static void stir_copy(attend_learner *l) {
-  attend_learnt x;
+static void stir_copy(attend_trainer *l) {
+  attend_trainer_parameter x;
   int found = 0;
-  for (size_t i = 0; attend_learner_get(l, i, &x); i++) {
+  for (size_t i = 0; attend_trainer_get(l, i, &x); i++) {
     if (!is_copys(&x)) continue;
     attend_random_normal((attend_random){3, i}, 0, (size_t)x.count, x.value);
     for (int64_t j = 0; j < x.count; j++) x.value[j] *= 0.5f;
     found++;
   }
   CHECK_EQ(found, 4);
-  OK(context(), attend_learner_refresh(l));
+  OK(context(), attend_trainer_refresh(l));
 }
 
-static void save(attend_learner *l) {
+static void save(attend_trainer *l) {
   OK(context(),
-     attend_learner_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
+     attend_trainer_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
 }
 
 /* In the folder: a model that copies, with weights that matter. */
 static void write_copier(const char *family, bool narrow) {
   attend_architecture a = copier(family, narrow);
   attend_checkpoint *files;
-  attend_learner *l = begin(&a, NULL, &files);
+  attend_trainer *l = begin(&a, NULL, &files);
   stir_copy(l);
   grow_weights(l);
   save(l);
@@ -79,7 +79,7 @@ TEST(a_head_that_is_missing_or_of_another_width_is_refused) {
   attend_architecture a = copier("bart", false);
   attend_checkpoint *files;
   a.copy = 0;
-  attend_learner *l = begin(&a, NULL, &files);
+  attend_trainer *l = begin(&a, NULL, &files);
   save(l);
   end(l, files);
   a.copy = P;
@@ -259,8 +259,8 @@ TEST(gradients_are_what_differences_say) {
   for (int i = 0; i < 4; i++) {
     attend_architecture a = copier(both[i / 2], i % 2);
     attend_checkpoint *files;
-    attend_learner_options o = {.recompute = i % 2};
-    attend_learner *l = begin(&a, &o, &files);
+    attend_trainer_options o = {.recompute = i % 2};
+    attend_trainer *l = begin(&a, &o, &files);
     stir_copy(l);
     smoothing = i == 1 || i == 2 ? 0.1f : 0;
     int checked = check_gradients(l);
@@ -274,18 +274,18 @@ TEST(gradients_are_what_differences_say) {
 static void study_with(int threads, float **gradient, size_t *count) {
   attend_context *ctx = open_context(NULL, threads, NULL);
   attend_checkpoint *files;
-  attend_learner *l;
-  attend_outcome got;
+  attend_trainer *l;
+  attend_batch_loss got;
   copybook b;
   OK(ctx, attend_checkpoint_open(ctx, models_folder(), &files));
-  OK(ctx, attend_learner_create(files, NULL, &l));
-  write_book(attend_learner_config(l), 8, &b);
-  attend_lesson lesson = lesson_in(&b, false);
-  OK(ctx, attend_learner_study(l, &lesson, &got));
-  attend_learner_values(l, count);
+  OK(ctx, attend_trainer_create(files, NULL, &l));
+  write_book(attend_trainer_config(l), 8, &b);
+  attend_batch lesson = lesson_in(&b, false);
+  OK(ctx, attend_trainer_accumulate(l, &lesson, &got));
+  attend_trainer_values(l, count);
   *gradient = room_for(*count, sizeof **gradient);
-  memcpy(*gradient, attend_learner_gradients(l), *count * sizeof **gradient);
-  attend_learner_free(l);
+  memcpy(*gradient, attend_trainer_gradients(l), *count * sizeof **gradient);
+  attend_trainer_free(l);
   attend_checkpoint_close(files);
   attend_context_free(ctx);
 }
@@ -396,23 +396,23 @@ TEST(hidden_states_are_of_the_first_sequence) {
 /* ---- learning ------------------------------------------------------------------------------------ */
 
 /* The loss of strings that were never seen, after so many steps. */
-static double learn_to_copy(attend_learner *l, int steps) {
+static double learn_to_copy(attend_trainer *l, int steps) {
   attend_optimizer_options how = attend_optimizer_defaults();
   attend_optimizer *o;
-  attend_outcome got;
+  attend_batch_loss got;
   copybook b;
   OK(context(), attend_optimizer_create(l, &how, &o));
   for (int i = 0; i < steps; i++) {
-    write_book(attend_learner_config(l), (uint64_t)i, &b);
-    attend_lesson lesson = lesson_in(&b, false);
-    attend_learner_forget(l);
-    OK(context(), attend_learner_study(l, &lesson, &got));
+    write_book(attend_trainer_config(l), (uint64_t)i, &b);
+    attend_batch lesson = lesson_in(&b, false);
+    attend_trainer_zero_grad(l);
+    OK(context(), attend_trainer_accumulate(l, &lesson, &got));
     OK(context(), attend_optimizer_step(o, 5e-3f, NULL));
   }
   attend_optimizer_free(o);
   double loss = 0;
   for (int i = 0; i < 8; i++) {
-    write_book(attend_learner_config(l), (uint64_t)(1000000 + i), &b);
+    write_book(attend_trainer_config(l), (uint64_t)(1000000 + i), &b);
     loss += loss_of(l, &b) / 8;
   }
   return loss / got.scored;
@@ -425,18 +425,18 @@ static double cross_entropy(const float *log_p, const copybook *b, int vocab) {
   return loss;
 }
 
-static void check_saved(attend_learner *l) {
+static void check_saved(attend_trainer *l) {
   copybook b;
-  write_book(attend_learner_config(l), 2, &b);
+  write_book(attend_trainer_config(l), 2, &b);
   double loss = loss_of(l, &b);
   save(l);
   subject s = open_path(context(), models_folder(), NULL);
   float *log_p = logits_alone(&s, &b);
   CHECK_NEAR(cross_entropy(log_p, &b, s.config->vocab), loss, 1e-4 * loss);
-  attend_learner *again;
-  OK(context(), attend_learner_create(s.files, NULL, &again));
+  attend_trainer *again;
+  OK(context(), attend_trainer_create(s.files, NULL, &again));
   CHECK(loss_of(again, &b) == loss);
-  attend_learner_free(again);
+  attend_trainer_free(again);
   free(log_p);
   close_files(&s);
 }
@@ -447,7 +447,7 @@ TEST(it_learns_to_copy_what_others_do_not) {
     attend_architecture a = copier("bart", false);
     if (!copies) a.copy = 0;
     attend_checkpoint *files;
-    attend_learner *l = begin(&a, NULL, &files);
+    attend_trainer *l = begin(&a, NULL, &files);
     loss[copies] = learn_to_copy(l, 40);
     if (copies) check_saved(l);
     end(l, files);

@@ -8,7 +8,7 @@
 static void walk_windows(attend_batches *b, uint64_t epoch, int count,
                          int length, int units, int *starts) {
   for (int i = 0; i < units; i++) {
-    attend_lesson l = lesson_at(b, epoch * (uint64_t)units + (uint64_t)i);
+    attend_batch l = lesson_at(b, epoch * (uint64_t)units + (uint64_t)i);
     CHECK(l.batch == 1 && l.length == length && !l.lengths);
     starts[i] = l.ids[0];
     for (int t = 0; t < length; t++) {
@@ -48,7 +48,7 @@ TEST(a_text_shorter_than_a_window_is_a_ring) {
   attend_batches *b =
       cut(c, (attend_batch_options){.batch = 2, .length = 8, .seed = 1});
   CHECK_EQ(attend_batches_epoch(b), 1);
-  attend_lesson l = lesson_at(b, 5);
+  attend_batch l = lesson_at(b, 5);
   for (int i = 0; i < 16; i++) {
     CHECK(l.ids[i] >= 0 && l.ids[i] < 3);
     CHECK_EQ(l.targets[i], (l.ids[i] + 1) % 3);
@@ -87,7 +87,7 @@ TEST(in_order_every_token_is_scored_once) {
   int scored[COUNT] = {0};
   CHECK_EQ(attend_batches_epoch(b), 3); /* 12 windows */
   for (uint64_t i = 0; i < 3; i++) {
-    attend_lesson l = lesson_at(b, i);
+    attend_batch l = lesson_at(b, i);
     CHECK_EQ(l.batch, 4);
     for (int t = 0; t < l.batch * l.length; t++) {
       if (l.targets[t] < 0) continue;
@@ -110,7 +110,7 @@ TEST(in_order_every_token_is_scored_once) {
 
 static int which_pair(int32_t id) { return (id - 10) / 200; }
 
-static bool same_lesson(const attend_lesson *a, const attend_lesson *b) {
+static bool same_lesson(const attend_batch *a, const attend_batch *b) {
   int said = a->said ? a->said : a->length;
   size_t places = (size_t)(a->batch * a->length) * sizeof *a->ids;
   if (a->batch != b->batch || a->length != b->length || a->said != b->said)
@@ -142,13 +142,13 @@ TEST(a_lesson_is_its_number) {
     CHECK(attend_corpus_digest(c) == attend_corpus_digest(d));
     attend_batches *a = cut(c, kind(k)), *b = cut(d, kind(k));
     for (int i = 0; i < 8; i++) {
-      attend_lesson x = lesson_at(a, order[i]);
+      attend_batch x = lesson_at(a, order[i]);
       lesson_at(b, order[i] + 3);
-      attend_lesson y = lesson_at(b, order[i]);
+      attend_batch y = lesson_at(b, order[i]);
       CHECK(same_lesson(&x, &y));
-      CHECK(!same_lesson(&x, &(attend_lesson){0}));
+      CHECK(!same_lesson(&x, &(attend_batch){0}));
     }
-    attend_lesson x = lesson_at(a, 0), y = lesson_at(b, 1);
+    attend_batch x = lesson_at(a, 0), y = lesson_at(b, 1);
     CHECK(!same_lesson(&x, &y));
     attend_batches_free(b);
     attend_batch_options o = kind(k);
@@ -169,11 +169,11 @@ TEST(a_lesson_is_its_number) {
 enum { START = 1, PAD = 7 };
 
 /* A row of an encoder-decoder's lesson; returns which pair it is. */
-static int check_row(const attend_lesson *l, int b) {
+static int check_row(const attend_batch *l, int b) {
   const int32_t *ids = l->ids + b * l->length;
-  const int32_t *said = l->said_ids + b * l->said;
+  const int32_t *said = l->decoder_ids + b * l->said;
   const int32_t *targets = l->targets + b * l->said;
-  int n = l->lengths[b], m = l->said_lengths[b], pair = which_pair(ids[0]);
+  int n = l->lengths[b], m = l->decoder_lengths[b], pair = which_pair(ids[0]);
   for (int t = 0; t < l->length; t++)
     CHECK_EQ(ids[t], t < n ? 10 + 200 * pair + t : PAD);
   for (int t = 0; t < l->said; t++) {
@@ -200,15 +200,15 @@ TEST(pairs_for_an_encoder_and_a_decoder) {
   for (uint64_t e = 0; e < 2; e++) {
     int seen[PAIRS] = {0}, n = 0, scored = 0;
     for (uint64_t i = 0; i < epoch; i++) {
-      attend_lesson l = lesson_at(b, e * epoch + i);
+      attend_batch l = lesson_at(b, e * epoch + i);
       int64_t tokens = 0;
       for (int r = 0; r < l.batch; r++) {
         seen[order[e][n++] = check_row(&l, r)]++;
-        tokens += l.lengths[r] + l.said_lengths[r];
-        scored += l.said_lengths[r];
+        tokens += l.lengths[r] + l.decoder_lengths[r];
+        scored += l.decoder_lengths[r];
       }
-      CHECK_EQ(attend_lesson_tokens(&l), tokens);
-      scored -= attend_lesson_scored(&l);
+      CHECK_EQ(attend_batch_tokens(&l), tokens);
+      scored -= attend_batch_scored(&l);
     }
     CHECK(n == PAIRS && scored == 0);
     for (int i = 0; i < PAIRS; i++) CHECK_EQ(seen[i], 1);
@@ -229,7 +229,7 @@ TEST(pairs_for_a_decoder) {
   attend_batches *b = cut(c, o);
   int seen[PAIRS] = {0};
   for (uint64_t i = 0; i < attend_batches_epoch(b); i++) {
-    attend_lesson l = lesson_at(b, i);
+    attend_batch l = lesson_at(b, i);
     CHECK_EQ(l.said, 0);
     for (int r = 0; r < l.batch; r++) {
       const int32_t *ids = l.ids + r * l.length;
@@ -258,8 +258,8 @@ TEST(pairs_for_a_decoder) {
 static double padded_share(attend_batches *b) {
   int64_t real = 0, places = 0;
   for (uint64_t i = 0; i < attend_batches_epoch(b); i++) {
-    attend_lesson l = lesson_at(b, i);
-    real += attend_lesson_tokens(&l);
+    attend_batch l = lesson_at(b, i);
+    real += attend_batch_tokens(&l);
     places += l.batch * (l.length + l.said);
   }
   return 1 - (double)real / (double)places;
@@ -272,7 +272,7 @@ static double padded_unsorted(attend_batches *one, int pairs) {
   for (int i = 0; i < pairs; i += 8) {
     int n = 0, m = 0, rows = pairs - i < 8 ? pairs - i : 8;
     for (int r = 0; r < rows; r++) {
-      attend_lesson l = lesson_at(one, (uint64_t)(i + r));
+      attend_batch l = lesson_at(one, (uint64_t)(i + r));
       n = l.length > n ? l.length : n;
       m = l.said > m ? l.said : m;
       real += l.length + l.said;
@@ -347,7 +347,7 @@ TEST(masks_have_their_shares) {
   attend_batches *b = cut(c, masked());
   int content = 0, asked = 0, hidden = 0, left = 0, drawn = 0, high = 0;
   for (uint64_t i = 0; i < 100; i++) {
-    attend_lesson l = lesson_at(b, i);
+    attend_batch l = lesson_at(b, i);
     CHECK(l.batch == 16 && l.length == 128);
     for (int t = 0; t < 16 * 128; t++) {
       int32_t id = l.ids[t], target = l.targets[t];
@@ -384,7 +384,7 @@ TEST(masks_in_order) {
   for (int pad = -1; pad <= BLANK; pad++) {
     o.pad = pad;
     attend_batches *b = cut(c, o), *other = cut(c, o);
-    attend_lesson l = lesson_at(b, 0), again = lesson_at(other, 0);
+    attend_batch l = lesson_at(b, 0), again = lesson_at(other, 0);
     CHECK_EQ(attend_batches_epoch(b), 1);
     CHECK_EQ(l.batch, 8); /* 1000 of 126 each */
     CHECK(same_lesson(&l, &again));
@@ -393,7 +393,7 @@ TEST(masks_in_order) {
     CHECK_EQ(l.ids[last + real + 1], SEP);
     for (int t = real + 2; t < 128; t++)
       CHECK(l.ids[last + t] == BLANK && l.targets[last + t] < 0);
-    CHECK_EQ(attend_lesson_tokens(&l), 1000 + 16);
+    CHECK_EQ(attend_batch_tokens(&l), 1000 + 16);
     attend_batches_free(b);
     attend_batches_free(other);
   }

@@ -87,7 +87,7 @@ static void count_tokens(const attend_corpus *c, int *seen) {
   attend_batches *b =
       cut(c, (attend_batch_options){.batch = 1, .length = 1, .in_order = 1});
   for (uint64_t i = 0; i < attend_batches_epoch(b); i++) {
-    attend_lesson l = lesson_at(b, i);
+    attend_batch l = lesson_at(b, i);
     if (!i) seen[l.ids[0]]++;
     seen[l.targets[0]]++;
   }

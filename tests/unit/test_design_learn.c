@@ -126,7 +126,7 @@ TEST(twins_learn_their_task) {
 
 /* ---- likeness -------------------------------------------------------------------------------- */
 
-/* A twin whose Q and K are turned together, whose scores are shifted along keys,
+/* A twin whose Q and K are transposed together, whose scores are shifted along keys,
  * and whose values go through another basis, is the same. */
 TEST(likeness_does_not_see_what_changes_nothing) {
   attend_context *ctx = open_context(NULL, 1, NULL);
@@ -139,7 +139,7 @@ TEST(likeness_does_not_see_what_changes_nothing) {
         *v = d->weights[1] + head_part(d, 0, 2)->at,
         *wo = d->weights[1] + readout_part(d)->at;
   for (int i = 0; i < 3; i++) {
-    q[3 * i] *= 4, k[3 * i] /= 4; /* turned */
+    q[3 * i] *= 4, k[3 * i] /= 4; /* transposed */
     for (int j = 0; j < 3; j++)
       k[3 * i + j] += 0.5f; /* the same for all keys */
     v[3 * i] *= 2;

@@ -116,7 +116,7 @@ TEST(weights_looked_at_stay_weights) {
   attend_plan *plan = make_plan(ctx, &t.desc);
   float entropy[140], top[140];
   int32_t index[140];
-  attend_look look = {
+  attend_observation look = {
       .entropy = entropy, .top = 1, .top_index = index, .top_weight = top};
   OK(ctx, attend_forward(plan, t.q, t.k, t.v, t.o, t.lse));
   OK(ctx, attend_observe(plan, t.q, t.k, t.lse, &look));

@@ -59,7 +59,7 @@ static void forward_and_back(attend_plan *plan, attend_tensors *t) {
 }
 
 static void observe(attend_plan *plan, attend_tensors *t, float *entropy) {
-  attend_look look = {.entropy = entropy};
+  attend_observation look = {.entropy = entropy};
   CHECK_EQ(attend_observe(plan, t->q, t->k, t->lse, &look), ATTEND_OK);
 }
 
@@ -76,7 +76,7 @@ static void extend(attend_context *ctx, attend_tensors *t, const char *file) {
   CHECK_EQ(attend_state_save(state, file), ATTEND_OK);
   CHECK_EQ(attend_state_load(plan, file, &read), ATTEND_OK);
   CHECK_EQ(attend_state_bytes(read) > 0, 1);
-  CHECK_EQ(attend_state_look(plan, read, 1, t->q, t->o, t->lse), ATTEND_OK);
+  CHECK_EQ(attend_state_query(plan, read, 1, t->q, t->o, t->lse), ATTEND_OK);
   attend_state_free(read);
   attend_state_free(state);
   attend_plan_free(plan);

@@ -119,7 +119,7 @@ TEST(greedy_is_the_best_of_each_step) {
     OK(s.ctx,
        attend_session_extend(run, 1, both ? 1 : 7, both ? &start : ids, NULL));
     CHECK_EQ(c->count, 12);
-    CHECK_EQ(c->end, ATTEND_END_LENGTH);
+    CHECK_EQ(c->end, ATTEND_FINISH_LENGTH);
     for (int i = 0; i < c->count; i++) {
       int32_t best = best_next(&s, run, s.config->eos, s.config->n_eos, &log_p);
       CHECK_EQ(c->ids[i], best);
@@ -241,7 +241,7 @@ TEST(a_full_window_stops) {
   o.context = 12;
   attend_generation *g = generate(&s, 1, &prompt, &o);
   const attend_continuation *c = attend_generation_get(g, 0);
-  CHECK_EQ(c->end, ATTEND_END_CONTEXT);
+  CHECK_EQ(c->end, ATTEND_FINISH_CONTEXT);
   CHECK_EQ(c->count, 3); /* two that fit, and what comes after them */
   CHECK(!memcmp(c->ids, attend_generation_get(free_one, 0)->ids,
                 3 * sizeof *c->ids));
@@ -304,7 +304,7 @@ TEST(a_full_window_slides) {
       slide_by_hand(&s, prompts[p].ids, prompts[p].count, o.context, o.max_new,
                     want[p]);
       CHECK_EQ(c->count, o.max_new);
-      CHECK_EQ(c->end, ATTEND_END_LENGTH);
+      CHECK_EQ(c->end, ATTEND_FINISH_LENGTH);
       CHECK(!memcmp(c->ids, want[p], (size_t)c->count * sizeof *c->ids));
     }
     CHECK(seen.slid >= 4);
@@ -328,8 +328,8 @@ TEST(the_caller_may_stop) {
   CHECK_EQ(seen.tokens, 7);
   CHECK_EQ(attend_generation_get(g, 0)->count, 4);
   CHECK_EQ(attend_generation_get(g, 1)->count, 3);
-  CHECK_EQ(attend_generation_get(g, 0)->end, ATTEND_END_CALLER);
-  CHECK_EQ(attend_generation_get(g, 1)->end, ATTEND_END_CALLER);
+  CHECK_EQ(attend_generation_get(g, 0)->end, ATTEND_FINISH_CALLER);
+  CHECK_EQ(attend_generation_get(g, 1)->end, ATTEND_FINISH_CALLER);
   attend_generation_free(g);
   free(ids);
   close_model(&s);
@@ -356,7 +356,7 @@ TEST(ends) {
   CHECK_EQ(ended.config->n_eos, 2);
   attend_generation *g = generate(&ended, 1, &prompt, &o);
   const attend_continuation *c = attend_generation_get(g, 0);
-  CHECK_EQ(c->end, ATTEND_END_TOKEN);
+  CHECK_EQ(c->end, ATTEND_FINISH_TOKEN);
   CHECK_EQ(c->count, at + 1);
   CHECK(!memcmp(c->ids, open->ids, (size_t)c->count * sizeof *c->ids));
   attend_generation_free(g);

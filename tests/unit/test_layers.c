@@ -317,7 +317,7 @@ TEST(rotary_turns) {
     attend_rope_frequencies(&rope, dim, f, &longer);
     memcpy(x, pool, sizeof x);
     memcpy(was, x, sizeof x);
-    attend_rope_turn(ctx, f, 1.25, ROWS, HEADS, dim, positions, x, ld);
+    attend_rope_rotate(ctx, f, 1.25, ROWS, HEADS, dim, positions, x, ld);
     for (int i = 0; i < ROWS * ld; i++) {
       int j = i % ld % dim, r = i / ld;
       if (i % ld == ld - 1) CHECK(same(x[i], was[i]));
@@ -416,7 +416,7 @@ static uint64_t layer_bits(attend_context *ctx, const float *x, float *y) {
                     B_N);
   sum = mix(sum, y, bytes);
   attend_rope_frequencies(&(attend_rope){.theta = 1e4}, 100, f, &longer);
-  attend_rope_turn(ctx, f, 1, B_ROWS, 5, 100, positions, y, B_N);
+  attend_rope_rotate(ctx, f, 1, B_ROWS, 5, 100, positions, y, B_N);
   sum = mix(sum, y, bytes);
   attend_cross_entropy(ctx, B_ROWS, B_N, x, B_N, targets, loss, NULL);
   return mix(sum, loss, sizeof loss);

@@ -179,8 +179,8 @@ TEST(rotary_turns_back) {
     attend_rope_frequencies(&(attend_rope){.theta = 1e4}, dim, f, &longer);
     memcpy(x, pool, sizeof x);
     memcpy(y, pool + 9000, sizeof y);
-    attend_rope_turn(ctx, f, 1.25, ROWS, HEADS, dim, positions, x, ld);
-    attend_rope_turn_back(ctx, f, 1.25, ROWS, HEADS, dim, positions, y, ld);
+    attend_rope_rotate(ctx, f, 1.25, ROWS, HEADS, dim, positions, x, ld);
+    attend_rope_rotate_back(ctx, f, 1.25, ROWS, HEADS, dim, positions, y, ld);
     for (int r = 0; r < ROWS; r++) {
       double there = 0, back = 0, size = 0;
       for (int i = r * ld; i < r * ld + HEADS * dim; i++) {
@@ -192,8 +192,8 @@ TEST(rotary_turns_back) {
       CHECK(same(y[r * ld + ld - 1], pool[9000 + r * ld + ld - 1]));
     }
     memcpy(z, pool, sizeof z);
-    attend_rope_turn(ctx, f, 1, ROWS, HEADS, dim, positions, z, ld);
-    attend_rope_turn_back(ctx, f, 1, ROWS, HEADS, dim, positions, z, ld);
+    attend_rope_rotate(ctx, f, 1, ROWS, HEADS, dim, positions, z, ld);
+    attend_rope_rotate_back(ctx, f, 1, ROWS, HEADS, dim, positions, z, ld);
     for (int i = 0; i < ROWS * ld; i++)
       CHECK_NEAR((double)z[i], (double)pool[i], 16 * eps * 5);
   }

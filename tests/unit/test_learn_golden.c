@@ -5,12 +5,12 @@
 #include "attend/problem.h"
 #include "lessons.h"
 
-/* The golden of a parameter, not turned. */
-static float golden_at(const attend_tensor *t, const attend_learnt *x,
-                       int64_t i) {
+/* The golden of a parameter, not transposed. */
+static float golden_at(const attend_tensor *t,
+                       const attend_trainer_parameter *x, int64_t i) {
   int64_t at = i;
   float value;
-  if (x->turned && x->rank == 2)
+  if (x->transposed && x->rank == 2)
     at = i % x->shape[1] * x->shape[0] + i / x->shape[1];
   memcpy(&value, (const char *)t->data + 4 * at, sizeof value);
   return value;
@@ -18,7 +18,8 @@ static float golden_at(const attend_tensor *t, const attend_learnt *x,
 
 /* Relative to its largest; what is nothing but rounding (a bias of keys changes no
  * softmax) to the largest of all. */
-static double compare_gradient(const attend_tensor *t, const attend_learnt *x,
+static double compare_gradient(const attend_tensor *t,
+                               const attend_trainer_parameter *x,
                                double largest) {
   double most = 1e-3 * largest, gap = 0;
   for (int64_t i = 0; i < x->count; i++) {
@@ -29,21 +30,21 @@ static double compare_gradient(const attend_tensor *t, const attend_learnt *x,
   return gap / most;
 }
 
-static double largest_of(const attend_learner *l) {
+static double largest_of(const attend_trainer *l) {
   size_t count;
   double most = 0;
-  attend_learner_values(l, &count);
+  attend_trainer_values(l, &count);
   for (size_t i = 0; i < count; i++)
-    most = fmax(most, fabs((double)attend_learner_gradients(l)[i]));
+    most = fmax(most, fabs((double)attend_trainer_gradients(l)[i]));
   return most;
 }
 
-static int check_gradients(const char *name, const attend_learner *l,
+static int check_gradients(const char *name, const attend_trainer *l,
                            const attend_tensor_file *file) {
-  attend_learnt x;
+  attend_trainer_parameter x;
   int compared = 0;
   double worst = 0;
-  for (size_t i = 0; attend_learner_get(l, i, &x); i++) {
+  for (size_t i = 0; attend_trainer_get(l, i, &x); i++) {
     char key[300];
     snprintf(key, sizeof key, "grad.%s", x.name);
     const attend_tensor *t = attend_tensor_file_find(file, key);
@@ -72,20 +73,20 @@ TEST(gradients_are_those_of_pytorch) {
     attend_context *ctx = open_context(NULL, 2, NULL);
     attend_checkpoint *files;
     attend_tensor_file *file;
-    attend_outcome got;
-    attend_learner *l = open_learner(ctx, families[f], NULL, &files);
+    attend_batch_loss got;
+    attend_trainer *l = open_learner(ctx, families[f], NULL, &files);
     OK(ctx, attend_tensor_file_open(
                 ctx, model_path(families[f], "golden.safetensors"), &file));
-    schoolbook book = read_book(file, attend_learner_config(l));
-    attend_lesson lesson = lesson_of(&book);
-    OK(ctx, attend_learner_study(l, &lesson, &got));
+    schoolbook book = read_book(file, attend_trainer_config(l));
+    attend_batch lesson = lesson_of(&book);
+    OK(ctx, attend_trainer_accumulate(l, &lesson, &got));
     float loss;
     memcpy(&loss, attend_tensor_file_find(file, "loss")->data, sizeof loss);
     CHECK(fabs(got.loss / got.scored - (double)loss) < 1e-5 * (double)loss);
     CHECK(check_gradients(families[f], l, file) == golden_gradients(file));
     free_book(&book);
     attend_tensor_file_close(file);
-    attend_learner_free(l);
+    attend_trainer_free(l);
     attend_checkpoint_close(files);
     attend_context_free(ctx);
   }
@@ -93,26 +94,26 @@ TEST(gradients_are_those_of_pytorch) {
 
 /* Everything that a lesson leaves, for other threads and ways. */
 static float *gradients_by(const char *name, int threads,
-                           const attend_learner_options *o, size_t *count,
+                           const attend_trainer_options *o, size_t *count,
                            double *loss) {
   attend_context *ctx = open_context(NULL, threads, NULL);
   attend_checkpoint *files;
   attend_tensor_file *file;
-  attend_outcome got;
-  attend_learner *l = open_learner(ctx, name, o, &files);
+  attend_batch_loss got;
+  attend_trainer *l = open_learner(ctx, name, o, &files);
   OK(ctx, attend_tensor_file_open(ctx, model_path(name, "golden.safetensors"),
                                   &file));
-  schoolbook book = read_book(file, attend_learner_config(l));
-  attend_lesson lesson = lesson_of(&book);
+  schoolbook book = read_book(file, attend_trainer_config(l));
+  attend_batch lesson = lesson_of(&book);
   lesson.step = 7;
-  OK(ctx, attend_learner_study(l, &lesson, &got));
-  attend_learner_values(l, count);
+  OK(ctx, attend_trainer_accumulate(l, &lesson, &got));
+  attend_trainer_values(l, count);
   float *copy = room_for(*count, sizeof *copy);
-  memcpy(copy, attend_learner_gradients(l), *count * sizeof *copy);
+  memcpy(copy, attend_trainer_gradients(l), *count * sizeof *copy);
   *loss = got.loss;
   free_book(&book);
   attend_tensor_file_close(file);
-  attend_learner_free(l);
+  attend_trainer_free(l);
   attend_checkpoint_close(files);
   attend_context_free(ctx);
   return copy;
@@ -120,7 +121,7 @@ static float *gradients_by(const char *name, int threads,
 
 TEST(threads_and_recomputing_change_no_bit) {
   for (int f = 0; families[f]; f++) {
-    attend_learner_options plain = {.dropout = 0.1f, .seed = 3}, again = plain;
+    attend_trainer_options plain = {.dropout = 0.1f, .seed = 3}, again = plain;
     size_t count, n;
     double loss, other;
     again.recompute = 1;
@@ -139,16 +140,16 @@ TEST(threads_and_recomputing_change_no_bit) {
 
 /* ---- along the gradient, the loss rises as it says ------------------------------- */
 
-static double loss_at(attend_context *ctx, attend_learner *l,
-                      attend_lesson lesson, const float *values,
+static double loss_at(attend_context *ctx, attend_trainer *l,
+                      attend_batch lesson, const float *values,
                       const float *along, size_t n, double by) {
-  attend_outcome got;
-  float *to = attend_learner_values(l, NULL);
+  attend_batch_loss got;
+  float *to = attend_trainer_values(l, NULL);
   for (size_t i = 0; i < n; i++)
     to[i] = (float)((double)values[i] + by * (double)along[i]);
   lesson.quiet = 1;
-  OK(ctx, attend_learner_refresh(l));
-  OK(ctx, attend_learner_study(l, &lesson, &got));
+  OK(ctx, attend_trainer_refresh(l));
+  OK(ctx, attend_trainer_accumulate(l, &lesson, &got));
   return got.loss / got.scored;
 }
 
@@ -157,22 +158,22 @@ static void check_slope(attend_context *ctx, const char *name,
   attend_form form;
   attend_checkpoint *files;
   attend_tensor_file *file;
-  attend_outcome got;
+  attend_batch_loss got;
   size_t n;
   OK(ctx, attend_form_parse(ctx, form_name, &form));
-  attend_learner_options o = {.form = &form};
-  attend_learner *l = open_learner(ctx, name, &o, &files);
+  attend_trainer_options o = {.form = &form};
+  attend_trainer *l = open_learner(ctx, name, &o, &files);
   OK(ctx, attend_tensor_file_open(ctx, model_path(name, "golden.safetensors"),
                                   &file));
-  schoolbook book = read_book(file, attend_learner_config(l));
-  attend_lesson lesson = lesson_of(&book);
+  schoolbook book = read_book(file, attend_trainer_config(l));
+  attend_batch lesson = lesson_of(&book);
   lesson.smoothing = 0.1f;
-  OK(ctx, attend_learner_study(l, &lesson, &got));
-  float *values = attend_learner_values(l, &n);
+  OK(ctx, attend_trainer_accumulate(l, &lesson, &got));
+  float *values = attend_trainer_values(l, &n);
   float *start = room_for(n, sizeof *start), *g = room_for(n, sizeof *g);
   double squares = 0;
   memcpy(start, values, n * sizeof *start);
-  memcpy(g, attend_learner_gradients(l), n * sizeof *g);
+  memcpy(g, attend_trainer_gradients(l), n * sizeof *g);
   for (size_t i = 0; i < n; i++) squares += (double)g[i] * (double)g[i];
   double by = 2e-3 / squares; /* the loss should change by 2e-3 each way */
   double slope = (loss_at(ctx, l, lesson, start, g, n, by) -
@@ -185,7 +186,7 @@ static void check_slope(attend_context *ctx, const char *name,
   free(g);
   free_book(&book);
   attend_tensor_file_close(file);
-  attend_learner_free(l);
+  attend_trainer_free(l);
   attend_checkpoint_close(files);
 }
 

@@ -5,7 +5,7 @@
 
 /* A theirs-shaped name: decoders and encoders alone have no prefix. */
 static const attend_tensor *golden_attention(const recording *r,
-                                             attend_place at) {
+                                             attend_head_id at) {
   static const char *const sides[] = {"encoder_", "decoder_", "cross_"};
   char name[64];
   snprintf(name, sizeof name, "%sattention.%d",
@@ -17,7 +17,7 @@ static int real_rows(const recording *r, attend_role role, int rows) {
   return role == ATTEND_ENCODER_SELF ? r->real : rows;
 }
 
-static void check_theirs(const recording *r, attend_place at,
+static void check_theirs(const recording *r, attend_head_id at,
                          const attend_lens_shape *s, const float *w) {
   const attend_tensor *t = golden_attention(r, at);
   CHECK(t != NULL);
@@ -37,7 +37,7 @@ static void check_theirs(const recording *r, attend_place at,
     }
 }
 
-static void check_seen(const recording *r, attend_place at,
+static void check_seen(const recording *r, attend_head_id at,
                        const attend_lens_shape *s, const float *w) {
   attend_hooked seen;
   CHECK(
@@ -112,7 +112,7 @@ TEST(what_the_shape_says) {
 /* ---- parts ------------------------------------------------------------------------------ */
 
 static void check_slices(attend_context *ctx, attend_lens *lens,
-                         attend_place at) {
+                         attend_head_id at) {
   attend_lens_shape s;
   float *whole = whole_block(ctx, lens, at, &s), u[4];
   float *part = room_for((size_t)(s.rows * s.keys), sizeof *part);
@@ -144,9 +144,9 @@ TEST(a_part_is_a_slice_of_the_whole) {
       attend_form form;
       if (forms[f]) OK(r.s.ctx, attend_form_parse(r.s.ctx, forms[f], &form));
       attend_lens *lens = lens_of(&r, forms[f] ? &form : NULL);
-      check_slices(r.s.ctx, lens, (attend_place){ATTEND_DECODER_SELF, 1, 1});
+      check_slices(r.s.ctx, lens, (attend_head_id){ATTEND_DECODER_SELF, 1, 1});
       if (r.encoded && (!f || !light()))
-        check_slices(r.s.ctx, lens, (attend_place){ATTEND_CROSS, 0, 2});
+        check_slices(r.s.ctx, lens, (attend_head_id){ATTEND_CROSS, 0, 2});
       attend_lens_free(lens);
     }
     close_recording(&r);
@@ -156,7 +156,7 @@ TEST(a_part_is_a_slice_of_the_whole) {
 /* ---- numbers ----------------------------------------------------------------------------- */
 
 static void check_stats(attend_context *ctx, attend_lens *lens,
-                        attend_place at) {
+                        attend_head_id at) {
   attend_lens_shape s;
   float *w = whole_block(ctx, lens, at, &s);
   size_t T = (size_t)s.rows, S = (size_t)s.keys;
@@ -260,14 +260,14 @@ TEST(places_that_are_not_there) {
   recording r = recorded("llama-gqa", 0, 1, FOR_A_LENS);
   attend_lens *lens = lens_of(&r, NULL);
   const attend_role self = ATTEND_DECODER_SELF;
-  const attend_place bad[] = {
+  const attend_head_id bad[] = {
       {ATTEND_CROSS, 0, 0},   {ATTEND_ENCODER_SELF, 0, 0},
       {(attend_role)7, 0, 0}, {self, -1, 0},
       {self, 3, 0},           {self, 0, 6},
       {self, 0, -1}};
   float w[4];
   int32_t ids[64] = {0};
-  attend_pattern pattern;
+  attend_pattern_scores pattern;
   attend_pattern_options o = {ids, ids, NULL, 0};
   attend_area area = {0, 2, 0, 2, 1, 1, ATTEND_POOL_MAX, 0};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -277,7 +277,7 @@ TEST(places_that_are_not_there) {
     CHECK_EQ(attend_lens_pattern(lens, bad[i], &o, &pattern), ATTEND_INVALID);
     CHECK(attend_message(r.s.ctx)[0]);
   }
-  const attend_place at = {self, 0, 0};
+  const attend_head_id at = {self, 0, 0};
   int n = r.decoded;
   CHECK_EQ(attend_lens_block(lens, at, n, 1, 0, 1, w), ATTEND_INVALID);
   CHECK_EQ(attend_lens_block(lens, at, 0, 1, -1, 1, w), ATTEND_INVALID);
@@ -320,7 +320,7 @@ TEST(traces_of_part_of_a_run) {
     CHECK_EQ(attend_session_extend(r.run, 1, 3, r.target + 5, NULL),
              seen < layers ? ATTEND_STOPPED : ATTEND_OK);
     attend_lens *lens = lens_of(&r, NULL);
-    attend_place last = {ATTEND_DECODER_SELF, layers - 1, 0};
+    attend_head_id last = {ATTEND_DECODER_SELF, layers - 1, 0};
     CHECK_EQ(attend_lens_block(lens, last, 0, 8, 0, 8, w), want);
     if (want) CHECK_SAYS(attend_message(r.s.ctx), "record");
     attend_lens_free(lens);
@@ -333,7 +333,7 @@ TEST(traces_of_another_model) {
   subject other = open_path(r.s.ctx, model_path("llama-gqa", NULL), NULL);
   attend_lens *lens;
   float w[4];
-  attend_place at = {ATTEND_DECODER_SELF, 0, 5};
+  attend_head_id at = {ATTEND_DECODER_SELF, 0, 5};
   OK(r.s.ctx, attend_lens_create(other.model, r.trace, NULL, 0, &lens));
   CHECK_EQ(attend_lens_block(lens, at, 0, 2, 0, 2, w), ATTEND_INVALID);
   attend_lens_free(lens);

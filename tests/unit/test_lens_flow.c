@@ -41,7 +41,7 @@ static double *matrix_shares(const recording *r, attend_lens *lens, int token,
     *passed = fmax(*passed, choose(after, T, most, followed));
     for (int i = 0; i < T; i++) before[i] = after[i] / (followed[i] ? 2 : 1);
     for (int h = 0; h < s.heads; h++) {
-      float *w = whole_block(r->s.ctx, lens, (attend_place){role, l, h}, &s);
+      float *w = whole_block(r->s.ctx, lens, (attend_head_id){role, l, h}, &s);
       for (int i = 0; i < T; i++)
         for (int j = 0; followed[i] && j < T; j++)
           before[j] += after[i] * (double)w[i * T + j] / 2 / s.heads;
@@ -118,7 +118,7 @@ static int walk(const recording *r, attend_lens *lens, int token,
     for (int h = -1; h < s.heads; h++) {
       float *w =
           h < 0 ? NULL
-                : whole_block(r->s.ctx, lens, (attend_place){role, l, h}, &s);
+                : whole_block(r->s.ctx, lens, (attend_head_id){role, l, h}, &s);
       for (int i = 0; i < T; i++) {
         if (!reached[(l + 1) * T + i]) continue;
         int to = h < 0 ? i : 0;

@@ -45,7 +45,8 @@ static direct run_direct(const recording *r, const attend_form *form,
   x.weights = room_for(rows * (size_t)d.kv_len, sizeof *x.weights);
   int32_t *all = room_for((size_t)d.q_len, sizeof *all);
   for (int i = 0; i < d.q_len; i++) all[i] = i;
-  attend_look look = {.rows = all, .n_rows = d.q_len, .weights = x.weights};
+  attend_observation look = {
+      .rows = all, .n_rows = d.q_len, .weights = x.weights};
   OK(r->s.ctx,
      attend_forward(x.plan, attend_input(q.view), attend_input(k.view),
                     attend_input(v.view), attend_bhtd(x.o), x.lse));
@@ -60,7 +61,7 @@ static void free_direct(direct *x) {
   free(x->o), free(x->lse), free(x->weights);
 }
 
-static void check_head(const recording *r, attend_lens *lens, attend_place at,
+static void check_head(const recording *r, attend_lens *lens, attend_head_id at,
                        const direct *x) {
   attend_lens_shape s;
   attend_view out;
@@ -180,7 +181,8 @@ static void take_in(digest *to, const void *bytes, size_t n) {
 }
 
 static void take_head(digest *to, attend_context *ctx, attend_lens *lens,
-                      attend_lens *other, attend_place at, const int32_t *ids) {
+                      attend_lens *other, attend_head_id at,
+                      const int32_t *ids) {
   attend_lens_shape s;
   float *w = whole_block(ctx, lens, at, &s), cells[63];
   take_in(to, w, (size_t)(s.rows * s.keys) * sizeof *w);
@@ -200,10 +202,10 @@ static void take_head(digest *to, attend_context *ctx, attend_lens *lens,
   OK(ctx, attend_lens_stats(lens, at, &stats));
   take_in(to, w, (size_t)(s.rows + s.keys) * sizeof *w);
   attend_pattern_options o = {ids, ids, NULL, 0};
-  attend_pattern p;
+  attend_pattern_scores p;
   attend_difference d;
   OK(ctx, attend_lens_pattern(lens, at, &o, &p));
-  for (int i = 0; i < ATTEND_DOINGS; i++)
+  for (int i = 0; i < ATTEND_HEAD_PATTERNS; i++)
     if (!isnan(p.score[i])) take_in(to, &p.score[i], sizeof p.score[i]);
   take_in(to, &p.entropy, sizeof p.entropy);
   OK(ctx, attend_lens_compare(lens, other, at, 0, &d));
@@ -222,9 +224,9 @@ static digest digest_of(const char *name, const char *form, int threads) {
   attend_lens *other = lens_of(&r, &hard);
   int32_t *ids = random_ids(r.s.config, 9, N);
   attend_role role = ATTEND_DECODER_SELF;
-  take_head(&to, r.s.ctx, lens, other, (attend_place){role, 1, 1}, ids);
+  take_head(&to, r.s.ctx, lens, other, (attend_head_id){role, 1, 1}, ids);
   if (r.encoded)
-    take_head(&to, r.s.ctx, lens, other, (attend_place){ATTEND_CROSS, 0, 3},
+    take_head(&to, r.s.ctx, lens, other, (attend_head_id){ATTEND_CROSS, 0, 3},
               ids);
   int layers = r.s.config->decoder.layers, n;
   size_t floats = (size_t)((layers + 1) * N);

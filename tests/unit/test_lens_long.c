@@ -43,7 +43,7 @@ typedef struct {
   int32_t *ids;
 } world;
 
-static const attend_place at = {ATTEND_DECODER_SELF, 0, 0};
+static const attend_head_id at = {ATTEND_DECODER_SELF, 0, 0};
 
 static world *open_world(int n) {
   world *w = room_for(1, sizeof *w);
@@ -146,9 +146,9 @@ static void ask_difference(world *w) {
 
 static void ask_pattern(world *w) {
   attend_pattern_options o = {w->ids, w->ids, NULL, 2e7};
-  attend_pattern p;
+  attend_pattern_scores p;
   OK(w->ctx, attend_lens_pattern(w->lens, at, &o, &p));
-  CHECK_EQ(p.does, ATTEND_DOES_BROAD); /* random directions */
+  CHECK_EQ(p.does, ATTEND_PATTERN_BROAD); /* random directions */
 }
 
 static void ask_flow(world *w) {

@@ -69,14 +69,14 @@ typedef struct {
   float entropy[N], weight[N], mass[N], lse[N], shares[8 * N];
   int32_t top[N];
   uint8_t reached[8 * N];
-  attend_pattern pattern;
+  attend_pattern_scores pattern;
   attend_difference apart;
 } answers;
 
 typedef struct {
   trial *t;
   attend_lens *lens, *other;
-  attend_place at;
+  attend_head_id at;
   answers a;
 } looking;
 
@@ -148,8 +148,8 @@ static attend_status act_look(trial *t) {
   static looking l;
   l = (looking){.t = t};
   bool decoder = t->s.config->parts & ATTEND_DECODER;
-  l.at =
-      (attend_place){decoder ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF, 1, 1};
+  l.at = (attend_head_id){decoder ? ATTEND_DECODER_SELF : ATTEND_ENCODER_SELF,
+                          1, 1};
   attend_status status = look_at_all(&l);
   if (!status && !l.t->memory.fail_at)
     right = l.a;

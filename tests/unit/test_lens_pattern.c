@@ -78,24 +78,24 @@ typedef struct {
 } deed;
 
 static const deed deeds[] = {
-    {"previous", before, ATTEND_DOES_PREVIOUS, true, true},
-    {"next", after, ATTEND_DOES_NEXT, false, true},
-    {"first", first, ATTEND_DOES_FIRST, true, true},
-    {"separator", separators, ATTEND_DOES_SEPARATOR, true, true},
-    {"same", same, ATTEND_DOES_SAME, true, true},
-    {"self", itself, ATTEND_DOES_SELF, true, true},
-    {"broad", NULL, ATTEND_DOES_BROAD, true, true},
-    {"positional", distances, ATTEND_DOES_POSITIONAL, true, true},
-    {"induction", followed, ATTEND_DOES_INDUCTION, true, true},
+    {"previous", before, ATTEND_PATTERN_PREVIOUS, true, true},
+    {"next", after, ATTEND_PATTERN_NEXT, false, true},
+    {"first", first, ATTEND_PATTERN_FIRST, true, true},
+    {"separator", separators, ATTEND_PATTERN_SEPARATOR, true, true},
+    {"same", same, ATTEND_PATTERN_SAME, true, true},
+    {"self", itself, ATTEND_PATTERN_SELF, true, true},
+    {"broad", NULL, ATTEND_PATTERN_BROAD, true, true},
+    {"positional", distances, ATTEND_PATTERN_POSITIONAL, true, true},
+    {"induction", followed, ATTEND_PATTERN_INDUCTION, true, true},
     {"nothing", somewhere, -1, true, true},
 };
 enum { DEEDS = sizeof deeds / sizeof *deeds };
 
 /* Rows that see no key they wish for are the price of an honest mask. */
 static double least(int does) {
-  return does == ATTEND_DOES_SEPARATOR    ? 0.99
-         : does == ATTEND_DOES_POSITIONAL ? 0.8
-                                          : 0.999;
+  return does == ATTEND_PATTERN_SEPARATOR    ? 0.99
+         : does == ATTEND_PATTERN_POSITIONAL ? 0.8
+                                             : 0.999;
 }
 
 typedef struct {
@@ -132,12 +132,14 @@ static void close_stage(stage *g) {
   attend_context_free(g->ctx);
 }
 
-static attend_pattern pattern_of(const stage *g, int layer, const int32_t *ids,
-                                 const uint8_t *marks, double most_pairs) {
+static attend_pattern_scores pattern_of(const stage *g, int layer,
+                                        const int32_t *ids,
+                                        const uint8_t *marks,
+                                        double most_pairs) {
   attend_pattern_options o = {ids, ids, marks, most_pairs};
-  attend_pattern p = {.does = -2};
+  attend_pattern_scores p = {.does = -2};
   OK(g->ctx,
-     attend_lens_pattern(g->lens, (attend_place){g->role, layer, 0}, &o, &p));
+     attend_lens_pattern(g->lens, (attend_head_id){g->role, layer, 0}, &o, &p));
   return p;
 }
 
@@ -147,20 +149,22 @@ static void check_deeds(const char *family, int real) {
   for (int i = 0; i < DEEDS; i++) {
     const deed *d = &deeds[i];
     if (one_way ? !d->one_way : !d->both_ways) continue;
-    attend_pattern p = pattern_of(&g, i, repeated, separator, 0);
+    attend_pattern_scores p = pattern_of(&g, i, repeated, separator, 0);
     if (p.does != d->does)
-      CHECK_FAIL(
-          "%s of %s does %s", d->name, family,
-          p.does < 0 ? "nothing" : attend_doing_name((attend_doing)p.does));
+      CHECK_FAIL("%s of %s does %s", d->name, family,
+                 p.does < 0
+                     ? "nothing"
+                     : attend_head_pattern_name((attend_head_pattern)p.does));
     if (d->does >= 0 && !(p.score[d->does] >= least(d->does)))
       CHECK_FAIL("%s of %s scores %g", d->name, family, p.score[d->does]);
     if (d->does >= 0)
-      CHECK(!strcmp(attend_doing_name((attend_doing)d->does), d->name));
-    for (int j = 0; j < ATTEND_DOINGS; j++)
+      CHECK(!strcmp(attend_head_pattern_name((attend_head_pattern)d->does),
+                    d->name));
+    for (int j = 0; j < ATTEND_HEAD_PATTERNS; j++)
       if (!isnan(p.score[j])) CHECK(p.score[j] >= 0 && p.score[j] <= 1.00001);
-    CHECK_EQ(isnan(p.score[ATTEND_DOES_NEXT]), one_way);
+    CHECK_EQ(isnan(p.score[ATTEND_PATTERN_NEXT]), one_way);
     CHECK_EQ(p.rows_looked, T);
-    if (d->does == ATTEND_DOES_SELF) CHECK_NEAR(p.entropy, 0, 1e-5);
+    if (d->does == ATTEND_PATTERN_SELF) CHECK_NEAR(p.entropy, 0, 1e-5);
   }
   close_stage(&g);
 }
@@ -175,33 +179,33 @@ TEST(padding_does_not_count) { check_deeds("bert", T - 9); }
 
 TEST(broad_is_the_most_there_can_be) {
   stage g = open_stage("bert", T);
-  attend_pattern p = pattern_of(&g, 6, distinct, NULL, 0);
-  CHECK_NEAR(p.score[ATTEND_DOES_BROAD], 1, 1e-5);
+  attend_pattern_scores p = pattern_of(&g, 6, distinct, NULL, 0);
+  CHECK_NEAR(p.score[ATTEND_PATTERN_BROAD], 1, 1e-5);
   CHECK_NEAR(p.entropy, log((double)T), 1e-5);
-  CHECK_NEAR(p.score[ATTEND_DOES_FIRST], 1.0 / T, 1e-6);
-  CHECK_NEAR(p.score[ATTEND_DOES_POSITIONAL], 0, 1e-6);
+  CHECK_NEAR(p.score[ATTEND_PATTERN_FIRST], 1.0 / T, 1e-6);
+  CHECK_NEAR(p.score[ATTEND_PATTERN_POSITIONAL], 0, 1e-6);
   close_stage(&g);
 }
 
 TEST(questions_that_do_not_apply) {
   stage g = open_stage("gpt2", T);
-  attend_pattern p = pattern_of(&g, 0, distinct, NULL, 0);
-  CHECK(isnan(p.score[ATTEND_DOES_SEPARATOR])); /* there are none */
-  CHECK(isnan(p.score[ATTEND_DOES_SAME]));      /* nothing comes twice */
-  CHECK(isnan(p.score[ATTEND_DOES_INDUCTION]));
-  CHECK_EQ(p.does, ATTEND_DOES_PREVIOUS);
-  CHECK_NEAR(p.score[ATTEND_DOES_PREVIOUS], 1, 1e-5);
+  attend_pattern_scores p = pattern_of(&g, 0, distinct, NULL, 0);
+  CHECK(isnan(p.score[ATTEND_PATTERN_SEPARATOR])); /* there are none */
+  CHECK(isnan(p.score[ATTEND_PATTERN_SAME]));      /* nothing comes twice */
+  CHECK(isnan(p.score[ATTEND_PATTERN_INDUCTION]));
+  CHECK_EQ(p.does, ATTEND_PATTERN_PREVIOUS);
+  CHECK_NEAR(p.score[ATTEND_PATTERN_PREVIOUS], 1, 1e-5);
   close_stage(&g);
   recording r = recorded("bart", 0, 1, FOR_A_LENS);
   attend_lens *lens = lens_of(&r, NULL);
   attend_pattern_options o = {r.target, r.source, NULL, 0};
   OK(r.s.ctx,
-     attend_lens_pattern(lens, (attend_place){ATTEND_CROSS, 0, 0}, &o, &p));
-  const attend_doing places[] = {ATTEND_DOES_PREVIOUS, ATTEND_DOES_NEXT,
-                                 ATTEND_DOES_SELF, ATTEND_DOES_POSITIONAL,
-                                 ATTEND_DOES_INDUCTION};
+     attend_lens_pattern(lens, (attend_head_id){ATTEND_CROSS, 0, 0}, &o, &p));
+  const attend_head_pattern places[] = {
+      ATTEND_PATTERN_PREVIOUS, ATTEND_PATTERN_NEXT, ATTEND_PATTERN_SELF,
+      ATTEND_PATTERN_POSITIONAL, ATTEND_PATTERN_INDUCTION};
   for (int i = 0; i < 5; i++) CHECK(isnan(p.score[places[i]]));
-  CHECK(p.score[ATTEND_DOES_BROAD] > 0 && p.score[ATTEND_DOES_FIRST] > 0);
+  CHECK(p.score[ATTEND_PATTERN_BROAD] > 0 && p.score[ATTEND_PATTERN_FIRST] > 0);
   attend_lens_free(lens);
   close_recording(&r);
 }
@@ -210,7 +214,8 @@ TEST(questions_that_do_not_apply) {
 TEST(some_rows_tell_the_same) {
   stage g = open_stage("bert", T);
   for (int i = 0; i < DEEDS; i++) {
-    attend_pattern p = pattern_of(&g, i, repeated, separator, T * T / 3.0);
+    attend_pattern_scores p =
+        pattern_of(&g, i, repeated, separator, T * T / 3.0);
     CHECK(p.rows_looked >= 1 && p.rows_looked <= T);
     if (deeds[i].does >= 0) CHECK_EQ(p.does, deeds[i].does);
   }
@@ -220,8 +225,8 @@ TEST(some_rows_tell_the_same) {
 /* ---- scores by brute force ----------------------------------------------------------------- */
 
 /* Weights of one head, and the text that it was run on. */
-static void check_scores(const recording *r, attend_lens *lens, attend_place at,
-                         const int32_t *ids) {
+static void check_scores(const recording *r, attend_lens *lens,
+                         attend_head_id at, const int32_t *ids) {
   attend_lens_shape s;
   float *w = whole_block(r->s.ctx, lens, at, &s);
   double before_sum = 0, first_sum = 0, self_sum = 0, entropy = 0;
@@ -238,12 +243,12 @@ static void check_scores(const recording *r, attend_lens *lens, attend_place at,
     self_sum += (double)row[i];
   }
   attend_pattern_options o = {ids, ids, NULL, 0};
-  attend_pattern p;
+  attend_pattern_scores p;
   OK(r->s.ctx, attend_lens_pattern(lens, at, &o, &p));
   CHECK_NEAR(p.entropy, entropy / rows, 1e-6);
-  CHECK_NEAR(p.score[ATTEND_DOES_FIRST], first_sum / firsts, 1e-6);
-  CHECK_NEAR(p.score[ATTEND_DOES_PREVIOUS], before_sum / n, 1e-6);
-  CHECK_NEAR(p.score[ATTEND_DOES_SELF], self_sum / (rows - s.causal), 1e-6);
+  CHECK_NEAR(p.score[ATTEND_PATTERN_FIRST], first_sum / firsts, 1e-6);
+  CHECK_NEAR(p.score[ATTEND_PATTERN_PREVIOUS], before_sum / n, 1e-6);
+  CHECK_NEAR(p.score[ATTEND_PATTERN_SELF], self_sum / (rows - s.causal), 1e-6);
   free(w);
 }
 

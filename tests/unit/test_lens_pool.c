@@ -25,7 +25,7 @@ static double cell(const attend_area *a, int S, const float *w, const float *w2,
 }
 
 static void check_area(attend_context *ctx, attend_lens *lens,
-                       attend_lens *other, attend_place at,
+                       attend_lens *other, attend_head_id at,
                        const attend_area *a, int S, const float *w,
                        const float *w2) {
   float *cells = room_for((size_t)(a->height * a->width), sizeof *cells);
@@ -41,7 +41,7 @@ static void check_area(attend_context *ctx, attend_lens *lens,
 }
 
 static void check_areas(attend_context *ctx, attend_lens *lens,
-                        attend_lens *other, attend_place at) {
+                        attend_lens *other, attend_head_id at) {
   attend_lens_shape s;
   float *w = whole_block(ctx, lens, at, &s);
   float *w2 = other ? whole_block(ctx, other, at, &s) : NULL;
@@ -76,9 +76,10 @@ TEST(cells_hold_what_is_in_them) {
   for (int k = 0; names[k]; k++) {
     recording r = long_recording(names[k], k ? 150 : 60, 2);
     attend_lens *lens = lens_of(&r, NULL);
-    check_areas(r.s.ctx, lens, NULL, (attend_place){ATTEND_DECODER_SELF, 1, 2});
+    check_areas(r.s.ctx, lens, NULL,
+                (attend_head_id){ATTEND_DECODER_SELF, 1, 2});
     if (r.encoded)
-      check_areas(r.s.ctx, lens, NULL, (attend_place){ATTEND_CROSS, 0, 1});
+      check_areas(r.s.ctx, lens, NULL, (attend_head_id){ATTEND_CROSS, 0, 1});
     attend_lens_free(lens);
     close_recording(&r);
   }
@@ -89,7 +90,7 @@ TEST(cells_of_a_difference) {
     recording r = long_recording(names[k], k ? 150 : 60, 2);
     attend_form poly = {.kind = ATTEND_POLY, .degree = 3}; /* signed */
     attend_lens *lens = lens_of(&r, NULL), *other = lens_of(&r, &poly);
-    attend_place at = {ATTEND_DECODER_SELF, 0, 1};
+    attend_head_id at = {ATTEND_DECODER_SELF, 0, 1};
     check_areas(r.s.ctx, lens, other, at);
     check_areas(r.s.ctx, other, lens, at);
     check_areas(r.s.ctx, other, NULL, at);
@@ -108,7 +109,7 @@ TEST(areas_that_are_refused) {
   recording r = long_recording("gpt2", 60, 1);
   recording longer = long_recording("gpt2", 61, 1);
   attend_lens *lens = lens_of(&r, NULL), *other = lens_of(&longer, NULL);
-  attend_place at = {ATTEND_DECODER_SELF, 0, 0};
+  attend_head_id at = {ATTEND_DECODER_SELF, 0, 0};
   const int bad[][6] = {{0, 61, 0, 60, 1, 1}, {0, 60, 1, 60, 1, 1},
                         {-1, 9, 0, 60, 1, 1}, {0, 60, -1, 9, 1, 1},
                         {0, 0, 0, 60, 1, 1},  {0, 60, 0, 0, 1, 1},
@@ -150,7 +151,7 @@ TEST(as_many_rows_as_it_says) {
   long pairs = 0;
   attend_form form = {.kind = ATTEND_CUSTOM, .sim = counted, .user = &pairs};
   attend_lens *lens = lens_of(&r, &form);
-  attend_place at = {ATTEND_ENCODER_SELF, 1, 1};
+  attend_head_id at = {ATTEND_ENCODER_SELF, 1, 1};
   attend_lens_shape s;
   float *w = whole_block(r.s.ctx, lens, at, &s), cells[144];
   int32_t ids[64] = {0};
@@ -168,7 +169,7 @@ TEST(as_many_rows_as_it_says) {
         CHECK((double)cells[i] <= cell(&a, s.keys, w, NULL, i / 3, i % 3));
     }
     attend_pattern_options o = {ids, ids, NULL, most};
-    attend_pattern p;
+    attend_pattern_scores p;
     attend_difference d;
     pairs = 0;
     OK(r.s.ctx, attend_lens_pattern(lens, at, &o, &p));
@@ -214,7 +215,7 @@ TEST(rows_that_are_all_alike) {
       float all[T * 7], some[T * 7];
       int looked;
       attend_area a = {0, T, 0, T, height, 7, (attend_pool)pool, 0};
-      attend_place at = {role, 0, 0};
+      attend_head_id at = {role, 0, 0};
       OK(ctx, attend_lens_pool(lens, at, &a, NULL, all, NULL));
       a.most_pairs = 11 * T;
       OK(ctx, attend_lens_pool(lens, at, &a, NULL, some, &looked));

@@ -146,7 +146,7 @@ TEST(append_then_look_is_forward) {
     for (int times = 0; times < 2; times++) {
       memset(out.o, 1, rows_of(d) * 20);
       OK(ctx,
-         attend_state_look(plan, state, 90, t.q, attend_bhtd(out.o), out.lse));
+         attend_state_query(plan, state, 90, t.q, attend_bhtd(out.o), out.lse));
       for (int b = 0; b < 2; b++)
         if (!same_rows(d, &out, &whole, b, 0, 90))
           CHECK_FAIL("%s: a look has other bits", linear_forms[f]);
@@ -174,13 +174,13 @@ TEST(causal_looks_reach_into_the_open_block_only) {
   answer_free(&out);
   out = answer_for(d);
   attend_view to = part(attend_bhtd(out.o), d, 2, 100, 8, 64);
-  OK(ctx,
-     attend_state_look(plan, state, 36, part(t.q, d, 2, 100, 8, 64), to, NULL));
+  OK(ctx, attend_state_query(plan, state, 36, part(t.q, d, 2, 100, 8, 64), to,
+                             NULL));
   memcpy(out.lse, whole.lse, rows_of(d) * sizeof(float));
   for (int b = 0; b < 2; b++) CHECK(same_rows(d, &out, &whole, b, 64, 100));
-  CHECK_EQ(
-      attend_state_look(plan, state, 37, part(t.q, d, 2, 100, 8, 63), to, NULL),
-      ATTEND_INVALID);
+  CHECK_EQ(attend_state_query(plan, state, 37, part(t.q, d, 2, 100, 8, 63), to,
+                              NULL),
+           ATTEND_INVALID);
   CHECK_SAYS(attend_message(ctx), "the last 36 positions");
   answer_free(&out);
   answer_free(&whole);

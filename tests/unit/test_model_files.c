@@ -44,7 +44,7 @@ TEST(tensors_that_are_not_what_they_should_be) {
   f = forge("bart");
   forge_drop(f, "model.decoder.layers.1.encoder_attn.q_proj.weight");
   refuse_forged(f, "\"model.decoder.layers.1.encoder_attn.q_proj.weight\"");
-  f = forge("gpt2"); /* as many elements, turned */
+  f = forge("gpt2"); /* as many elements, transposed */
   forged *t = forge_find(f, "transformer.h.0.attn.c_attn.weight");
   t->shape[0] = 144;
   t->shape[1] = 48;

@@ -265,8 +265,8 @@ TEST(values_of_another_width) {
       attend_model_options o = {.form = &forms[i]};
       subject s = {.ctx = open_context(NULL, 2, NULL)};
       write_in_folder("config.json", configs[c], strlen(configs[c]));
-      OK(s.ctx,
-         attend_checkpoint_fresh(s.ctx, in_folder("config.json"), 5, &s.files));
+      OK(s.ctx, attend_checkpoint_init_pytorch(s.ctx, in_folder("config.json"),
+                                               5, &s.files));
       OK(s.ctx, attend_model_create(s.files, &o, &s.model));
       s.config = attend_model_config(s.model);
       const attend_stack *d = &s.config->decoder;

@@ -208,14 +208,14 @@ TEST(roles_in_config_json_are_obeyed) {
   attend_form elu = form_of("elu");
   attend_architecture a = sides("bart", false);
   attend_checkpoint *files;
-  attend_learner_options o = {.form = &elu, .roles = ATTEND_IN_ENCODER};
-  attend_learner *l = begin(&a, &o, &files);
+  attend_trainer_options o = {.form = &elu, .roles = ATTEND_IN_ENCODER};
+  attend_trainer *l = begin(&a, &o, &files);
   copybook b;
   grow_weights(l);
-  write_book(attend_learner_config(l), 5, &b);
+  write_book(attend_trainer_config(l), 5, &b);
   double asked = loss_of(l, &b);
   OK(context(),
-     attend_learner_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
+     attend_trainer_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
   end(l, files);
   subject plain = open_path(context(), models_folder(), NULL);
   attend_model *mixed;
@@ -233,12 +233,12 @@ TEST(roles_in_config_json_are_obeyed) {
            ATTEND_ELU);
   CHECK_EQ(attend_model_role_form(own.model, ATTEND_CROSS)->kind,
            ATTEND_SOFTMAX);
-  OK(context(), attend_learner_create(own.files, NULL, &l));
+  OK(context(), attend_trainer_create(own.files, NULL, &l));
   CHECK(loss_of(l, &b) == asked);
-  attend_learner_free(l);
-  OK(context(), attend_learner_create(plain.files, NULL, &l));
+  attend_trainer_free(l);
+  OK(context(), attend_trainer_create(plain.files, NULL, &l));
   CHECK(loss_of(l, &b) != asked);
-  attend_learner_free(l);
+  attend_trainer_free(l);
   free_doings(&x);
   free_doings(&y);
   free_doings(&z);
@@ -261,9 +261,9 @@ TEST(gradients_of_mixed_forms_are_what_differences_say) {
   for (size_t i = 0; i < sizeof mixes / sizeof *mixes; i++) {
     attend_architecture a = sides(mixes[i].family, i % 2);
     attend_form form = form_of(mixes[i].form);
-    attend_learner_options o = {.form = &form, .roles = mixes[i].roles};
+    attend_trainer_options o = {.form = &form, .roles = mixes[i].roles};
     attend_checkpoint *files;
-    attend_learner *l = begin(&a, &o, &files);
+    attend_trainer *l = begin(&a, &o, &files);
     CHECK(check_gradients(l) > 20);
     end(l, files);
   }
@@ -303,7 +303,7 @@ static float *seen_weights(const subject *s, attend_role role, int n,
   OK(s->ctx, attend_lens_create(s->model, trace, NULL, 0, &lens));
   CHECK(attend_lens_role(lens, role, shape));
   float *weights = room_for((size_t)(n * shape->keys), sizeof *weights);
-  OK(s->ctx, attend_lens_block(lens, (attend_place){role, 0, 1}, 0, n, 0,
+  OK(s->ctx, attend_lens_block(lens, (attend_head_id){role, 0, 1}, 0, n, 0,
                                shape->keys, weights));
   attend_lens_free(lens);
   attend_trace_free(trace);

@@ -87,7 +87,7 @@ static int64_t place(int64_t i, int64_t part) {
   return part ? i / (2 * part) * part + i % part : i;
 }
 
-static void fill_twin(const twin *t, const attend_learnt *x) {
+static void fill_twin(const twin *t, const attend_trainer_parameter *x) {
   const attend_tensor *g = attend_tensor_file_find(t->golden, x->name);
   const doubling twice = doubling_of(t, x->name);
   const int64_t columns = x->rank == 2 ? x->shape[1] : 1;
@@ -103,7 +103,7 @@ static void fill_twin(const twin *t, const attend_learnt *x) {
   }
 }
 
-static void fill_projection(const attend_learnt *x) {
+static void fill_projection(const attend_trainer_parameter *x) {
   for (int64_t o = 0; o < x->shape[0]; o++)
     for (int64_t i = 0; i < x->shape[1]; i++)
       x->value[o * x->shape[1] + i] = o % x->shape[1] == i;
@@ -113,8 +113,8 @@ static void fill_projection(const attend_learnt *x) {
 static void write_twin(void) {
   twin t;
   attend_checkpoint *files;
-  attend_learner *l;
-  attend_learnt x;
+  attend_trainer *l;
+  attend_trainer_parameter x;
   OK(context(),
      attend_config_read(context(), model_path("bart", NULL), &t.config));
   OK(context(),
@@ -136,13 +136,13 @@ static void write_twin(void) {
                            .eos = (const int[]){2},
                            .pad = (const int[]){1}};
   l = begin(&a, NULL, &files);
-  for (size_t i = 0; attend_learner_get(l, i, &x); i++)
+  for (size_t i = 0; attend_trainer_get(l, i, &x); i++)
     if (strstr(x.name, "embed_projection"))
       fill_projection(&x);
     else
       fill_twin(&t, &x);
   OK(context(),
-     attend_learner_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
+     attend_trainer_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
   end(l, files);
   attend_tensor_file_close(t.golden);
 }
@@ -188,8 +188,8 @@ TEST(gradients_are_what_differences_say) {
   for (int i = 0; i < 4; i++) {
     attend_architecture a = sides(both[i / 2], i % 2);
     attend_checkpoint *files;
-    attend_learner_options o = {.recompute = i % 2};
-    attend_learner *l = begin(&a, &o, &files);
+    attend_trainer_options o = {.recompute = i % 2};
+    attend_trainer *l = begin(&a, &o, &files);
     int checked = check_gradients(l);
     printf("%s, %d beside %d: %d parameters\n", a.family, a.width,
            a.decoder_width, checked);
@@ -200,18 +200,18 @@ TEST(gradients_are_what_differences_say) {
 
 /* ---- learning, and what was learnt --------------------------------------------------------- */
 
-static double learn(attend_learner *l, int steps, double *first) {
+static double learn(attend_trainer *l, int steps, double *first) {
   attend_optimizer_options how = attend_optimizer_defaults();
   attend_optimizer *o;
-  attend_outcome got;
+  attend_batch_loss got;
   double last = 0;
   OK(context(), attend_optimizer_create(l, &how, &o));
   for (int i = 0; i < steps; i++) {
     copybook b;
-    write_book(attend_learner_config(l), (uint64_t)(i % 4), &b);
-    attend_lesson lesson = lesson_in(&b, false);
-    attend_learner_forget(l);
-    OK(context(), attend_learner_study(l, &lesson, &got));
+    write_book(attend_trainer_config(l), (uint64_t)(i % 4), &b);
+    attend_batch lesson = lesson_in(&b, false);
+    attend_trainer_zero_grad(l);
+    OK(context(), attend_trainer_accumulate(l, &lesson, &got));
     OK(context(), attend_optimizer_step(o, 5e-3f, NULL));
     last = got.loss / got.scored;
     if (i == 0) *first = last;
@@ -232,20 +232,20 @@ static double cross_entropy(const float *logits, const copybook *b, int vocab) {
   return loss;
 }
 
-static void check_saved(attend_learner *l) {
+static void check_saved(attend_trainer *l) {
   copybook b;
-  write_book(attend_learner_config(l), 2, &b);
+  write_book(attend_trainer_config(l), 2, &b);
   double loss = loss_of(l, &b);
   OK(context(),
-     attend_learner_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
+     attend_trainer_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
   subject s = open_path(context(), models_folder(), NULL);
   float *alone = logits_alone(&s, &b), *at_once = logits_at_once(&s, &b);
   CHECK(same_bits(alone, at_once, (size_t)(TEXTS * SAID * s.config->vocab)));
   CHECK_NEAR(cross_entropy(alone, &b, s.config->vocab), loss, 1e-4 * loss);
-  attend_learner *again;
-  OK(context(), attend_learner_create(s.files, NULL, &again));
+  attend_trainer *again;
+  OK(context(), attend_trainer_create(s.files, NULL, &again));
   CHECK(loss_of(again, &b) == loss);
-  attend_learner_free(again);
+  attend_trainer_free(again);
   free(alone);
   free(at_once);
   close_files(&s);
@@ -255,7 +255,7 @@ TEST(they_learn_and_decode_as_they_read) {
   for (int i = 0; i < 4; i++) {
     attend_architecture a = sides(both[i / 2], i % 2);
     attend_checkpoint *files;
-    attend_learner *l = begin(&a, NULL, &files);
+    attend_trainer *l = begin(&a, NULL, &files);
     double first = 0, last = learn(l, light() ? 60 : 150, &first);
     printf("%s: %.3f, then %.3f\n", a.family, first, last);
     CHECK(last < 0.75 * first);
@@ -269,12 +269,12 @@ TEST(they_learn_and_decode_as_they_read) {
 TEST(each_side_is_seen_in_its_own_width) {
   attend_architecture a = sides("bart", true);
   attend_checkpoint *files;
-  attend_learner *l = begin(&a, NULL, &files);
+  attend_trainer *l = begin(&a, NULL, &files);
   copybook b;
   attend_trace *trace;
   attend_hooked seen;
   OK(context(),
-     attend_learner_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
+     attend_trainer_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
   end(l, files);
   subject s = open_path(context(), models_folder(), NULL);
   write_book(s.config, 1, &b);

@@ -129,7 +129,7 @@ static attend_checkpoint *begin(const attend_architecture *a, uint64_t seed) {
   attend_checkpoint *files;
   write_and_read(a);
   OK(context(),
-     attend_checkpoint_start(context(), models_folder(), seed, &files));
+     attend_checkpoint_init(context(), models_folder(), seed, &files));
   return files;
 }
 
@@ -246,19 +246,19 @@ TEST(names_are_those_of_transformers) {
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
     attend_architecture a = like(pairs[i][0], pairs[i][1]);
     attend_checkpoint *files;
-    attend_learner *l;
+    attend_trainer *l;
     write_and_read(&a);
     if (!strcmp(pairs[i][0], "t5")) fewer_buckets();
     OK(context(),
-       attend_checkpoint_start(context(), models_folder(), 1, &files));
-    OK(context(), attend_learner_create(files, NULL, &l));
-    OK(context(), attend_learner_save(l, in_folder("model.safetensors"),
+       attend_checkpoint_init(context(), models_folder(), 1, &files));
+    OK(context(), attend_trainer_create(files, NULL, &l));
+    OK(context(), attend_trainer_save(l, in_folder("model.safetensors"),
                                       ATTEND_STORED_F32));
     const char *mine = in_folder("model.safetensors");
     const char *theirs = model_path(pairs[i][1], "model.safetensors");
     compare_names(mine, theirs, "attend");
     compare_names(theirs, mine, "transformers");
-    attend_learner_free(l);
+    attend_trainer_free(l);
     attend_checkpoint_close(files);
   }
 }
@@ -268,23 +268,23 @@ TEST(names_are_those_of_transformers) {
 enum { TEXTS = 4, TOKENS = 32 };
 
 static double first_loss(attend_checkpoint *files, const attend_form *form) {
-  attend_learner *l;
-  attend_outcome got;
-  attend_learner_options how = {.form = form};
-  OK(context(), attend_learner_create(files, &how, &l));
-  const attend_config *c = attend_learner_config(l);
+  attend_trainer *l;
+  attend_batch_loss got;
+  attend_trainer_options how = {.form = form};
+  OK(context(), attend_trainer_create(files, &how, &l));
+  const attend_config *c = attend_trainer_config(l);
   int32_t *ids = random_ids(c, 3, TEXTS * TOKENS);
   int32_t *next = random_ids(c, 4, TEXTS * TOKENS);
-  attend_lesson lesson = {.batch = TEXTS,
-                          .length = TOKENS,
-                          .ids = ids,
-                          .said = TOKENS,
-                          .said_ids = ids,
-                          .targets = next,
-                          .quiet = 1};
-  OK(context(), attend_learner_study(l, &lesson, &got));
+  attend_batch lesson = {.batch = TEXTS,
+                         .length = TOKENS,
+                         .ids = ids,
+                         .said = TOKENS,
+                         .decoder_ids = ids,
+                         .targets = next,
+                         .quiet = 1};
+  OK(context(), attend_trainer_accumulate(l, &lesson, &got));
   CHECK_EQ(got.scored, TEXTS * TOKENS);
-  attend_learner_free(l);
+  attend_trainer_free(l);
   free(ids);
   free(next);
   return got.loss / got.scored;

@@ -33,8 +33,8 @@ static void sight_free(sight *s) {
 
 enum { ASK_ROWS = 1, ASK_TOP = 2, ASK_ENTROPY = 4, ASK_MASS = 8, ASK_ALL = 15 };
 
-static attend_look look_for(const sight *s, int ask) {
-  attend_look look = {0};
+static attend_observation look_for(const sight *s, int ask) {
+  attend_observation look = {0};
   if (ask & ASK_ROWS)
     look.rows = chosen, look.n_rows = ROWS, look.weights = s->weights;
   if (ask & ASK_TOP)
@@ -48,7 +48,7 @@ static attend_look look_for(const sight *s, int ask) {
 static sight observe(attend_context *ctx, attend_plan *plan,
                      const attend_tensors *t, int ask) {
   sight s = sight_for(&t->desc, (size_t)t->desc.kv_len);
-  attend_look look = look_for(&s, ask);
+  attend_observation look = look_for(&s, ask);
   OK(ctx, attend_observe(plan, t->q, t->k, t->lse, &look));
   return s;
 }
@@ -241,7 +241,7 @@ static void check_state(attend_context *ctx, const attend_tensors *t,
       (char *)t->q.data + from * D * attend_dtype_size(d->dtype),
       {(ptrdiff_t)(T * D) * d->heads, (ptrdiff_t)(T * D), (ptrdiff_t)D, 1}};
   sight s = sight_for(d, T);
-  attend_look look =
+  attend_observation look =
       look_for(&s, n == (int)T ? ASK_ALL : ASK_ENTROPY | ASK_TOP);
   OK(ctx, attend_state_observe(plan, state, n, q, lse, &look));
   if (n == (int)T) CHECK(same_sight(&s, whole, ASK_ALL));
@@ -289,7 +289,7 @@ TEST(wrong_questions_are_refused) {
   attend_plan *plan = make_plan(ctx, &t.desc);
   const int32_t beyond[1] = {20};
   float weights[2 * 4 * 300];
-  attend_look bad[] = {
+  attend_observation bad[] = {
       {.rows = beyond, .n_rows = 1, .weights = weights},
       {.rows = chosen, .n_rows = 1},
       {.top = 3},

@@ -103,7 +103,7 @@ typedef struct {
   int wrong;        /* stretches that cannot be */
 } gathered;
 
-static void gather(const attend_stretch *s, void *user) {
+static void gather(const attend_weight_span *s, void *user) {
   gathered *g = user;
   int H = g->d->heads;
   if (s->b < 0 || s->b >= g->d->batch || s->h < 0 || s->h >= H || s->slot < 0 ||
@@ -138,13 +138,13 @@ static gathered gathered_for(const attend_desc *d, int T, int S,
   return g;
 }
 
-static attend_look look_for(gathered *g, int64_t from, int64_t to) {
-  return (attend_look){.rows = g->rows,
-                       .n_rows = g->rows ? g->slots : 0,
-                       .each = gather,
-                       .user = g,
-                       .key_from = from,
-                       .key_to = to};
+static attend_observation look_for(gathered *g, int64_t from, int64_t to) {
+  return (attend_observation){.rows = g->rows,
+                              .n_rows = g->rows ? g->slots : 0,
+                              .each = gather,
+                              .user = g,
+                              .key_from = from,
+                              .key_to = to};
 }
 
 /* Against whole rows [B,H,T,S]. visible: NULL, or what must have come. */
@@ -197,7 +197,7 @@ static scene open_scene(const char *isa, int threads, const problem *p) {
   for (int i = 0; i < T; i++) all[i] = i;
   s.whole = room_for(rows_of(d) * (size_t)S, sizeof *s.whole);
   s.visible = room_for(rows_of(d) * (size_t)S, 1);
-  attend_look look = {.rows = all, .n_rows = T, .weights = s.whole};
+  attend_observation look = {.rows = all, .n_rows = T, .weights = s.whole};
   OK(s.ctx, attend_observe(s.plan, s.t.q, s.t.k, s.t.lse, &look));
   for (int r = 0; r < d->batch * d->heads * T; r++)
     for (int j = 0; j < S; j++)
@@ -219,7 +219,7 @@ static void check_scene(scene *s, const int32_t *rows, int n_rows, range keys) {
   const attend_desc *d = attend_plan_desc(s->plan);
   gathered g =
       gathered_for(d, d->q_len, d->kv_len, rows, n_rows, keys.from, keys.to);
-  attend_look look = look_for(&g, keys.from, keys.to);
+  attend_observation look = look_for(&g, keys.from, keys.to);
   OK(s->ctx, attend_observe(s->plan, s->t.q, s->t.k, s->t.lse, &look));
   check_gathered(&g, s->whole, s->visible, d->q_len);
 }
@@ -270,9 +270,9 @@ TEST(asked_together_or_alone) {
     size_t rows = rows_of(d), heads = (size_t)(d->batch * d->heads);
     size_t S = (size_t)d->kv_len;
     float *entropy = room_for(2 * rows, 4), *mass = room_for(2 * heads * S, 4);
-    attend_look alone = {.entropy = entropy, .mass = mass};
+    attend_observation alone = {.entropy = entropy, .mass = mass};
     gathered g = gathered_for(d, d->q_len, d->kv_len, NULL, 0, 2, 9);
-    attend_look both = look_for(&g, 2, 9);
+    attend_observation both = look_for(&g, 2, 9);
     both.entropy = entropy + rows;
     both.mass = mass + heads * S;
     OK(s.ctx, attend_observe(s.plan, s.t.q, s.t.k, s.t.lse, &alone));
@@ -313,11 +313,11 @@ static void check_state(attend_context *ctx, const attend_tensors *t,
   attend_view q = {
       (char *)t->q.data + (size_t)(T - n) * D * attend_dtype_size(d->dtype),
       {(ptrdiff_t)(T * d->dim) * d->heads, (ptrdiff_t)T * d->dim, d->dim, 1}};
-  OK(ctx, attend_state_look(plan, state, n, q, t->o, lse));
+  OK(ctx, attend_state_query(plan, state, n, q, t->o, lse));
   int32_t *all = room_for((size_t)n, sizeof *all);
   for (int i = 0; i < n; i++) all[i] = i;
   float *whole = room_for(heads * (size_t)(n * longest), sizeof *whole);
-  attend_look rows = {.rows = all, .n_rows = n, .weights = whole};
+  attend_observation rows = {.rows = all, .n_rows = n, .weights = whole};
   OK(ctx, attend_state_observe(plan, state, n, q, lse, &rows));
   double sum = 0;
   for (size_t i = 0; i < heads * (size_t)(n * longest); i++)
@@ -326,7 +326,7 @@ static void check_state(attend_context *ctx, const attend_tensors *t,
   for (int some = 0; some < 2; some++) {
     gathered g = gathered_for(d, n, longest, some ? all : NULL, (n + 1) / 2,
                               keys.from, keys.to);
-    attend_look look = look_for(&g, keys.from, keys.to);
+    attend_observation look = look_for(&g, keys.from, keys.to);
     OK(ctx, attend_state_observe(plan, state, n, q, lse, &look));
     check_gathered(&g, whole, NULL, n);
   }
@@ -376,7 +376,7 @@ TEST(questions_that_are_refused) {
     scene s = open_scene(NULL, 1, &problems[p]);
     const int32_t rows[] = {0, 3}, beyond[] = {0, s.t.desc.q_len};
     gathered g = {.d = &s.t.desc};
-    attend_look bad[] = {
+    attend_observation bad[] = {
         {.rows = rows,
          .n_rows = 2,
          .each = gather,

@@ -32,27 +32,27 @@ static float *take_steps(const char *name, int threads, double losses[STEPS],
   attend_checkpoint *files;
   attend_tensor_file *file;
   attend_optimizer *steps;
-  attend_learner *l = open_learner(ctx, name, NULL, &files);
+  attend_trainer *l = open_learner(ctx, name, NULL, &files);
   OK(ctx, attend_tensor_file_open(ctx, model_path(name, "golden.safetensors"),
                                   &file));
   OK(ctx, attend_optimizer_create(l, NULL, &steps));
-  schoolbook book = read_book(file, attend_learner_config(l));
-  attend_lesson lesson = lesson_of(&book);
+  schoolbook book = read_book(file, attend_trainer_config(l));
+  attend_batch lesson = lesson_of(&book);
   for (int i = 0; i < STEPS; i++) {
-    attend_outcome got;
-    attend_learner_forget(l);
-    OK(ctx, attend_learner_study(l, &lesson, &got));
+    attend_batch_loss got;
+    attend_trainer_zero_grad(l);
+    OK(ctx, attend_trainer_accumulate(l, &lesson, &got));
     OK(ctx, attend_optimizer_step(steps, 2e-4f, NULL));
     losses[i] = got.loss / got.scored;
   }
   CHECK_EQ(attend_optimizer_steps(steps), STEPS);
-  float *values = attend_learner_values(l, count);
+  float *values = attend_trainer_values(l, count);
   float *copy = room_for(*count, sizeof *copy);
   memcpy(copy, values, *count * sizeof *copy);
   free_book(&book);
   attend_tensor_file_close(file);
   attend_optimizer_free(steps);
-  attend_learner_free(l);
+  attend_trainer_free(l);
   attend_checkpoint_close(files);
   attend_context_free(ctx);
   return copy;
@@ -94,19 +94,19 @@ TEST(a_gradient_that_is_not_finite_moves_nothing) {
   attend_checkpoint *files;
   attend_optimizer *steps;
   size_t count;
-  attend_learner *l = open_learner(ctx, "gpt2", NULL, &files);
+  attend_trainer *l = open_learner(ctx, "gpt2", NULL, &files);
   OK(ctx, attend_optimizer_create(l, NULL, &steps));
-  float *values = attend_learner_values(l, &count);
+  float *values = attend_trainer_values(l, &count);
   float *before = room_for(count, sizeof *before);
   memcpy(before, values, count * sizeof *before);
-  attend_learner_gradients(l)[count / 2] = NAN;
+  attend_trainer_gradients(l)[count / 2] = NAN;
   CHECK(attend_optimizer_step(steps, 1e-3f, NULL) == ATTEND_INVALID);
   CHECK(strstr(attend_message(ctx), "not finite") != NULL);
   CHECK(!memcmp(before, values, count * sizeof *before));
   CHECK_EQ(attend_optimizer_steps(steps), 0);
   free(before);
   attend_optimizer_free(steps);
-  attend_learner_free(l);
+  attend_trainer_free(l);
   attend_checkpoint_close(files);
   attend_context_free(ctx);
 }
@@ -116,23 +116,23 @@ TEST(sgd_with_momentum) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_checkpoint *files;
   attend_optimizer *steps;
-  attend_learnt x;
+  attend_trainer_parameter x;
   attend_optimizer_options o = {
       .kind = ATTEND_SGD, .momentum = 0.5f, .decay = {0.25f, 0.25f, 0}};
-  attend_learner *l = open_learner(ctx, "gpt2", NULL, &files);
+  attend_trainer *l = open_learner(ctx, "gpt2", NULL, &files);
   OK(ctx, attend_optimizer_create(l, &o, &steps));
-  CHECK(attend_learner_get(l, 0, &x) && x.group == ATTEND_TABLES);
+  CHECK(attend_trainer_get(l, 0, &x) && x.group == ATTEND_TABLES);
   double w = x.value[3], v = 0;
   for (int i = 0; i < 3; i++) {
     x.gradient[3] = (float)(i + 1);
     v = 0.5 * v + (i + 1) + 0.25 * w;
     w -= 0.125 * v;
     OK(ctx, attend_optimizer_step(steps, 0.125f, NULL));
-    CHECK(attend_learner_get(l, 0, &x)); /* where a device has its own memory */
+    CHECK(attend_trainer_get(l, 0, &x)); /* where a device has its own memory */
     CHECK_NEAR((double)x.value[3], w, 1e-6);
   }
   attend_optimizer_free(steps);
-  attend_learner_free(l);
+  attend_trainer_free(l);
   attend_checkpoint_close(files);
   attend_context_free(ctx);
 }

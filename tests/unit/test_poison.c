@@ -60,14 +60,14 @@ static glance look_at(attend_context *ctx, const attend_tensors *t) {
   glance g = {room_for(heads * 3 * S, 4), room_for(rows * TOP, 4),
               room_for(rows, 4), room_for(heads * S, 4),
               room_for(rows * TOP, 4)};
-  attend_look look = {.rows = some_rows,
-                      .n_rows = 3,
-                      .weights = g.weights,
-                      .top = TOP,
-                      .top_index = g.top_index,
-                      .top_weight = g.top_weight,
-                      .entropy = g.entropy,
-                      .mass = g.mass};
+  attend_observation look = {.rows = some_rows,
+                             .n_rows = 3,
+                             .weights = g.weights,
+                             .top = TOP,
+                             .top_index = g.top_index,
+                             .top_weight = g.top_weight,
+                             .entropy = g.entropy,
+                             .mass = g.mass};
   attend_plan *plan = make_plan(ctx, &t->desc);
   attend_status status = attend_observe(plan, t->q, t->k, t->lse, &look);
   CHECK(!status || !strcmp(attend_plan_engine(plan), "definition"));

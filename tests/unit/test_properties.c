@@ -435,7 +435,7 @@ TEST(calls_take_no_memory) {
     attend_tensors t = make_tensors(ctx, problems[p], 47);
     attend_plan *plan = make_plan(ctx, &t.desc);
     float *entropy = room_for(rows_of(&t.desc), sizeof *entropy);
-    attend_look look = {.entropy = entropy};
+    attend_observation look = {.entropy = entropy};
     long taken = memory.taken;
     OK(ctx, attend_forward(plan, t.q, t.k, t.v, t.o, t.lse));
     if (t.desc.purpose & ATTEND_FOR_BACKWARD)

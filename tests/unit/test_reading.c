@@ -33,7 +33,7 @@ static subject open_bart(attend_context *ctx, const attend_form *form) {
                            .pad = (const int[]){1}};
   attend_model_options o = {.form = form};
   OK(ctx, attend_config_write(ctx, in_folder("config.json"), &a));
-  OK(ctx, attend_checkpoint_fresh(ctx, models_folder(), 5, &s.files));
+  OK(ctx, attend_checkpoint_init_pytorch(ctx, models_folder(), 5, &s.files));
   OK(ctx, attend_model_create(s.files, &o, &s.model));
   s.config = attend_model_config(s.model);
   return s;

@@ -396,7 +396,7 @@ static attend_encoding *encoding_of(job *j) {
   return e;
 }
 
-static void encode(job *j, attend_encoding *e, attend_decoder *d) {
+static void encode(job *j, attend_encoding *e, attend_detokenizer *d) {
   char text[256];
   const char *said;
   size_t length;
@@ -427,28 +427,28 @@ static void fail_to_encode(job *j, attend_encoding *e) {
   EXPECT(j, strstr(attend_encoding_message(e), part));
 }
 
-static void fail_to_decode(job *j, attend_decoder *d, int i) {
+static void fail_to_decode(job *j, attend_detokenizer *d, int i) {
   int bad = attend_tokenizer_count(j->tokenizer) + 1000 * j->number + i;
   const char *said;
   size_t length;
   char part[64];
-  EXPECT(j, attend_decoder_push(d, bad, &said, &length) == ATTEND_INVALID);
+  EXPECT(j, attend_detokenizer_push(d, bad, &said, &length) == ATTEND_INVALID);
   snprintf(part, sizeof part, "the id %d has no piece", bad);
-  EXPECT(j, strstr(attend_decoder_message(d), part));
+  EXPECT(j, strstr(attend_detokenizer_message(d), part));
 }
 
 static void *use_tokenizer(void *user) {
   job *j = user;
   attend_encoding *e = encoding_of(j);
-  attend_decoder *d = NULL;
-  EXPECT(j, !attend_decoder_create(j->tokenizer, j->number % 2, &d));
+  attend_detokenizer *d = NULL;
+  EXPECT(j, !attend_detokenizer_create(j->tokenizer, j->number % 2, &d));
   encode(j, e, d);
   for (int i = 0; i < 200; i++) {
     fail_to_encode(j, e);
     fail_to_decode(j, d, i);
   }
   encode(j, e, d);
-  attend_decoder_free(d);
+  attend_detokenizer_free(d);
   attend_encoding_free(e);
   return NULL;
 }

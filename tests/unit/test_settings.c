@@ -98,17 +98,17 @@ TEST(pieces_batches_threads_and_instruction_sets_change_no_bit) {
 /* ---- learners ---------------------------------------------------------------------- */
 
 static double check_gradients(const toy_learner *t, const char *name) {
-  attend_learnt x;
+  attend_trainer_parameter x;
   double worst = 0;
   size_t i = 0;
-  for (; attend_learner_get(t->learner, i, &x); i++) {
+  for (; attend_trainer_get(t->learner, i, &x); i++) {
     char key[300];
     snprintf(key, sizeof key, "grad.%s", x.name);
     worst = fmax(worst, check_near(t->golden, name, key, x.gradient,
                                    (int)x.count, (int)x.count));
   }
   size_t others = 3; /* ids, logits, loss; and what comes into layers and out */
-  others += (size_t)attend_learner_config(t->learner)->decoder.layers + 1;
+  others += (size_t)attend_trainer_config(t->learner)->decoder.layers + 1;
   CHECK_EQ(i, attend_tensor_file_count(t->golden) - others);
   return worst;
 }
@@ -117,7 +117,7 @@ TEST(loss_and_gradients_are_those_of_pytorch) {
   double loss_off = 0, worst = 0;
   for (const toy_case *c = toy_cases; c->name; c++)
     for (int recompute = 0; recompute < 2; recompute++) {
-      attend_learner_options o = {.recompute = recompute};
+      attend_trainer_options o = {.recompute = recompute};
       toy_learner t;
       open_learner(&t, c, 2, &o);
       float loss = (float)study(&t);
@@ -133,7 +133,7 @@ TEST(loss_and_gradients_are_those_of_pytorch) {
 TEST(threads_and_recomputing_change_no_bit_of_gradients) {
   for (const toy_case *c = toy_cases; c->name; c++)
     for (int dropped = 0; dropped < 2; dropped++) {
-      attend_learner_options o = {.dropout = dropped ? 0.2f : 0, .seed = 3};
+      attend_trainer_options o = {.dropout = dropped ? 0.2f : 0, .seed = 3};
       size_t count;
       float *first = gradients_by(c, 1, &o, &count);
       for (int i = 1; i < 4; i++) {
@@ -151,23 +151,23 @@ TEST(threads_and_recomputing_change_no_bit_of_gradients) {
 /* Along the gradient the loss rises as it says, with what dropout leaves. */
 TEST(gradients_with_dropout_are_slopes) {
   for (const toy_case *c = toy_cases; c->name; c++) {
-    attend_learner_options o = {.dropout = 0.2f, .seed = 3};
+    attend_trainer_options o = {.dropout = 0.2f, .seed = 3};
     toy_learner t;
     size_t n;
     double squares = 0, loss[2];
     open_learner(&t, c, 1, &o);
     study(&t);
-    float *values = attend_learner_values(t.learner, &n);
+    float *values = attend_trainer_values(t.learner, &n);
     float *start = copy_of(values, n * sizeof *start);
-    float *g = copy_of(attend_learner_gradients(t.learner), n * sizeof *g);
+    float *g = copy_of(attend_trainer_gradients(t.learner), n * sizeof *g);
     for (size_t i = 0; i < n; i++) squares += (double)g[i] * (double)g[i];
     double by = 2e-3 / squares;
     for (int side = 0; side < 2; side++) {
-      values = attend_learner_values(t.learner, NULL);
+      values = attend_trainer_values(t.learner, NULL);
       for (size_t i = 0; i < n; i++)
         values[i] =
             (float)((double)start[i] + (side ? -by : by) * (double)g[i]);
-      OK(t.ctx, attend_learner_refresh(t.learner));
+      OK(t.ctx, attend_trainer_refresh(t.learner));
       loss[side] = study(&t);
     }
     double slope = (loss[0] - loss[1]) / (2 * by);
@@ -300,7 +300,7 @@ static float *bits_of(const char *name, const family *f, size_t *count) {
   size_t n;
   toy_model m = open_case(name, f, NULL, 1);
   float *logits = logits_of(&m, NULL, false, 5);
-  float *gradients = gradients_by(&c, 1, &(attend_learner_options){0}, &n);
+  float *gradients = gradients_by(&c, 1, &(attend_trainer_options){0}, &n);
   size_t rows = TOY_ROWS * (size_t)m.vocab;
   float *all = room_for(*count = rows + n, sizeof *all);
   memcpy(all, logits, rows * sizeof *all);

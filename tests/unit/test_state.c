@@ -104,7 +104,7 @@ TEST(append_then_look_is_forward) {
     for (int times = 0; times < 2; times++) {
       memset(out.o, 1, rows_of(d) * (size_t)d->dim_v * 2);
       OK(ctx,
-         attend_state_look(plan, state, 9, t.q, attend_bhtd(out.o), out.lse));
+         attend_state_query(plan, state, 9, t.q, attend_bhtd(out.o), out.lse));
       for (int b = 0; b < 2; b++) CHECK(same_rows(d, &out, &whole, b, 0, 9));
       CHECK_EQ(attend_state_length(state, 1), 200);
     }
@@ -426,8 +426,8 @@ static void look_long(attend_context *ctx, const attend_tensors *t,
                       attend_state *state, int threads, float *out) {
   attend_context_set_threads(ctx, threads);
   attend_plan *plan = plan_for(ctx, t, STEP);
-  OK(ctx, attend_state_look(plan, state, 3, t->q, attend_bhtd(out),
-                            out + 3 * 4 * 8));
+  OK(ctx, attend_state_query(plan, state, 3, t->q, attend_bhtd(out),
+                             out + 3 * 4 * 8));
   attend_plan_free(plan);
 }
 

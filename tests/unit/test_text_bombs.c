@@ -84,15 +84,15 @@ TEST(decoders_that_grow) {
   attend_context *ctx = open_scant();
   attend_tokenizer *t =
       load_steps(ctx, "decoder", "decoders", REPLACE("a", "aaaaaaaa"), 16);
-  attend_decoder *d;
+  attend_detokenizer *d;
   const char *text;
   size_t n;
-  OK(ctx, attend_decoder_create(t, false, &d));
+  OK(ctx, attend_detokenizer_create(t, false, &d));
   CHECK_EQ(attend_decode(d, (int32_t[]){0}, 1, &text, &n), ATTEND_UNSUPPORTED);
   CHECK_SAYS(attend_message(ctx), "decoder");
   OK(ctx, attend_decode(d, (int32_t[]){1, 2}, 2, &text, &n));
   CHECK(n == 2 && !memcmp(text, "bc", 2));
-  attend_decoder_free(d);
+  attend_detokenizer_free(d);
   attend_tokenizer_free(t);
   close_scant(ctx);
 }
@@ -336,7 +336,7 @@ TEST(white_space_that_many_tokens_share) {
 TEST(stripping_bit_by_bit) {
   attend_context *ctx = open_scant();
   sheet s = {0};
-  attend_decoder *d;
+  attend_detokenizer *d;
   const char *text;
   size_t n;
   put(&s, "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"");
@@ -346,11 +346,11 @@ TEST(stripping_bit_by_bit) {
       "\"content\": \"a\", \"start\": 1000000, \"stop\": 0}}");
   attend_tokenizer *t = load_sheet(ctx, "t.json", &s);
   int32_t *ids = room_for(4096, sizeof *ids);
-  OK(ctx, attend_decoder_create(t, false, &d));
+  OK(ctx, attend_detokenizer_create(t, false, &d));
   OK(ctx, attend_decode(d, ids, 4096, &text, &n));
   CHECK_EQ(n, 0);
   free(ids);
-  attend_decoder_free(d);
+  attend_detokenizer_free(d);
   attend_tokenizer_free(t);
   close_scant(ctx);
 }

@@ -47,7 +47,7 @@ static void check_offsets(const attend_encoding *e, const char *text,
   if (covers && at != length) CHECK_FAIL("the end of \"%s\" is lost", text);
 }
 
-static void check_round_trip(attend_context *ctx, attend_decoder *d,
+static void check_round_trip(attend_context *ctx, attend_detokenizer *d,
                              const attend_encoding *e, const char *text,
                              size_t length) {
   const char *back;
@@ -63,9 +63,9 @@ static void check_all(const char *file, const char *column, bool special,
   const attend_json *list = attend_json_get(g.root, "single");
   attend_tokenizer *t = load_path(g.ctx, token_path(file));
   attend_encoding *e;
-  attend_decoder *d;
+  attend_detokenizer *d;
   OK(g.ctx, attend_encoding_create(t, &e));
-  OK(g.ctx, attend_decoder_create(t, true, &d));
+  OK(g.ctx, attend_detokenizer_create(t, true, &d));
   CHECK_EQ(attend_json_count(list), 216);
   for (size_t i = 0; i < attend_json_count(list); i++) {
     const attend_json *entry = attend_json_at(list, i);
@@ -78,7 +78,7 @@ static void check_all(const char *file, const char *column, bool special,
     bool marks = strstr(text, "\xe2\x96\x81") != NULL; /* become spaces */
     if (lossless && !marks) check_round_trip(g.ctx, d, e, text, n);
   }
-  attend_decoder_free(d);
+  attend_detokenizer_free(d);
   attend_encoding_free(e);
   attend_tokenizer_free(t);
   close_goldens(&g);

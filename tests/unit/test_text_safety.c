@@ -46,16 +46,16 @@ static size_t make_bytes(uint64_t seed, char *out, size_t size) {
 
 /* Joined, what a decoder says piece by piece is what it says at once; and all
  * of it is UTF-8, which the JSON reader checks. */
-static void check_stream(attend_context *ctx, attend_decoder *d,
+static void check_stream(attend_context *ctx, attend_detokenizer *d,
                          const attend_encoding *e) {
   char joined[4096];
   size_t length = 0, n;
   const char *text;
   for (size_t i = 0; i <= e->count; i++) {
     if (i < e->count)
-      OK(ctx, attend_decoder_push(d, e->id[i], &text, &n));
+      OK(ctx, attend_detokenizer_push(d, e->id[i], &text, &n));
     else
-      OK(ctx, attend_decoder_finish(d, &text, &n));
+      OK(ctx, attend_detokenizer_finish(d, &text, &n));
     attend_json_writer w = attend_json_writer_text(ctx);
     attend_json *root = NULL;
     attend_json_put_bytes(&w, text, n);
@@ -75,9 +75,9 @@ TEST(any_bytes) {
   for (int f = 0; f < FILES; f++) {
     attend_tokenizer *t = load_path(ctx, token_path(files[f]));
     attend_encoding *e;
-    attend_decoder *d;
+    attend_detokenizer *d;
     OK(ctx, attend_encoding_create(t, &e));
-    OK(ctx, attend_decoder_create(t, false, &d));
+    OK(ctx, attend_detokenizer_create(t, false, &d));
     for (uint64_t trial = 0; trial < (light() ? 100u : 400u); trial++) {
       char bytes[512];
       size_t n = make_bytes(trial, bytes, sizeof bytes), at = 0;
@@ -93,7 +93,7 @@ TEST(any_bytes) {
       if (f == 0) CHECK_EQ(at, n);
       check_stream(ctx, d, e);
     }
-    attend_decoder_free(d);
+    attend_detokenizer_free(d);
     attend_encoding_free(e);
     attend_tokenizer_free(t);
   }
@@ -135,18 +135,18 @@ TEST(broken_characters_are_replaced) {
 TEST(ids_that_are_none) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_tokenizer *t = load_path(ctx, token_path("tok512.bin"));
-  attend_decoder *d;
+  attend_detokenizer *d;
   const char *text;
   size_t n;
-  OK(ctx, attend_decoder_create(t, false, &d));
+  OK(ctx, attend_detokenizer_create(t, false, &d));
   CHECK_EQ(attend_tokenizer_count(t), 512);
-  CHECK_EQ(attend_decoder_push(d, 512, &text, &n), ATTEND_INVALID);
+  CHECK_EQ(attend_detokenizer_push(d, 512, &text, &n), ATTEND_INVALID);
   CHECK_SAYS(attend_message(ctx), "512");
-  CHECK_EQ(attend_decoder_push(d, -1, &text, &n), ATTEND_INVALID);
+  CHECK_EQ(attend_detokenizer_push(d, -1, &text, &n), ATTEND_INVALID);
   CHECK(!attend_tokenizer_piece(t, 512, NULL));
   CHECK(!attend_tokenizer_is_special(t, -5));
   CHECK_EQ(attend_tokenizer_find(t, "no such piece", 13), -1);
-  attend_decoder_free(d);
+  attend_detokenizer_free(d);
   attend_tokenizer_free(t);
   attend_context_free(ctx);
 }
@@ -158,7 +158,7 @@ static void try_file(attend_context *ctx, const char *path) {
   static const char text[] = "The caf\xc3\xa9 at 12, <s> \xf0\x9f\x91\x8d x";
   attend_tokenizer *t;
   attend_encoding *e;
-  attend_decoder *d;
+  attend_detokenizer *d;
   const char *back;
   size_t n;
   attend_status status = attend_tokenizer_load(ctx, path, &t);
@@ -166,10 +166,10 @@ static void try_file(attend_context *ctx, const char *path) {
   if (status) CHECK(*attend_message(ctx));
   if (status) return;
   OK(ctx, attend_encoding_create(t, &e));
-  OK(ctx, attend_decoder_create(t, false, &d));
+  OK(ctx, attend_detokenizer_create(t, false, &d));
   if (!attend_encode(e, text, sizeof text - 1, NULL))
     OK(ctx, attend_decode(d, e->id, e->count, &back, &n));
-  attend_decoder_free(d);
+  attend_detokenizer_free(d);
   attend_encoding_free(e);
   attend_tokenizer_free(t);
 }
@@ -313,7 +313,7 @@ TEST(paths_that_lead_nowhere) {
   remove_files((const char *const[]){"x.dat", "vocab.json", NULL});
   attend_tokenizer_free(NULL);
   attend_encoding_free(NULL);
-  attend_decoder_free(NULL);
+  attend_detokenizer_free(NULL);
   attend_context_free(ctx);
 }
 
@@ -352,15 +352,15 @@ static attend_status use(attend_context *ctx, const char *path) {
   static const char text[] = "ab 12 caf\xc3\xa9 \xff <s> ab";
   attend_tokenizer *t;
   attend_encoding *e = NULL;
-  attend_decoder *d = NULL;
+  attend_detokenizer *d = NULL;
   const char *back;
   size_t n;
   attend_status status = attend_tokenizer_load(ctx, path, &t);
   if (!status) status = attend_encoding_create(t, &e);
-  if (!status) status = attend_decoder_create(t, false, &d);
+  if (!status) status = attend_detokenizer_create(t, false, &d);
   if (!status) status = attend_encode(e, text, sizeof text - 1, NULL);
   if (!status) status = attend_decode(d, e->id, e->count, &back, &n);
-  attend_decoder_free(d);
+  attend_detokenizer_free(d);
   attend_encoding_free(e);
   attend_tokenizer_free(t);
   return status;
@@ -400,12 +400,12 @@ TEST(second_time_for_free) {
     attend_context *ctx = open_context("scalar", 1, &memory);
     attend_tokenizer *t = load_path(ctx, token_path(files[f]));
     attend_encoding *e;
-    attend_decoder *d;
+    attend_detokenizer *d;
     const char *back;
     size_t n;
     long taken = 0;
     OK(ctx, attend_encoding_create(t, &e));
-    OK(ctx, attend_decoder_create(t, false, &d));
+    OK(ctx, attend_detokenizer_create(t, false, &d));
     for (int round = 0; round < 2; round++) {
       for (uint64_t line = 0; line < 50; line++) {
         char bytes[512];
@@ -416,7 +416,7 @@ TEST(second_time_for_free) {
       if (round == 0) taken = memory.taken;
     }
     CHECK_EQ(memory.taken, taken);
-    attend_decoder_free(d);
+    attend_detokenizer_free(d);
     attend_encoding_free(e);
     attend_tokenizer_free(t);
     attend_context_free(ctx);

@@ -339,13 +339,13 @@ TEST(truncation) {
 static void check_decode(const char *more, const int32_t *ids, size_t count,
                          const char *want) {
   attend_tokenizer *t = words(more);
-  attend_decoder *d;
+  attend_detokenizer *d;
   const char *text;
   size_t n;
-  OK(ctx, attend_decoder_create(t, true, &d));
+  OK(ctx, attend_detokenizer_create(t, true, &d));
   OK(ctx, attend_decode(d, ids, count, &text, &n));
   if (strcmp(text, want)) CHECK_FAIL("decoded \"%s\", not \"%s\"", text, want);
-  attend_decoder_free(d);
+  attend_detokenizer_free(d);
   attend_tokenizer_free(t);
 }
 

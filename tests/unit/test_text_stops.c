@@ -59,7 +59,7 @@ static story open_story(void) {
   t.whole = copy_of(c->text, strlen(c->text) + 1);
   t.ids = copy_of(c->ids, (size_t)c->count * sizeof *c->ids);
   t.count = c->count;
-  CHECK_EQ(c->end, ATTEND_END_LENGTH);
+  CHECK_EQ(c->end, ATTEND_FINISH_LENGTH);
   CHECK(h.length == strlen(c->text) && !memcmp(h.text, c->text, h.length));
   CHECK_EQ(h.tokens, c->count);
   CHECK(strlen(t.whole) > 60 && isgraph((unsigned char)t.whole[5]));
@@ -97,7 +97,7 @@ static void check_stops(const story *t, const char *const *stops, int n) {
   if (h.length != length || memcmp(h.text, t->whole, length))
     CHECK_FAIL("until \"%s\" was heard: \"%.*s\"", stops[0], (int)h.length,
                h.text);
-  CHECK_EQ(c->end, stopped ? ATTEND_END_STOP : ATTEND_END_LENGTH);
+  CHECK_EQ(c->end, stopped ? ATTEND_FINISH_STOP : ATTEND_FINISH_LENGTH);
   CHECK(c->count <= t->count &&
         !memcmp(c->ids, t->ids, (size_t)c->count * sizeof *c->ids));
   attend_generation_free(g);

@@ -194,10 +194,11 @@ TEST(bytes_come_back) {
   char *text = golden_text(&length);
   attend_text_trainer *r = learn(ctx, &o, text, length);
   attend_encoding *e;
-  attend_decoder *d;
+  attend_detokenizer *d;
   const char *back;
   OK(ctx, attend_encoding_create(attend_text_trainer_tokenizer(r), &e));
-  OK(ctx, attend_decoder_create(attend_text_trainer_tokenizer(r), false, &d));
+  OK(ctx,
+     attend_detokenizer_create(attend_text_trainer_tokenizer(r), false, &d));
   OK(ctx, attend_encode(e, text, length, NULL));
   OK(ctx, attend_decode(d, e->id, e->count, &back, &n));
   CHECK(n == length && !memcmp(back, text, n));
@@ -211,7 +212,7 @@ TEST(bytes_come_back) {
     OK(ctx, attend_decode(d, e->id, e->count, &back, &n));
     CHECK(n == size && !memcmp(back, one, n));
   }
-  attend_decoder_free(d);
+  attend_detokenizer_free(d);
   attend_encoding_free(e);
   attend_text_trainer_free(r);
   free(text);

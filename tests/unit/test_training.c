@@ -58,16 +58,16 @@ TEST(a_step_that_fails_moves_nothing) {
   attend_step_report r;
   size_t count;
   take_steps(&c, 1);
-  float *values = attend_learner_values(c.learner, &count), kept = values[7];
+  float *values = attend_trainer_values(c.learner, &count), kept = values[7];
   values[7] = NAN;
-  OK(c.ctx, attend_learner_refresh(c.learner));
+  OK(c.ctx, attend_trainer_refresh(c.learner));
   standing before = stand(&c);
   CHECK_EQ(attend_training_step(c.training, &r), ATTEND_INVALID);
   CHECK_SAYS(attend_message(c.ctx), "not finite");
   standing after = stand(&c);
   CHECK(same_standing(&before, &after));
   values[7] = kept;
-  OK(c.ctx, attend_learner_refresh(c.learner));
+  OK(c.ctx, attend_trainer_refresh(c.learner));
   take_steps(&c, 1);
   CHECK_EQ(attend_training_steps(c.training), 2);
   free_standing(&before);
@@ -90,10 +90,10 @@ static void write_more(attend_json_writer *w, void *user) {
 
 static void save_course(course *c, attend_stored stored) {
   int more = 17;
-  attend_keep keep = {.beside = model_path("gpt2", NULL),
-                      .stored = stored,
-                      .write = write_more,
-                      .user = &more};
+  attend_save_options keep = {.beside = model_path("gpt2", NULL),
+                              .stored = stored,
+                              .write = write_more,
+                              .user = &more};
   OK(c->ctx, attend_training_save(c->training, saved(), &keep));
 }
 
@@ -176,26 +176,27 @@ TEST(a_measure_is_the_sum_over_lessons) {
   attend_batch_options o = {.batch = 3, .length = 12, .in_order = 1};
   OK(c.ctx, attend_batches_create(c.corpus, &o, &in_order));
   uint64_t lessons = attend_batches_epoch(in_order), stop = 2;
-  attend_outcome all, some, sum[2] = {{0, 0}, {0, 0}};
+  attend_batch_loss all, some, sum[2] = {{0, 0}, {0, 0}};
   standing before = stand(&c);
   CHECK_EQ(lessons, 9);
   for (uint64_t i = 0; i < lessons; i++) {
-    attend_lesson lesson = {.quiet = 1};
-    attend_outcome one;
+    attend_batch lesson = {.quiet = 1};
+    attend_batch_loss one;
     OK(c.ctx, attend_batches_get(in_order, i, &lesson));
-    OK(c.ctx, attend_learner_study(c.learner, &lesson, &one));
+    OK(c.ctx, attend_trainer_accumulate(c.learner, &lesson, &one));
     for (int k = 0; k < (i < 4 ? 2 : 1); k++) {
       sum[k].loss += one.loss;
       sum[k].scored += one.scored;
     }
   }
-  OK(c.ctx, attend_training_measure(c.learner, in_order, 0, NULL, NULL, &all));
-  OK(c.ctx, attend_training_measure(c.learner, in_order, 4, NULL, NULL, &some));
+  OK(c.ctx, attend_training_evaluate(c.learner, in_order, 0, NULL, NULL, &all));
+  OK(c.ctx,
+     attend_training_evaluate(c.learner, in_order, 4, NULL, NULL, &some));
   CHECK(all.loss == sum[0].loss && all.scored == sum[0].scored);
   CHECK(some.loss == sum[1].loss && some.scored == sum[1].scored);
   CHECK_EQ(all.scored, 299); /* all but the first */
   CHECK_EQ(
-      attend_training_measure(c.learner, in_order, 0, stop_after, &stop, &all),
+      attend_training_evaluate(c.learner, in_order, 0, stop_after, &stop, &all),
       ATTEND_STOPPED);
   standing after = stand(&c);
   CHECK(same_standing(&before, &after)); /* nothing was learnt */

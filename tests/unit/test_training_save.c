@@ -20,7 +20,7 @@ static const char *place(const char *file) {
 }
 
 static attend_status save_at(course *c, const char *folder) {
-  attend_keep keep = {.beside = model_path("gpt2", NULL)};
+  attend_save_options keep = {.beside = model_path("gpt2", NULL)};
   return attend_training_save(c->training, folder, &keep);
 }
 
@@ -81,7 +81,7 @@ static void save_within(attend_json_writer *w, void *user) {
 
 TEST(two_savers_of_one_step_do_not_mix) {
   course c = saved_course((course_plan){0});
-  attend_keep keep = {
+  attend_save_options keep = {
       .beside = model_path("gpt2", NULL), .write = save_within, .user = &c};
   OK(c.ctx, attend_training_save(c.training, place(NULL), &keep));
   CHECK(is_there(place("config.json")) && !is_there(place("inner.txt")));
@@ -149,10 +149,10 @@ TEST(a_place_that_cannot_be_is_told) {
   CHECK_EQ(save_at(&c, place("below")), ATTEND_IO); /* there is no folder */
   CHECK_SAYS(attend_message(c.ctx), "below");
   CHECK_EQ(save_at(&c, text), ATTEND_INVALID);
-  attend_keep keep = {.beside = place("nothing")};
+  attend_save_options keep = {.beside = place("nothing")};
   CHECK_EQ(attend_training_save(c.training, place(NULL), &keep), ATTEND_IO);
   CHECK_SAYS(attend_message(c.ctx), "nothing");
-  keep = (attend_keep){.stored = ATTEND_STORED_I8};
+  keep = (attend_save_options){.stored = ATTEND_STORED_I8};
   CHECK_EQ(attend_training_save(c.training, place(NULL), &keep),
            ATTEND_INVALID);
   CHECK(!is_there(place(NULL)));
@@ -379,7 +379,7 @@ TEST(notes_that_lie_are_refused) {
 TEST(moments_of_another_model_are_refused) {
   course c = saved_course((course_plan){0});
   size_t count;
-  attend_learner_values(c.learner, &count);
+  attend_trainer_values(c.learner, &count);
   float *zeros = room_for(count + 1, sizeof *zeros);
   int64_t n = (int64_t)count;
   attend_tensor t[2] = {

@@ -157,50 +157,50 @@ typedef struct {
   attend_context *ctx;
   attend_checkpoint *files;
   attend_tensor_file *golden;
-  attend_learner *learner;
+  attend_trainer *learner;
   int32_t targets[TOY_ROWS];
-  attend_lesson lesson;
+  attend_batch lesson;
 } toy_learner;
 
 static inline void open_learner(toy_learner *t, const toy_case *c, int threads,
-                                const attend_learner_options *o) {
+                                const attend_trainer_options *o) {
   t->ctx = open_context(NULL, threads, NULL);
   t->files = open_toy(t->ctx, c->name, c->family);
   t->golden = open_golden(t->ctx, c->name);
-  OK(t->ctx, attend_learner_create(t->files, o, &t->learner));
+  OK(t->ctx, attend_trainer_create(t->files, o, &t->learner));
   const int32_t *ids = toy_ids(t->golden);
   for (int i = 0; i < TOY_ROWS; i++)
     t->targets[i] = (i + 1) % TOY_TOKENS ? ids[i + 1] : -1;
-  t->lesson = (attend_lesson){.batch = TOY_TEXTS,
-                              .length = TOY_TOKENS,
-                              .ids = ids,
-                              .targets = t->targets};
+  t->lesson = (attend_batch){.batch = TOY_TEXTS,
+                             .length = TOY_TOKENS,
+                             .ids = ids,
+                             .targets = t->targets};
 }
 
 static inline void close_learner(toy_learner *t) {
-  attend_learner_free(t->learner);
+  attend_trainer_free(t->learner);
   attend_tensor_file_close(t->golden);
   attend_checkpoint_close(t->files);
   attend_context_free(t->ctx);
 }
 
 static inline double study(toy_learner *t) {
-  attend_outcome got;
-  attend_learner_forget(t->learner);
-  OK(t->ctx, attend_learner_study(t->learner, &t->lesson, &got));
+  attend_batch_loss got;
+  attend_trainer_zero_grad(t->learner);
+  OK(t->ctx, attend_trainer_accumulate(t->learner, &t->lesson, &got));
   CHECK_EQ(got.scored, TOY_ROWS - TOY_TEXTS);
   return got.loss / got.scored;
 }
 
 static inline float *gradients_by(const toy_case *c, int threads,
-                                  const attend_learner_options *o,
+                                  const attend_trainer_options *o,
                                   size_t *count) {
   toy_learner t;
   open_learner(&t, c, threads, o);
   study(&t);
-  attend_learner_values(t.learner, count);
+  attend_trainer_values(t.learner, count);
   float *copy =
-      copy_of(attend_learner_gradients(t.learner), *count * sizeof *copy);
+      copy_of(attend_trainer_gradients(t.learner), *count * sizeof *copy);
   close_learner(&t);
   return copy;
 }

@@ -117,7 +117,7 @@ static inline attend_lens *lens_of(const recording *r,
 
 /* All weights of a head, [T][S]. */
 static inline float *whole_block(attend_context *ctx, attend_lens *lens,
-                                 attend_place at, attend_lens_shape *s) {
+                                 attend_head_id at, attend_lens_shape *s) {
   if (!attend_lens_role(lens, at.role, s)) {
     printf("the lens has no %s\n", attend_role_name(at.role));
     exit(1);
@@ -133,7 +133,7 @@ static inline float *whole_block(attend_context *ctx, attend_lens *lens,
     for (int i_ = 0; attend_lens_role(lens, (attend_role)role_, &shape) &&    \
                      i_ < shape.layers * shape.heads;                         \
          i_++)                                                                \
-      for (attend_place                                                       \
+      for (attend_head_id                                                     \
                at = {(attend_role)role_, i_ / shape.heads, i_ % shape.heads}, \
                *once_ = &at;                                                  \
            once_; once_ = NULL)
@@ -173,7 +173,7 @@ static inline subject bare_model(attend_context *ctx, const char *family,
            width, layers);
   mkdir(models_folder(), 0700);
   write_in_folder("config.json", config, strlen(config));
-  if (attend_checkpoint_fresh(ctx, models_folder(), 1, &s.files) ||
+  if (attend_checkpoint_init_pytorch(ctx, models_folder(), 1, &s.files) ||
       attend_model_create(s.files, NULL, &s.model)) {
     printf("%s: %s\n", family, attend_message(ctx));
     exit(1);

@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "decode/decode.h"
+#include "generate/decode.h"
 
 typedef struct {
   int32_t *ids; /* [max_new] */
@@ -30,7 +30,7 @@ typedef struct {     /* of one group of one prompt */
   hypothesis *next;  /* [k] */
   hypothesis *ended; /* [k], best first */
   int n_ended;
-  attend_end cut; /* why those that had not ended were put aside */
+  attend_finish_reason cut; /* why those that had not ended were put aside */
   bool done;
 } beams;
 
@@ -192,7 +192,7 @@ static void close_group(search *s, int group) {
 }
 
 /* Beams that were cut count as ended where they stand. */
-static void end_open(search *s, beams *p, int open, attend_end why) {
+static void end_open(search *s, beams *p, int open, attend_finish_reason why) {
   p->cut = why;
   for (int i = 0; i < open; i++) {
     hypothesis *h = &p->open[i];
@@ -228,7 +228,7 @@ static attend_status advance(search *s, bool *live) {
     }
     bool last = s->step + 1 >= b->o->max_new, full = !has_room(s, i * k);
     if (open && (last || full))
-      end_open(s, p, open, last ? ATTEND_END_LENGTH : ATTEND_END_CONTEXT);
+      end_open(s, p, open, last ? ATTEND_FINISH_LENGTH : ATTEND_FINISH_CONTEXT);
     if (!open || last || full || is_done(s, p))
       close_group(s, i);
     else
@@ -257,7 +257,7 @@ static void stop_search(search *s) {
     int open = 0;
     if (p->done) continue;
     while (open < s->k && p->open[open].sum > -INFINITY) open++;
-    end_open(s, p, open, ATTEND_END_CALLER);
+    end_open(s, p, open, ATTEND_FINISH_CALLER);
     close_group(s, i);
   }
 }
@@ -306,8 +306,8 @@ static attend_status write_answer(search *s, const beams *p,
   one->public.text = one->stream.text ? one->stream.text : "";
   one->public.log_probability = h->own;
   one->public.score = h->score;
-  one->public.end = one->stream.stopped               ? ATTEND_END_STOP
-                    : is_end(b, h->ids[h->count - 1]) ? ATTEND_END_TOKEN
+  one->public.end = one->stream.stopped               ? ATTEND_FINISH_STOP
+                    : is_end(b, h->ids[h->count - 1]) ? ATTEND_FINISH_TOKEN
                                                       : p->cut;
   one->done = true;
   return ATTEND_OK;

@@ -1,4 +1,4 @@
-/* attend/decode.h - writing text with a model.
+/* attend/generate.h - writing text with a model.
  *
  *   attend_generate_options o = attend_generate_defaults();
  *   attend_prompt prompt = {ids, count};
@@ -17,8 +17,8 @@
  * token's place alone: not on what else is in the batch, nor on the number of
  * threads.
  */
-#ifndef ATTEND_DECODE_H
-#define ATTEND_DECODE_H
+#ifndef ATTEND_GENERATE_H
+#define ATTEND_GENERATE_H
 
 #include <stdbool.h>
 
@@ -111,12 +111,13 @@ typedef struct {
 } attend_prompt;
 
 typedef enum {
-  ATTEND_END_LENGTH = 0, /* max_new                                           */
-  ATTEND_END_TOKEN,      /* an end token, which is the last id                */
-  ATTEND_END_STOP,       /* a stop string                                     */
-  ATTEND_END_CONTEXT,    /* the context is full                               */
-  ATTEND_END_CALLER      /* on_token or on_step said so                       */
-} attend_end;
+  ATTEND_FINISH_LENGTH =
+      0,                 /* max_new                                           */
+  ATTEND_FINISH_TOKEN,   /* an end token, which is the last id                */
+  ATTEND_FINISH_STOP,    /* a stop string                                     */
+  ATTEND_FINISH_CONTEXT, /* the context is full                               */
+  ATTEND_FINISH_CALLER   /* on_token or on_step said so                       */
+} attend_finish_reason;
 
 typedef struct attend_continuation {
   int prompt, sample;
@@ -124,7 +125,7 @@ typedef struct attend_continuation {
   int count;
   double log_probability; /* of the ids, by the model as it is                */
   double score;           /* beams: what they were compared by                */
-  attend_end end;
+  attend_finish_reason end;
   const char *text; /* with a tokenizer; without the stop string. Put behind
                        what a decoder's prompt decodes to, it is the text of
                        both                                                   */

@@ -8,20 +8,21 @@
 #define _GNU_SOURCE /* memmem */
 #include <string.h>
 
-#include "decode/decode.h"
+#include "generate/decode.h"
 
 attend_status stream_open(attend_context *ctx, const attend_generate_options *o,
                           stream *s) {
   *s = (stream){.ctx = ctx, .stops = o->stops, .n_stops = o->n_stops};
   if (!o->tokenizer) return ATTEND_OK;
-  attend_status status = attend_decoder_create(o->tokenizer, true, &s->decoder);
+  attend_status status =
+      attend_detokenizer_create(o->tokenizer, true, &s->decoder);
   return status ? fail(ctx, status, "no memory to decode tokens") : ATTEND_OK;
 }
 
 /* The tokenizer's context may be another than the model's. */
 static attend_status tell(const stream *s, attend_status status) {
   if (!status) return ATTEND_OK;
-  return fail(s->ctx, status, "%s", attend_decoder_message(s->decoder));
+  return fail(s->ctx, status, "%s", attend_detokenizer_message(s->decoder));
 }
 
 attend_status stream_prime(stream *s, const int32_t *ids, int count) {
@@ -29,12 +30,12 @@ attend_status stream_prime(stream *s, const int32_t *ids, int count) {
   size_t length;
   for (int i = 0; s->decoder && i < count; i++)
     ATTEND_TRY(
-        tell(s, attend_decoder_push(s->decoder, ids[i], &text, &length)));
+        tell(s, attend_detokenizer_push(s->decoder, ids[i], &text, &length)));
   return ATTEND_OK;
 }
 
 void stream_close(stream *s) {
-  attend_decoder_free(s->decoder);
+  attend_detokenizer_free(s->decoder);
   if (s->ctx) give(s->ctx, s->text);
 }
 
@@ -95,7 +96,7 @@ attend_status stream_push(stream *s, int32_t id, const char **piece,
   *piece = "";
   *length = 0;
   if (!s->decoder || s->stopped) return ATTEND_OK;
-  ATTEND_TRY(tell(s, attend_decoder_push(s->decoder, id, &text, &n)));
+  ATTEND_TRY(tell(s, attend_detokenizer_push(s->decoder, id, &text, &n)));
   ATTEND_TRY(append(s, text, n));
   cut_at_stop(s);
   hand_out(s, false, piece, length);
@@ -109,7 +110,7 @@ attend_status stream_end(stream *s, const char **piece, size_t *length) {
   *length = 0;
   if (!s->decoder) return ATTEND_OK;
   if (!s->stopped) {
-    ATTEND_TRY(tell(s, attend_decoder_finish(s->decoder, &text, &n)));
+    ATTEND_TRY(tell(s, attend_detokenizer_finish(s->decoder, &text, &n)));
     ATTEND_TRY(append(s, text, n));
     cut_at_stop(s);
   }

@@ -7,14 +7,14 @@
 #ifndef DECODE_DECODE_H
 #define DECODE_DECODE_H
 
-#include "attend/decode.h"
+#include "attend/generate.h"
 #include "model/transformer.h"
 
 /* Text of one continuation, and whether a stop string ended it. Text that may
  * be the beginning of a stop string is held back. */
 typedef struct {
   attend_context *ctx;
-  attend_decoder *decoder; /* NULL: ids only */
+  attend_detokenizer *decoder; /* NULL: ids only */
   const char *const *stops;
   int n_stops;
   char *text; /* all so far, ends in a zero byte */

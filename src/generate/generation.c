@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "decode/decode.h"
+#include "generate/decode.h"
 
 enum { BATCH = 8, MOST_BEAMS = 1024 };
 
@@ -223,7 +223,7 @@ static attend_status make_answers(attend_generation *g, int n_prompts,
     g->one[i].public.prompt = i / each;
     g->one[i].public.sample = i % each;
     g->one[i].public.text = "";
-    g->one[i].public.end = ATTEND_END_CALLER; /* unless it is begun */
+    g->one[i].public.end = ATTEND_FINISH_CALLER; /* unless it is begun */
     ATTEND_TRY(stream_open(g->ctx, o, &g->one[i].stream));
     const attend_prompt *p = &prompts[i / each];
     if (continues)

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "decode/decode.h"
+#include "generate/decode.h"
 
 attend_generate_options attend_generate_defaults(void) {
   return (attend_generate_options){.max_new = 128,
@@ -200,7 +200,8 @@ static int tell(batch *b, int i, int32_t id, const char *text, size_t length,
   return b->o->on_token ? b->o->on_token(&t, b->o->user) : 0;
 }
 
-static attend_status finish(batch *b, int i, attend_end why, step *s) {
+static attend_status finish(batch *b, int i, attend_finish_reason why,
+                            step *s) {
   continuation *one = one_of(b, i);
   const char *text;
   size_t length;
@@ -241,12 +242,12 @@ static attend_status take_token(batch *b, int i, int32_t id, float logp,
   bool full = is_full(b, i);
   bool slides = full && b->o->window == ATTEND_WINDOW_SLIDE;
   if (tell(b, i, id, text, length, slides)) b->stop = true;
-  if (is_end(b, id)) return finish(b, i, ATTEND_END_TOKEN, s);
-  if (one->stream.stopped) return finish(b, i, ATTEND_END_STOP, s);
+  if (is_end(b, id)) return finish(b, i, ATTEND_FINISH_TOKEN, s);
+  if (one->stream.stopped) return finish(b, i, ATTEND_FINISH_STOP, s);
   if (one->public.count >= b->o->max_new)
-    return finish(b, i, ATTEND_END_LENGTH, s);
+    return finish(b, i, ATTEND_FINISH_LENGTH, s);
   if (slides) return slide(b, i);
-  if (full) return finish(b, i, ATTEND_END_CONTEXT, s);
+  if (full) return finish(b, i, ATTEND_FINISH_CONTEXT, s);
   return ATTEND_OK;
 }
 
@@ -298,7 +299,7 @@ static attend_status run_steps(batch *b, step *s) {
     ATTEND_TRY(attend_session_next(b->run, batch_size(b), b->logits));
   }
   for (int i = 0; i < batch_size(b); i++)
-    if (!one_of(b, i)->done) ATTEND_TRY(finish(b, i, ATTEND_END_CALLER, s));
+    if (!one_of(b, i)->done) ATTEND_TRY(finish(b, i, ATTEND_FINISH_CALLER, s));
   return ATTEND_OK;
 }
 

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "decode/decode.h"
+#include "generate/decode.h"
 
 /* ---- penalties --------------------------------------------------------------------- */
 
