@@ -43,7 +43,8 @@ book: all
 bench: all
 	build/attend bench --table
 
-install: all
+install: build/build.ninja
+	@cmake --build build --target attend_installed
 	DESTDIR='$(DESTDIR)' cmake --install build --prefix '$(PREFIX)'
 
 format:

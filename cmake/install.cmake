@@ -2,9 +2,19 @@
 # their prefix from where they lie: the tree may be moved.
 include(CMakePackageConfigHelpers)
 
+# What is installed, without the tests and examples.
+add_custom_target(attend_installed DEPENDS attend_shared attend_static
+                  attend_lab_shared attend_lab_static)
+foreach(target attend_cli attend_man)
+  if(TARGET ${target})
+    add_dependencies(attend_installed ${target})
+  endif()
+endforeach()
+
 install(DIRECTORY include/attend DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h")
-install(TARGETS attend_shared attend_static EXPORT attend
+install(TARGETS attend_shared attend_static attend_lab_shared attend_lab_static
+        EXPORT attend
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET attend_cli)
@@ -32,5 +42,7 @@ else()
   set(pc_prefix "\${pcfiledir}/${up}")
 endif()
 configure_file(cmake/attend.pc.in attend.pc @ONLY)
+configure_file(cmake/attend-lab.pc.in attend-lab.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/attend.pc
+              ${CMAKE_CURRENT_BINARY_DIR}/attend-lab.pc
         DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,12 +1,17 @@
-# The library. Its objects are compiled once, position independent, hidden
+# The libraries. Their objects are compiled once, position independent, hidden
 # unless ATTEND_API, and become:
-#   attend_shared    libattend.so
-#   attend_static    libattend.a, one object whose hidden names are local, so
-#                    that a program may have a fail() of its own
-#   attend_internal  the same with every name, for the tests; not installed
-include(isa)
+#   attend_shared      libattend.so
+#   attend_static      libattend.a, one object whose hidden names are local, so
+#                      that a program may have a fail() of its own
+#   attend_lab         libattend-lab.so: studies, designs, plots, scores
+#   attend_lab_static  libattend-lab.a
+#   attend_internal    both with every name, for the tests; not installed
+# What lab/ uses of src/ beyond the public headers is marked FOR_LAB (base/base.h) and
+# exported as attendlab_NAME: the two libraries must be of one version.
+include(cmake/isa.cmake)
 
-function(attend_objects name)
+# attend_objects(NAME LIBRARY SOURCE...)
+function(attend_objects name library)
   add_library(${name} OBJECT ${ARGN})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include
                                              ${PROJECT_SOURCE_DIR}/src
@@ -14,14 +19,14 @@ function(attend_objects name)
   target_link_libraries(${name} PRIVATE attend_flags)
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON
                                            C_VISIBILITY_PRESET hidden)
-  set_property(GLOBAL APPEND PROPERTY attend_objects $<TARGET_OBJECTS:${name}>)
+  set_property(GLOBAL APPEND PROPERTY ${library}_objects $<TARGET_OBJECTS:${name}>)
 endfunction()
 
 function(attend_isa isa)
   if(NOT ARGN)
     return()
   endif()
-  attend_objects(attend_cpu_${isa} ${ARGN})
+  attend_objects(attend_cpu_${isa} attend ${ARGN})
   string(TOUPPER ${isa} upper)
   target_compile_options(attend_cpu_${isa} PRIVATE ${ATTEND_BASE_FLAGS}
                                                    ${ATTEND_FLAGS_${isa}})
@@ -42,58 +47,87 @@ if(ATTEND_FLAGS_amx)
   endif()
 endif()
 
-file(GLOB sources CONFIGURE_DEPENDS src/*/*.c lab/*/*.c)
-list(FILTER sources EXCLUDE REGEX "/lab/pictures/") # cmake/pictures.cmake
+file(GLOB sources CONFIGURE_DEPENDS src/*/*.c)
 # Tokenizers need two libraries; without them one file says so.
 if(ATTEND_TEXT)
-  include(text)
+  include(cmake/text.cmake)
   list(FILTER sources EXCLUDE REGEX "/src/text/absent\\.c$")
 else()
   list(FILTER sources EXCLUDE REGEX "/src/text/")
   list(APPEND sources src/text/absent.c)
 endif()
-attend_objects(attend_base ${sources})
-target_compile_options(attend_base PRIVATE ${ATTEND_BASE_FLAGS})
+attend_objects(attend_base attend ${sources})
 get_property(have GLOBAL PROPERTY attend_have)
 target_compile_definitions(attend_base PRIVATE ${have})
-get_property(objects GLOBAL PROPERTY attend_objects)
-include(lapack)
+file(GLOB lab_sources CONFIGURE_DEPENDS lab/*/*.c)
+list(FILTER lab_sources EXCLUDE REGEX "/lab/pictures/") # cmake/pictures.cmake
+attend_objects(attend_lab_base attend_lab ${lab_sources})
+foreach(target attend_base attend_lab_base)
+  target_compile_options(${target} PRIVATE ${ATTEND_BASE_FLAGS})
+endforeach()
+include(cmake/lapack.cmake)
 
-add_library(attend_shared SHARED ${objects})
 # Before 1.0 a minor version may change the ABI, and the SONAME says so.
 set(soversion ${PROJECT_VERSION_MAJOR})
 if(PROJECT_VERSION_MAJOR EQUAL 0)
   set(soversion 0.${PROJECT_VERSION_MINOR})
 endif()
-set_target_properties(attend_shared PROPERTIES
-  OUTPUT_NAME attend VERSION ${PROJECT_VERSION} SOVERSION ${soversion}
-  EXPORT_NAME attend LINKER_LANGUAGE C)
-target_link_libraries(attend_shared PRIVATE $<BUILD_INTERFACE:attend_flags>
-                                            ${ATTEND_TEXT_LIBRARIES})
-if(NOT ATTEND_SANITIZE)
-  target_link_options(attend_shared PRIVATE -Wl,--no-undefined)
-endif()
+file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/symbols.map CONTENT
+  "ATTEND_${soversion} { global: attend_*; local: *; };
+ATTEND_LAB_${PROJECT_VERSION} { global: attendlab_*; };
+")
 
-set(merged ${CMAKE_CURRENT_BINARY_DIR}/attend.o)
-add_custom_command(
-  OUTPUT ${merged}
-  COMMAND ${CMAKE_LINKER} -r -o ${merged} ${objects}
-  COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${merged}
-  DEPENDS ${objects}
-  COMMAND_EXPAND_LISTS VERBATIM COMMENT "Hiding what is not public")
-add_library(attend_static STATIC ${merged})
-set_target_properties(attend_static PROPERTIES
-  OUTPUT_NAME attend EXPORT_NAME static LINKER_LANGUAGE C)
+# attend_library(LIBRARY FILE): LIBRARY_shared, LIBRARY_static from LIBRARY_objects
+function(attend_library library file)
+  get_property(objects GLOBAL PROPERTY ${library}_objects)
+  add_library(${library}_shared SHARED ${objects})
+  set_target_properties(${library}_shared PROPERTIES
+    OUTPUT_NAME ${file} VERSION ${PROJECT_VERSION} SOVERSION ${soversion}
+    LINKER_LANGUAGE C
+    LINK_DEPENDS ${CMAKE_CURRENT_BINARY_DIR}/symbols.map)
+  target_link_options(${library}_shared PRIVATE
+    -Wl,--version-script=${CMAKE_CURRENT_BINARY_DIR}/symbols.map)
+  if(NOT ATTEND_SANITIZE)
+    target_link_options(${library}_shared PRIVATE -Wl,--no-undefined)
+  endif()
+  target_link_libraries(${library}_shared PRIVATE $<BUILD_INTERFACE:attend_flags>)
+
+  set(merged ${CMAKE_CURRENT_BINARY_DIR}/${file}.o)
+  add_custom_command(
+    OUTPUT ${merged}
+    COMMAND ${CMAKE_LINKER} -r -o ${merged} ${objects}
+    COMMAND ${CMAKE_OBJCOPY} --localize-hidden ${merged}
+    DEPENDS ${objects}
+    COMMAND_EXPAND_LISTS VERBATIM COMMENT "Hiding what is not public")
+  add_library(${library}_static STATIC ${merged})
+  set_target_properties(${library}_static PROPERTIES OUTPUT_NAME ${file}
+                                                     LINKER_LANGUAGE C)
+  foreach(kind shared static)
+    target_include_directories(${library}_${kind} INTERFACE
+      $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+      $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  endforeach()
+endfunction()
+
+attend_library(attend attend)
+set_target_properties(attend_shared PROPERTIES EXPORT_NAME attend)
+set_target_properties(attend_static PROPERTIES EXPORT_NAME static)
+target_link_libraries(attend_shared PRIVATE ${ATTEND_TEXT_LIBRARIES})
 target_link_libraries(attend_static INTERFACE ${ATTEND_TEXT_LIBRARIES} m)
 target_link_options(attend_static INTERFACE -pthread)
+attend_library(attend_lab attend-lab)
+set_target_properties(attend_lab_shared PROPERTIES EXPORT_NAME lab)
+set_target_properties(attend_lab_static PROPERTIES EXPORT_NAME lab_static)
+target_link_libraries(attend_lab_shared PUBLIC attend_shared)
+target_link_libraries(attend_lab_static INTERFACE attend_static)
+add_library(attend::attend ALIAS attend_shared)
+add_library(attend::static ALIAS attend_static)
+add_library(attend::lab ALIAS attend_lab_shared)
+add_library(attend::lab_static ALIAS attend_lab_static)
 
-foreach(target attend_shared attend_static)
-  target_include_directories(${target} INTERFACE
-    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
-    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-endforeach()
-
-add_library(attend_internal STATIC EXCLUDE_FROM_ALL ${objects})
+get_property(objects GLOBAL PROPERTY attend_objects)
+get_property(lab_objects GLOBAL PROPERTY attend_lab_objects)
+add_library(attend_internal STATIC EXCLUDE_FROM_ALL ${objects} ${lab_objects})
 set_target_properties(attend_internal PROPERTIES LINKER_LANGUAGE C)
 target_link_libraries(attend_internal INTERFACE ${ATTEND_TEXT_LIBRARIES})
 target_include_directories(attend_internal INTERFACE

@@ -7,7 +7,7 @@
 # All run in the top folder of the sources; ATTEND_GOLDEN is tests/golden,
 # ATTEND_TEXT, ATTEND_PULL and ATTEND_VIEW are ON or OFF as the program was
 # built.
-include(steps)
+include(cmake/steps.cmake)
 function(attend_test name label)
   add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   in_step(check ${name} check)
@@ -120,7 +120,7 @@ if(ATTEND_BUILD_TESTS)
     set(packages ${CMAKE_CURRENT_BINARY_DIR}/page)
     if(ATTEND_PAGE)
       get_filename_component(packages ${ATTEND_PAGE}/.. ABSOLUTE
-                             BASE_DIR ${CMAKE_SOURCE_DIR})
+                             BASE_DIR ${PROJECT_SOURCE_DIR})
     endif()
     set(browser bash tests/browser/browser.sh ${runner} ${packages})
     attend_test(browser browser ${browser})
@@ -139,7 +139,7 @@ if(ATTEND_BUILD_EXAMPLES)
   foreach(source ${examples})
     get_filename_component(name ${source} NAME_WE)
     add_executable(example_${name} ${source})
-    target_link_libraries(example_${name} PRIVATE attend_static)
+    target_link_libraries(example_${name} PRIVATE attend_lab_static)
     attend_program(example_${name})
     set_target_properties(example_${name} PROPERTIES
       OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY examples)

@@ -26,7 +26,7 @@ set(page ${CMAKE_CURRENT_BINARY_DIR}/page)
 set(built ${page}/built)
 if(ATTEND_PAGE)
   get_filename_component(built ${ATTEND_PAGE} ABSOLUTE
-                         BASE_DIR ${CMAKE_SOURCE_DIR})
+                         BASE_DIR ${PROJECT_SOURCE_DIR})
   foreach(file html js css)
     if(NOT EXISTS ${built}/page.${file})
       message(FATAL_ERROR "ATTEND_PAGE has no page.${file}: name the folder "

@@ -105,7 +105,7 @@ static void tile_item(const void *args, int64_t i, int worker) {
 }
 
 static attend_status forward(call *c) {
-  bias_prepare(c);
+  call_begin(c);
   STREAM_ADD(plan_stream(c->plan), call_tiles(c), tile_item, *c);
   return ATTEND_OK;
 }
@@ -225,7 +225,7 @@ static attend_status backward(call *c) {
   attend_plan *p = c->plan;
   const attend_desc *d = &p->desc;
   c->on = p->fast; /* forward's scores, to the bit: ties are found by them */
-  bias_prepare(c);
+  call_begin(c);
   clear_view(c, &c->dq, d->heads, c->n, d->dim);
   clear_view(c, &c->dk, d->kv_heads, d->kv_len, d->dim);
   if (c->dbias) clear_dbias(c);

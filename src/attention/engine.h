@@ -106,6 +106,10 @@ static inline attend_stream *plan_stream(attend_plan *p) {
 }
 static inline void plan_wait(attend_plan *p) { stream_wait(plan_stream(p)); }
 
+/* Queued before a call's other phases, since those of the call before may still run:
+ * no row is weak yet, T5's bias spread by distance. */
+void call_begin(const call *c);
+
 /* Counts rows that an item found weak. */
 static inline void plan_weak(attend_plan *p, int64_t rows) {
   if (rows) __atomic_fetch_add(&p->weak_rows, rows, __ATOMIC_RELAXED);

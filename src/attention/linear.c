@@ -261,7 +261,7 @@ static void forward_waves(const call *c, int64_t blocks) {
 static attend_status forward(call *c) {
   int64_t blocks = wave_blocks(c->plan);
   const attend_desc *d = &c->plan->desc;
-  c->plan->weak_rows = 0;
+  call_begin(c);
   if (blocks)
     forward_waves(c, blocks);
   else

@@ -228,7 +228,7 @@ static void stack_item(const void *args, int64_t i, int worker) {
 
 static void run_stacks(call *c, attend_state *s, bool append, bool queries) {
   extension e = {*c, s, append, queries};
-  c->plan->weak_rows = 0;
+  call_begin(c);
   STREAM_ADD(plan_stream(c->plan), (int64_t)s->batch * c->plan->desc.kv_heads,
              stack_item, e);
 }

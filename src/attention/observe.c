@@ -370,7 +370,7 @@ attend_status look_at(call *c, const looker *by) {
   int stacks = p->desc.batch * p->desc.kv_heads;
   bool by_tile =
       (look->top || look->entropy || look->softmax_gap) && !look->mass;
-  bias_prepare(c);
+  call_begin(c);
   if (look->weights)
     memset(look->weights, 0,
            (size_t)(heads * look->n_rows * width) * sizeof(float));

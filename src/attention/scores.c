@@ -24,7 +24,7 @@ static float *spread_of(const attend_plan *p) {
   return arena_cut(&a, walk_shared_bytes(p));
 }
 
-void bias_prepare(const call *c) {
+static void bias_prepare(const call *c) {
   const attend_plan *p = c->plan;
   const attend_bias *bias = &p->desc.bias;
   if (bias->kind != ATTEND_BUCKETS) return;
@@ -36,6 +36,20 @@ void bias_prepare(const call *c) {
           p->bias_to2 *
           bias->table[(size_t)attend_bucket(bias, distance) * (size_t)heads +
                       (size_t)h];
+}
+
+static void begin_item(const void *args, int64_t item, int worker) {
+  const call *c = args;
+  (void)item, (void)worker;
+  __atomic_store_n(&c->plan->weak_rows, 0, __ATOMIC_RELAXED);
+  bias_prepare(c);
+}
+
+void call_begin(const call *c) {
+  const attend_desc *d = &c->plan->desc;
+  bool counts = d->form.kind != ATTEND_SOFTMAX && d->form.kind != ATTEND_ARGMAX;
+  if (counts || d->bias.kind == ATTEND_BUCKETS)
+    STREAM_ADD(plan_stream(c->plan), 1, begin_item, *c);
 }
 
 static void add_buckets(const float *spread, int far, int64_t distance, int j0,

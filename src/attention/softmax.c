@@ -276,8 +276,7 @@ static void forward_split(const call *c, const split *s) {
 attend_status softmax_forward(call *c) {
   split s;
   c->raw = true;
-  c->plan->weak_rows = 0;
-  bias_prepare(c);
+  call_begin(c);
   if (split_make(c, &s))
     forward_split(c, &s);
   else

@@ -304,7 +304,7 @@ attend_status softmax_backward(call *c) {
   c->raw = true;
   x.c = *c;
   shared_cut(p, plan_shared_arena(p), &x.s);
-  bias_prepare(c);
+  call_begin(c);
   stream_enter(on);
   STREAM_ADD(on, heads, clear_item, x);
   STREAM_ADD(on, 1, start_item, x);

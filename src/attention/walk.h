@@ -125,9 +125,6 @@ double query_norm(const call *c, tile t, int r);
  * infinity for a row that saw nothing. */
 float row_lse2(const call *c, tile t, int r);
 
-/* What ALiBi, buckets or dense add, made ready: once per call. */
-void bias_prepare(const call *c);
-
 /* s * call_factor = score in log2 units, for poly q.k; no mask yet: group t of
  * packed queries q. The factor is 1 unless the call takes raw scores. */
 float call_factor(const call *c);

@@ -54,11 +54,15 @@ static inline attend_context *context_root(attend_context *ctx) {
   return ctx;
 }
 
+/* What lab/ uses beyond the public headers is exported under names of its own. */
+#define FOR_LAB(name) \
+  __asm__("attendlab_" #name) __attribute__((visibility("default")))
+
 /* A context for an object that another thread than its maker's may use: a message,
  * a number of threads (0: the parent's) and a stream of its own; threads, kernels,
  * device and the count of cached bytes are shared. Nothing to free. */
 attend_status context_child(attend_context *parent, int threads,
-                            attend_context *child);
+                            attend_context *child) FOR_LAB(context_child);
 
 static inline void cache_give(attend_context *ctx, size_t bytes) {
   __atomic_fetch_sub(&context_root(ctx)->cache_bytes, bytes, __ATOMIC_RELAXED);
@@ -69,7 +73,7 @@ static inline size_t cache_held(attend_context *ctx) {
 
 /* Writes the sentence and returns the status, so that a check is one line. */
 attend_status fail(attend_context *ctx, attend_status status,
-                   const char *sentence, ...)
+                   const char *sentence, ...) FOR_LAB(fail)
     __attribute__((format(printf, 3, 4)));
 
 /* The two macros: pass a failure up; or fail unless a condition holds. */
@@ -85,14 +89,15 @@ attend_status fail(attend_context *ctx, attend_status status,
 
 /* Aligned to 64 bytes; fails with a sentence naming `what`. bytes may be 0. */
 attend_status take(attend_context *ctx, size_t bytes, const char *what,
-                   void *block /* T ** */);
+                   void *block /* T ** */) FOR_LAB(take);
 attend_status take_zeroed(attend_context *ctx, size_t bytes, const char *what,
-                          void *block /* T ** */);
-void give(const attend_context *ctx, void *block); /* accepts NULL */
+                          void *block /* T ** */) FOR_LAB(take_zeroed);
+void give(const attend_context *ctx, void *block)
+    FOR_LAB(give); /* accepts NULL */
 /* Makes room for `wanted` elements, keeping those there are. */
 attend_status grow_more(attend_context *ctx, void *block /* T ** */,
                         size_t *capacity, size_t wanted, size_t element,
-                        const char *what);
+                        const char *what) FOR_LAB(grow_more);
 static inline attend_status grow(attend_context *ctx, void *block,
                                  size_t *capacity, size_t wanted,
                                  size_t element, const char *what) {
@@ -166,7 +171,7 @@ float bf16_to_float(uint16_t h);
 uint16_t bf16_from_float(float f);
 
 /* 64 bits of block `index`. */
-uint64_t random_word(attend_random r, uint64_t index);
+uint64_t random_word(attend_random r, uint64_t index) FOR_LAB(random_word);
 /* Where `place` of [0, n) goes in a permutation that r draws; none of it is kept. */
 uint64_t random_place(attend_random r, uint64_t n, uint64_t place);
 

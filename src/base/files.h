@@ -16,9 +16,9 @@ enum { LONGEST_PATH = 4096 };
 attend_status file_read_most(attend_context *ctx, const char *path, size_t most,
                              char **bytes, size_t *length);
 attend_status file_read(attend_context *ctx, const char *path, char **bytes,
-                        size_t *length);
+                        size_t *length) FOR_LAB(file_read);
 /* Whether a name ends so. */
-bool name_ends(const char *name, const char *end);
+bool name_ends(const char *name, const char *end) FOR_LAB(name_ends);
 /* folder/name; false if it does not fit or there is no such file. */
 bool file_beside(const char *folder, const char *name, char *path, size_t size);
 attend_status json_read(attend_context *ctx, const char *path,

@@ -49,7 +49,7 @@ void stream_resume(attend_stream *s, int depth);
 /* One loop, by all of the context's threads, or as one item by one of them if
  * `threads` is 1; queued while the context's stream is open, else at once. */
 void parallel_for(attend_context *ctx, int threads, int64_t n, phase_body body,
-                  const void *args, size_t size);
+                  const void *args, size_t size) FOR_LAB(parallel_for);
 #define PARALLEL_FOR(ctx, threads, n, body, args)                     \
   do {                                                                \
     _Static_assert(sizeof(args) <= LOOP_ARGS, "too many for a loop"); \

@@ -18,7 +18,6 @@
 #include "base/threads.h"
 
 #include <limits.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdalign.h>
@@ -26,6 +25,9 @@
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+/* Of linux/futex.h, which musl does not have. */
+enum { FUTEX_WAIT_PRIVATE = 128, FUTEX_WAKE_PRIVATE = 129 };
 
 enum {
   RING = 128,            /* phases that may be queued */

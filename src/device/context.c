@@ -23,7 +23,10 @@ static int cores(void) {
 
 /* 256 KiB where the system does not say: the least that a core has had. */
 static size_t near_bytes(void) {
-  long n = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  long n = 0;
+#ifdef _SC_LEVEL2_CACHE_SIZE /* glibc's */
+  n = sysconf(_SC_LEVEL2_CACHE_SIZE);
+#endif
   return n > 0 ? (size_t)n : (size_t)256 << 10;
 }
 

@@ -108,19 +108,21 @@ typedef attend_status (*field_visit)(attend_model *m, const field *f,
                                      void *user);
 attend_status model_each(attend_model *m, field_visit visit, void *user);
 /* Sides, their layers and rotations, before fields are visited; and their end. */
-attend_status model_open(attend_model *m);
-void model_close(attend_model *m);
+attend_status model_open(attend_model *m) FOR_LAB(model_open);
+void model_close(attend_model *m) FOR_LAB(model_close);
 /* As attend_model_attention, with tables of the device. */
 int model_attention(const attend_model *m, attend_role role, int layer,
                     attend_desc *desc);
 /* Floats from one row to the next: whole lanes. */
 static inline int padded(int n) { return (int)round_up((size_t)n, 16); }
 /* Packs w and b, of the host or the device; back: its transpose too. */
-attend_status linear_pack(attend_model *m, linear_weights *x, bool back);
+attend_status linear_pack(attend_model *m, linear_weights *x, bool back)
+    FOR_LAB(linear_pack);
 /* Packs every linear layer whose w is kept again, after steps changed it. */
-attend_status model_repack(attend_model *m);
+attend_status model_repack(attend_model *m) FOR_LAB(model_repack);
 /* A block of the device that lives as long as the model. */
-attend_status model_keep(attend_model *m, size_t bytes, void *block /* T ** */);
+attend_status model_keep(attend_model *m, size_t bytes, void *block /* T ** */)
+    FOR_LAB(model_keep);
 
 /* ---- a pass over one side ------------------------------------------------------- */
 
@@ -210,10 +212,11 @@ typedef struct {
 } attention_tensors;
 
 /* a->out from a->x. */
-attend_status layer_forward(const pass *p, int i, const activations *a);
+attend_status layer_forward(const pass *p, int i, const activations *a)
+    FOR_LAB(layer_forward);
 /* dx: of a->out on the way in, of a->x on the way out. */
 attend_status layer_backward(const pass *p, int i, const activations *a,
-                             float *dx);
+                             float *dx) FOR_LAB(layer_backward);
 /* Queries, keys and values of layer i, from a->x. */
 void layer_project(const pass *p, int i, const activations *a);
 void norm_rows(const pass *p, const norm_weights *w, int rows, int width,
@@ -233,9 +236,9 @@ void drop_rows(const pass *p, int place, float *x);
 /* embed.c. sum: before the norm, as wide as the tables are; may be x where there is
  * neither a norm nor a projection after it. types may be NULL: 0. */
 void embed_forward(const pass *p, const int32_t *ids, const int32_t *types,
-                   float *sum, float *x);
+                   float *sum, float *x) FOR_LAB(embed_forward);
 void embed_backward(const pass *p, const int32_t *ids, const int32_t *types,
-                    const float *sum, float *dx);
+                    const float *sum, float *dx) FOR_LAB(embed_backward);
 int embed_width(const attend_model *m, const stack *s);
 bool embeds_apart(const attend_model *m, const stack *s); /* sum is not x */
 
@@ -251,10 +254,12 @@ typedef struct {
 /* Room for a row of the side, and for what the transform makes of it. */
 int head_ld(const attend_model *m, const stack *s);
 /* What the last product, and copying, read. */
-const float *head_forward(const pass *p, const head_rows *h);
+const float *head_forward(const pass *p, const head_rows *h)
+    FOR_LAB(head_forward);
 /* From the gradient of logits in h->logits to d [rows][ld], that of what the last
  * product read; and on through the transform to that of h->x. */
-void head_back(const pass *p, const head_rows *h, const float *read, float *d);
+void head_back(const pass *p, const head_rows *h, const float *read, float *d)
+    FOR_LAB(head_back);
 void head_transform_back(const pass *p, const head_rows *h, float *d);
 
 /* ---- a session -------------------------------------------------------------------- */

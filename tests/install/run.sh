@@ -25,9 +25,10 @@ soname=$(readelf -d "$library/libattend.so" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/
 [[ $soname == libattend.so.[0-9]* ]] || fault "the SONAME is '$soname'"
 [[ -e $library/$soname ]] || fault "$soname is not installed"
 
-for names in "nm -D $library/libattend.so" "nm -g $library/libattend.a"; do
-  foreign=$($names --defined-only | awk 'NF == 3 { print $3 }' |
-    grep -v '^attend_' || true)
+for names in "nm -D $library/libattend.so" "nm -g $library/libattend.a" \
+  "nm -D $library/libattend-lab.so" "nm -g $library/libattend-lab.a"; do
+  foreign=$($names --defined-only | awk 'NF == 3 && $2 != "A" { print $3 }' |
+    grep -vE '^attend(lab)?_' || true)
   [[ -z $foreign ]] || fault "$names shows names of others: $foreign"
 done
 
@@ -58,4 +59,51 @@ $cc -std=c17 -o "$scratch/static" "$source" -static \
   fault "find_package(attend) fails: $(cat "$scratch/cmake.log")"
 "$scratch/build/with_shared" || fault "the program linked to attend::attend fails"
 "$scratch/build/with_static" || fault "the program linked to attend::static fails"
+# The lab, through pkg-config: a program of studies and designs.
+# shellcheck disable=SC2046
+$cc -std=c17 -Wall -Wextra -Werror -o "$scratch/lab" "$here/uses_lab.c" \
+  $(pkg-config --cflags --libs attend-lab) -Wl,-rpath,"$library" \
+  -Wl,-rpath-link,"$library"
+"$scratch/lab" || fault "the program linked to attend-lab fails"
+
+# C++17 takes every header.
+{
+  for header in "$prefix"/include/attend/*.h; do
+    echo "#include <attend/$(basename "$header")>"
+  done
+  echo 'int main() { attend_context *ctx = nullptr;'
+  echo 'int status = attend_context_create(nullptr, &ctx);'
+  echo 'attend_context_free(ctx); return status; }'
+} >"$scratch/all.cc"
+# shellcheck disable=SC2046
+${CXX:-c++} -std=c++17 -Wall -Wextra -Werror -o "$scratch/cc" "$scratch/all.cc" \
+  $(pkg-config --cflags --libs attend) -Wl,-rpath,"$library" ||
+  fault "C++17 does not take the headers"
+"$scratch/cc" || fault "the C++ program fails"
+
+# The sources inside another project: the library alone, under its public names.
+{
+  cmake -S "$here/inside" -B "$scratch/inside" -G Ninja \
+    -DATTEND_SOURCES="$(cd "$here/../.." && pwd)" && cmake --build "$scratch/inside"
+} >"$scratch/inside.log" 2>&1 ||
+  fault "FetchContent of the sources fails: $(tail -n 30 "$scratch/inside.log")"
+"$scratch/inside/inside" || fault "the program with attend inside fails"
+[[ ! -e $scratch/inside/_deps/attend-build/attend ]] ||
+  fault "a project that takes attend in builds its program"
+
+# musl: the library without the tokenizers' libraries, which Debian has for glibc alone.
+if command -v musl-gcc >/dev/null; then
+  {
+    CC=musl-gcc cmake -S "$here/../.." -B "$scratch/musl" -G Ninja -DATTEND_TEXT=OFF \
+      -DATTEND_BUILD_CLI=OFF -DATTEND_BUILD_TESTS=OFF -DATTEND_BUILD_EXAMPLES=OFF \
+      -DATTEND_BUILD_MAN=OFF -DATTEND_BLAS=OFF -DATTEND_WERROR=ON &&
+      cmake --build "$scratch/musl" &&
+      musl-gcc -std=c17 -static -I"$here/../../include" -o "$scratch/with_musl" \
+        "$source" "$scratch/musl/libattend.a" -lm
+  } >"$scratch/musl.log" 2>&1 ||
+    fault "musl-gcc does not build it: $(tail -n 30 "$scratch/musl.log")"
+  "$scratch/with_musl" || fault "the program linked with musl fails"
+else
+  fault "musl-gcc is missing: install musl-tools (tools/setup test)"
+fi
 echo "install: attend $version serves pkg-config and find_package"
