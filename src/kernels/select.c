@@ -10,14 +10,19 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#if defined(__x86_64__)
+#if defined(ATTEND_HAVE_AVX2) || defined(ATTEND_HAVE_AMX)
 #include <cpuid.h>
+#endif
+
+#ifdef ATTEND_HAVE_AVX2
 /* Not every compiler's __builtin_cpu_supports knows it. */
 static int has_f16c(void) {
   unsigned a, b, c, d;
   return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
+#endif
 
+#ifdef ATTEND_HAVE_AMX
 /* AMX tiles and bf16 products, AVX-512's bf16 conversions, and the kernel's
  * permission for this process to hold tiles. */
 static int has_amx(void) {
