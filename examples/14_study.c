@@ -1,6 +1,6 @@
 /* A study from C: sizes of your own, the claims, and one of its plots as a file.
  *
- *   cc 14_study.c $(pkg-config --cflags --libs attend) && ./a.out
+ *   cc 14_study.c $(pkg-config --cflags --libs attend-lab) && ./a.out
  *
  * After 13_design.c; `attend study` prints the same reports.
  */

@@ -29,6 +29,8 @@ chmod +x "$work/bin/attend" "$work/bin/cc"
 printf '%s\n' 'Name: attend' 'Description: as built' 'Version: 0' \
   "Libs: -L$build -Wl,-rpath,$build -lattend" "Cflags: -I$PWD/include" \
   >"$work/attend.pc"
+printf '%s\n' 'Name: attend-lab' 'Description: as built' 'Version: 0' \
+  'Requires: attend' "Libs: -L$build -lattend-lab" >"$work/attend-lab.pc"
 export PATH=$work/bin:$PATH PKG_CONFIG_PATH=$work
 run 0 explain softmax:n64d16 # measures the machine, once, and says so
 python3 tests/cli/book_pages.py commands docs/book "$work/pages" || fail "commands"
