@@ -1,7 +1,4 @@
-/* attend - the program: finds the verb and hands it the arguments.
- *
- * Above the library's public headers.
- */
+/* attend - the program: finds the verb and passes it the arguments. */
 #include <argp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -25,13 +22,13 @@ static const verb verbs[] = {
     {"bench", "how fast: verified, then timed", cmd_bench},
     {"compare", "one model and text under several forms of attention",
      cmd_compare},
-    {"generate", "a model continues texts, or answers them", cmd_generate},
+    {"generate", "generate text: greedy, sampling, beam search", cmd_generate},
     {"summarize", "the few words that a text comes to, and their sources",
      cmd_summarize},
     {"train", "a model learns from texts, with any form of attention",
      cmd_train},
     {"eval", "how well a model predicts a text: perplexity", cmd_eval},
-    {"show", "what a model is, what it takes, what a token costs", cmd_show},
+    {"show", "architecture, memory, cost per token of a model", cmd_show},
     {"tokenize", "text to token ids, and back", cmd_tokenize},
     {"embed", "vectors of texts, and how alike they are", cmd_embed},
     {"fill", "what belongs in the place of a mask", cmd_fill},
@@ -41,7 +38,7 @@ static const verb verbs[] = {
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
-/* ---- what the verbs share -------------------------------------------------- */
+/* ---- shared by the verbs --------------------------------------------------- */
 
 void complain(const char *sentence, ...) {
   char text[4096];
@@ -88,7 +85,7 @@ static size_t least(size_t a, size_t b, size_t c) {
   return m < c ? m : c;
 }
 
-/* How many letters must be put in, taken out or changed. */
+/* Edit distance. */
 static size_t distance(const char *a, const char *b) {
   enum { LONGEST = 32 };
   size_t row[LONGEST + 1], n = strlen(b);
@@ -173,20 +170,20 @@ static const struct argp top = {
 static int run_verb(const verb *v, int argc, char **argv) {
   char name[64];
   snprintf(name, sizeof name, "attend %s", v->name);
-  argv[0] = name; /* what argp calls the program in help and complaints */
+  argv[0] = name; /* the program's name in help and errors */
   return v->run(argc, argv);
 }
 
-/* Weights are mapped, so that models start at once and share memory; whoever
- * shortens such a file takes pages away that the program looks at. The library
- * cannot go on from there, and the program ends with a sentence. */
+/* Weights are mapped, so that models start at once and share memory. If another
+ * process truncates such a file, the kernel sends SIGBUS: the program ends with an
+ * error message. */
 static void end_shortened(int number, siginfo_t *info, void *place) {
   static const char sentence[] =
       "attend: a model's file was shortened while it was in use: put it back "
       "in place, and run again\n";
   (void)place;
   if (info->si_code != BUS_ADRERR) {
-    signal(number, SIG_DFL); /* a fault of the machine: it comes again */
+    signal(number, SIG_DFL); /* a hardware fault: it will recur */
     return;
   }
   ssize_t written = write(STDERR_FILENO, sentence, sizeof sentence - 1);

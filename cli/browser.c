@@ -1,4 +1,4 @@
-/* Whoever opens pages on this machine. */
+/* Opening a page in the user's browser. */
 #include "browser.h"
 
 #include <spawn.h>

@@ -1,12 +1,12 @@
-/* Whoever opens pages on this machine. */
+/* Opening a page in the user's browser. */
 #ifndef CLI_BROWSER_H
 #define CLI_BROWSER_H
 
-/* That there is nobody is no failure: the address is said. */
+/* No browser is no failure: the address is printed. */
 void browser_open(const char *address);
 
-/* An empty file /tmp/attend-NAME-XXXXXX.html for a page that is shown and not kept
- * by a name; the caller frees the path. NULL after a complaint. */
+/* An empty temporary file /tmp/attend-NAME-XXXXXX.html; the caller frees the path.
+ * NULL after an error message. */
 char *browser_file(const char *name);
 
 #endif

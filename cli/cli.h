@@ -1,6 +1,6 @@
-/* What the verbs share: complaining, contexts, memory, the list of verbs.
+/* Shared by the verbs: errors, memory, the list of verbs.
  *
- * The program; it sees the public headers and nothing else.
+ * The program includes the public headers only.
  *
  * Exit codes: 0 ok, 1 failed, 2 usage. Functions that return int return one.
  */
@@ -40,14 +40,14 @@ int cmd_study(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 
-/* One sentence on stderr, after "attend: ". */
+/* Prints an error on stderr, after "attend: ". */
 void complain(const char *sentence, ...) __attribute__((format(printf, 1, 2)));
-/* The context's sentence; what the user got wrong is a usage error. */
+/* Prints the context's message; ATTEND_INVALID is a usage error. */
 int complain_status(const attend_context *ctx, attend_status status);
 
-/* Memory, or the end of the program with a sentence. Zeroed. */
+/* Zeroed memory, or exit with an error. */
 void *need(size_t count, size_t size);
-/* The same with the first `used` of what a block held, which is freed. */
+/* Reallocates: keeps the first `used` elements of the block. */
 void *need_more(void *block, size_t used, size_t count, size_t size);
 char *need_copy(const char *text);
 

@@ -1,7 +1,5 @@
-/* attend demo: the documents' worked examples, drawn in the terminal.
- *
- * A verb that `make demo` ends with; not listed.
- */
+/* attend demo: worked examples, drawn in the terminal. Not listed; `make demo` ends
+ * with it. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,8 +43,8 @@ static attend_status show_argmax(attend_context *ctx) {
                    .scale = 1};
   attend_status status = attend_plan_create(ctx, &d, &plan);
   if (status) return status;
-  status = attend_forward(plan, attend_bhtd(q), attend_bhtd(k), attend_bhtd(v),
-                          attend_bhtd(o), &best);
+  status = attend_forward(plan, attend_bhtd_input(q), attend_bhtd_input(k),
+                          attend_bhtd_input(v), attend_bhtd(o), &best);
   attend_plan_free(plan);
   if (status) return status;
   puts("Argmax attention: the value of the key that fits the query best\n");
@@ -128,10 +126,11 @@ static attend_status weigh(attend_context *ctx, const float *q, const float *k,
   for (int i = 0; i < LENGTH; i++) rows[i] = i;
   attend_observation look = {
       .rows = rows, .n_rows = LENGTH, .weights = weights};
-  status = attend_forward(plan, attend_bhtd(q), attend_bhtd(k), attend_bhtd(k),
-                          attend_bhtd(o), lse);
+  status = attend_forward(plan, attend_bhtd_input(q), attend_bhtd_input(k),
+                          attend_bhtd_input(k), attend_bhtd(o), lse);
   if (!status)
-    status = attend_observe(plan, attend_bhtd(q), attend_bhtd(k), lse, &look);
+    status = attend_observe(plan, attend_bhtd_input(q), attend_bhtd_input(k),
+                            lse, &look);
   attend_plan_free(plan);
   return status;
 }

@@ -1,7 +1,4 @@
-/* Places on disk: paths, folders, names from elsewhere, locks.
- *
- * Below the caches of models and the verb that fills them.
- */
+/* Paths, folders, lists of files, locks. */
 #include "folders.h"
 
 #include <errno.h>
@@ -17,11 +14,9 @@
 
 #include "progress.h"
 
-enum { LONGEST_NAME = 1024, LONGEST_PART = 200 };
-
 char *path_of(const char *format, ...) {
   va_list args;
-  if (!format) return need_copy(""); /* sanitizers ask */
+  if (!format) return need_copy(""); /* for sanitizers */
   va_start(args, format);
   int length = vsnprintf(NULL, 0, format, args);
   va_end(args);
@@ -30,14 +25,6 @@ char *path_of(const char *format, ...) {
   vsnprintf(path, (size_t)length + 1, format, args);
   va_end(args);
   return path;
-}
-
-char *cache_home(void) {
-  const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-  if (cache && cache[0] == '/') return need_copy(cache);
-  if (home && *home) return path_of("%s/.cache", home);
-  complain("there is no place for a cache: set HOME or XDG_CACHE_HOME");
-  return NULL;
 }
 
 /* ---- folders ----------------------------------------------------------------- */
@@ -62,7 +49,7 @@ int64_t file_bytes(const char *path) {
   return !stat(path, &info) && S_ISREG(info.st_mode) ? info.st_size : -1;
 }
 
-/* Everything up to `end`, or all of it. */
+/* Creates everything up to `end`, or all of it. */
 static bool make_up_to(const char *path, const char *end) {
   char *folder = need_copy(path);
   bool made = true;
@@ -87,7 +74,7 @@ bool make_room(const char *path) {
   return !slash || slash == path || make_up_to(path, slash);
 }
 
-/* What is no regular file is written to; files are renamed into their place. */
+/* Special files are written to directly; regular files are renamed into place. */
 static bool takes_writes(const char *path) {
   struct stat s;
   if (!stat(path, &s) && !S_ISREG(s.st_mode)) return !access(path, W_OK);
@@ -156,36 +143,14 @@ void names_free(names *list) {
   *list = (names){0};
 }
 
-static bool is_tame_part(const char *part, size_t length) {
-  if (!length || length > LONGEST_PART) return false;
-  if (part[0] == '.' && (length == 1 || (length == 2 && part[1] == '.')))
-    return false;
-  for (size_t i = 0; i < length; i++) {
-    unsigned char c = (unsigned char)part[i];
-    if (c < 32 || c == 127 || c == '\\') return false;
-  }
-  return true;
-}
-
-bool is_tame(const char *name, size_t length) {
-  if (length > LONGEST_NAME) return false;
-  for (size_t at = 0;; at++) {
-    const char *slash = memchr(name + at, '/', length - at);
-    size_t end = slash ? (size_t)(slash - name) : length;
-    if (!is_tame_part(name + at, end - at)) return false;
-    if (!slash) return true;
-    at = end;
-  }
-}
-
 bool is_hex(const char *text, size_t length) {
   return strlen(text) == length && strspn(text, "0123456789abcdef") == length;
 }
 
 /* ---- locks ------------------------------------------------------------------- */
 
-/* Some programs remove a lock's file when they let go of it: what was locked
- * must still be what others will find there. */
+/* Some programs delete the lock file when they release it: the locked inode must
+ * still be the one at that path. */
 static bool is_still_there(int lock, const char *path) {
   struct stat ours, theirs;
   return !fstat(lock, &ours) && !stat(path, &theirs) &&

@@ -1,7 +1,4 @@
-/* Reading what a verb is given: whole texts, and ids.
- *
- * Between the command line or a stream and the model.
- */
+/* Reading input: whole texts, and ids. */
 #include "input.h"
 
 #include <errno.h>

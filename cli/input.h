@@ -1,7 +1,4 @@
-/* Reading what a verb is given: whole texts, and ids.
- *
- * Between the command line or a stream and the model.
- */
+/* Reading input: whole texts, and ids. */
 #ifndef CLI_INPUT_H
 #define CLI_INPUT_H
 
@@ -9,8 +6,8 @@
 
 #include "cli.h"
 
-/* All of a stream, with a zero byte behind it. What cannot be read is said, by
- * its name, and becomes an exit code. The caller frees it. */
+/* All of a stream, zero-terminated; the caller frees it. Prints an error and returns
+ * an exit code. */
 char *input_all(FILE *in, const char *name, size_t *length, int *code);
 
 typedef struct {

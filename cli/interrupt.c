@@ -1,6 +1,5 @@
-/* Ctrl-C: the first asks for an end, the second is one.
- *
- * For verbs whose work so far is worth printing.
+/* Ctrl-C: the first requests a stop, the second kills. For verbs that print or save
+ * partial results.
  */
 #include "interrupt.h"
 
@@ -10,8 +9,8 @@
 static volatile sig_atomic_t noted;
 static struct timespec first;
 
-/* One key press may come twice, by way of a wrapper such as timeout(1): within a
- * quarter of a second it counts once. */
+/* One key press may be delivered twice, by way of a wrapper such as timeout(1):
+ * within a quarter of a second it counts once. */
 static void note(int number) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);

@@ -1,4 +1,4 @@
-/* Members of JSON objects, a call each. */
+/* Writing members of JSON objects. */
 #include "json_members.h"
 
 void json_text(attend_json_writer *w, const char *name, const char *text) {

@@ -1,7 +1,4 @@
-/* Opening the model that a verb runs.
- *
- * Between a verb's options and the library.
- */
+/* Opening the model that a verb runs. */
 #include "model_open.h"
 
 #include <stdlib.h>
@@ -16,15 +13,17 @@ enum { KEY_ATTENTION = 1200, KEY_ROLES, KEY_WEIGHTS, KEY_DEVICE };
 static const struct argp_option list[] = {
     {"attention", KEY_ATTENTION, "FORM", 0,
      "Run every attention of the model in this form, such as favor(m=256) "
-     "(default: what the model learnt with: softmax unless its config.json "
-     "says otherwise)",
+     "(default: what the model was trained with: softmax unless its "
+     "config.json "
+     "names another)",
      1},
     {"attention-roles", KEY_ROLES, "ROLES", 0,
-     "Where that form is: encoder, decoder, cross or several with commas; the "
-     "others as learnt (default: everywhere)",
+     "Roles with that form: encoder, decoder, cross or several with commas; "
+     "the "
+     "others keep theirs (default: all)",
      1},
     {"weights", KEY_WEIGHTS, "KIND", 0,
-     "Keep the weights as f32, bf16 or int8 (default: f32)", 1},
+     "Store the weights as f32, bf16 or int8 (default: f32)", 1},
     {"device", KEY_DEVICE, "NAME", 0, "Where to compute: cpu", 1},
     {0}};
 
@@ -108,14 +107,14 @@ static attend_status load(const model_options *o, model_opened *m) {
   attend_status status = model_form(m->ctx, o, &m->form, &m->roles);
   if (!status) status = attend_checkpoint_open(m->ctx, m->path, &m->files);
   if (status) return status;
-  attend_model_options wanted = {.weights = o->weights,
+  attend_model_options chosen = {.weights = o->weights,
                                  .form = o->attention ? &m->form : NULL,
                                  .roles = m->roles,
                                  .no_head = o->no_head,
                                  .progress = say_progress};
   progress_start("loading", attend_checkpoint_bytes(m->files));
   double start = seconds_now();
-  status = attend_model_create(m->files, &wanted, &m->model);
+  status = attend_model_create(m->files, &chosen, &m->model);
   m->seconds = seconds_now() - start;
   progress_end();
   if (!status) m->form = *attend_model_form(m->model);

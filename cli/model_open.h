@@ -13,11 +13,11 @@
 
 typedef struct {
   const char *path;      /* a folder, hf:owner/name or npm:package */
-  const char *attention; /* a form; NULL: what the model learnt with */
-  const char *roles;     /* where that form is; NULL: everywhere */
+  const char *attention; /* a form; NULL: that of its config.json */
+  const char *roles;     /* roles that have this form; NULL: all */
   attend_weights weights;
   const char *weights_given; /* NULL: not */
-  bool no_head;              /* the verb needs hidden states alone */
+  bool no_head;              /* the verb needs only hidden states */
   bool text;                 /* the verb needs the tokenizer */
   char **words;              /* [count], the arguments after MODEL */
   int count;
@@ -33,8 +33,7 @@ extern const struct argp_child model_children[];
  * `options`: reads MODEL [WORD...]. ARGP_ERR_UNKNOWN: not a key of that. */
 error_t model_parse(int key, struct argp_state *state, model_options *o);
 
-/* --attention and --attention-roles, read; *form is left alone where none is
- * given. */
+/* Parses --attention and --attention-roles; *form is unchanged where none is given. */
 attend_status model_form(attend_context *ctx, const model_options *o,
                          attend_form *form, unsigned *roles);
 
@@ -42,14 +41,14 @@ typedef struct {
   attend_context *ctx;
   char *path; /* on disk */
   attend_checkpoint *files;
-  attend_form form; /* that was asked for, or learnt with */
+  attend_form form; /* --attention, or that of config.json */
   unsigned roles;   /* that --attention is for; 0: all */
   attend_model *model;
-  attend_tokenizer *tokenizer; /* NULL unless asked for */
-  double seconds;              /* that loading took */
+  attend_tokenizer *tokenizer; /* NULL unless requested */
+  double seconds;              /* of loading */
 } model_opened;
 
-/* Loads it, with progress. An exit code; model_close is right after any. */
+/* Loads it, with progress. Returns an exit code; call model_close after any. */
 int model_open(const options *common, const model_options *o, model_opened *m);
 void model_close(model_opened *m);
 

@@ -1,7 +1,4 @@
-/* Options that several verbs take, and the contexts they ask for.
- *
- * Read by argp below each verb's own options.
- */
+/* Options shared by several verbs, and contexts made from them. */
 #include "options.h"
 
 #include <errno.h>
@@ -101,9 +98,9 @@ void options_share(struct argp_state *state, int count) {
 
 attend_context *options_context(const options *o, const char *isa, int *code) {
   attend_context *ctx;
-  attend_context_options wanted = {.isa = isa ? isa : o->isa,
+  attend_context_options chosen = {.isa = isa ? isa : o->isa,
                                    .threads = o->threads};
-  attend_status status = attend_context_create(&wanted, &ctx);
+  attend_status status = attend_context_create(&chosen, &ctx);
   *code = EXIT_OK;
   if (!status) return ctx;
   *code = complain_status(ctx, status);
@@ -112,8 +109,8 @@ attend_context *options_context(const options *o, const char *isa, int *code) {
 }
 
 int options_isas(const options *o, bool all, const char *isas[MOST_ISAS]) {
-  const char *asked = o->isa ? o->isa : getenv("ATTEND_ISA");
-  bool every = o->isa ? !strcmp(o->isa, "all") : all && (!asked || !*asked);
+  const char *named = o->isa ? o->isa : getenv("ATTEND_ISA");
+  bool every = o->isa ? !strcmp(o->isa, "all") : all && (!named || !*named);
   int count = 0, runs;
   isas[0] = o->isa; /* NULL: what the environment or the machine says */
   if (!every) return 1;

@@ -1,7 +1,4 @@
-/* Options that several verbs take.
- *
- * Each verb's argp has those it obeys as children.
- */
+/* Options shared by several verbs, as argp children. */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 
@@ -22,7 +19,7 @@ typedef struct {
 extern const struct argp options_json, options_run, options_seed,
     options_repeat, options_engine;
 
-/* Hands the input on to `count` children: call it at ARGP_KEY_INIT. */
+/* Passes the input on to `count` children: call it at ARGP_KEY_INIT. */
 void options_share(struct argp_state *state, int count);
 
 /* Reads a number in [low, high] or ends in a usage error. */
@@ -31,15 +28,15 @@ long long options_number(struct argp_state *state, const char *name,
 
 double options_real(struct argp_state *state, const char *name,
                     const char *text, double low, double high);
-/* A new seed for `--seed random', which is said. */
+/* A new seed for `--seed random', which is printed. */
 uint64_t options_new_seed(void);
 
-/* A context as the options ask, on the given instruction set (NULL: theirs).
- * NULL after a complaint; *code then is the exit code. */
+/* A context with these options, on the given instruction set (NULL: theirs). NULL
+ * after an error message; *code is then the exit code. */
 attend_context *options_context(const options *o, const char *isa, int *code);
 
-/* The instruction sets to run over: with `all`, every one that runs here
- * unless one was asked for. Returns how many. */
+/* The instruction sets to test: with `all`, every one that runs here unless one was
+ * named. Returns how many. */
 enum { MOST_ISAS = 8 };
 int options_isas(const options *o, bool all, const char *isas[MOST_ISAS]);
 

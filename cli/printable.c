@@ -1,4 +1,4 @@
-/* Texts from files and models, for a terminal. */
+/* Escaping untrusted text for a terminal. */
 #include "printable.h"
 
 #include <stdlib.h>

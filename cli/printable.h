@@ -1,16 +1,14 @@
-/* Texts from files and models, for a terminal.
- *
- * Under everything that prints names, tokens and generated text.
- */
+/* Escaping untrusted text (names, tokens, generated text) for a terminal. */
 #ifndef CLI_PRINTABLE_H
 #define CLI_PRINTABLE_H
 
 #include <stddef.h>
 #include <stdio.h>
 
-/* A copy without control characters but for those in `keep`; to be freed. */
+/* A copy with control characters escaped, except those in `keep`; to be freed. */
 char *printable(const char *text, size_t length, const char *keep);
-/* To a terminal escaped but for line ends and tabs; elsewhere as it is. */
+/* Writes a text: escaped on a terminal, except line ends and tabs; unchanged
+ * elsewhere. */
 void put_printable(FILE *out, const char *text, size_t length);
 
 #endif

@@ -1,7 +1,4 @@
-/* A line on stderr that says how far a long run is.
- *
- * For whatever may take more than two seconds.
- */
+/* A progress line on stderr. */
 #include "progress.h"
 
 #include <stdio.h>
@@ -65,7 +62,7 @@ static int bar_width(double share) { return (int)(share * BAR); }
 
 static const char full_bar[] = "====================";
 
-/* Not before a fiftieth is done: what is left would be a guess. */
+/* Not before 2 % are done: an estimate would be a guess. */
 void progress_share(double share, const char *now) {
   if (!is_due()) return;
   char text[256], left[32];

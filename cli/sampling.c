@@ -1,4 +1,4 @@
-/* Options that say how tokens are drawn: sampling.h. */
+/* Sampling options: sampling.h. */
 #include "sampling.h"
 
 #include <string.h>
@@ -40,8 +40,8 @@ bool sampling_parse(int key, const char *arg, struct argp_state *state,
 
 void sampling_refuse(struct argp_state *state) {
   argp_error(state,
-             "beams search and do not draw: leave --temp, --top-k, --top-p, "
-             "--min-p and --seed away");
+             "beam search does not sample: leave out --temp, --top-k, --top-p, "
+             "--min-p and --seed");
 }
 
 void sampling_settle(const sampling *d, float temperature,

@@ -1,7 +1,4 @@
-/* Options that say how tokens are drawn, the same in every verb that draws.
- *
- * sampling.c; cmd_generate.c and summary_options.c put the rows among theirs.
- */
+/* Sampling options, the same in every verb that samples. */
 #ifndef CLI_SAMPLING_H
 #define CLI_SAMPLING_H
 
@@ -16,37 +13,39 @@ enum {
   KEY_DRAW_SEED = 's',
 };
 
-/* What was given by name. */
+/* Which were given. */
 typedef struct {
   bool temperature, other, new_seed;
 } sampling;
 
-/* Rows of an argp_option list, in a group of it. */
-#define SAMPLING_ROWS(temperature_text, seed_text, group)                   \
-  {"temp", KEY_TEMP, "T", 0, temperature_text, group},                      \
-      {"top-k", KEY_TOP_K, "N", 0, "Draw from the N best", group},          \
-      {"top-p",                                                             \
-       KEY_TOP_P,                                                           \
-       "P",                                                                 \
-       0,                                                                   \
-       "Draw from the fewest that together have probability P",             \
-       group},                                                              \
-      {"min-p",                                                             \
-       KEY_MIN_P,                                                           \
-       "P",                                                                 \
-       0,                                                                   \
-       "Draw from those with at least P times the probability of the best", \
-       group},                                                              \
-  {                                                                         \
-    "seed", KEY_DRAW_SEED, "N", 0, seed_text, group                         \
+/* Rows of an argp_option list, in the given group. */
+#define SAMPLING_ROWS(temperature_text, seed_text, group)                  \
+  {"temp", KEY_TEMP, "T", 0, temperature_text, group},                     \
+      {"top-k", KEY_TOP_K, "N", 0, "Sample from the N most likely tokens", \
+       group},                                                             \
+      {"top-p",                                                            \
+       KEY_TOP_P,                                                          \
+       "P",                                                                \
+       0,                                                                  \
+       "Nucleus sampling: keep the smallest set with total probability P", \
+       group},                                                             \
+      {"min-p",                                                            \
+       KEY_MIN_P,                                                          \
+       "P",                                                                \
+       0,                                                                  \
+       "Keep tokens with at least P times the highest probability",        \
+       group},                                                             \
+  {                                                                        \
+    "seed", KEY_DRAW_SEED, "N", 0, seed_text, group                        \
   }
 
-/* Whether the key was one of those. */
+/* Whether the key is one of these. */
 bool sampling_parse(int key, const char *arg, struct argp_state *state,
                     sampling *d, attend_generate_options *how);
-/* Refuses them, where beams are asked for. */
+/* Rejects them together with beam search. */
 void sampling_refuse(struct argp_state *state);
-/* A verb that draws: its temperature unless one was given, and its seed. */
+/* For a verb that samples: its default temperature unless one was given, and the
+ * seed. */
 void sampling_settle(const sampling *d, float temperature,
                      attend_generate_options *how);
 

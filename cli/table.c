@@ -1,7 +1,7 @@
-/* Rows that are printed as a table or as JSON.
+/* Rows printed as a table or as JSON.
  *
- * A table is as wide as its texts; on a terminal that is narrower the widest
- * text column gives way. Colour only marks ok and FAILED, and only there.
+ * A table is as wide as its texts; on a narrower terminal the widest text column is
+ * truncated. Only ok and FAILED are coloured, and only on a terminal.
  */
 #include "table.h"
 
@@ -135,7 +135,7 @@ static int terminal_width(FILE *out) {
 
 /* ---- the table ------------------------------------------------------------- */
 
-/* Names come from files. */
+/* Names come from files: escape them. */
 static void make_printable(const table *t) {
   for (size_t i = 0; i < t->rows * (size_t)t->width; i++) {
     const char *text = t->cells[i].text;
@@ -163,7 +163,7 @@ static int column_width(const table *t, int c) {
   return width;
 }
 
-/* The widest column of text gives way to what the terminal has. */
+/* Narrows the widest text column to fit the terminal. */
 static void fit(const table *t, int *widths, int available) {
   int total = 0, widest = -1;
   for (int c = 0; c < t->width; c++) {
@@ -178,7 +178,7 @@ static void fit(const table *t, int *widths, int available) {
   widths[widest] = kept < 12 ? 12 : kept;
 }
 
-/* The first `width` characters; the last of them … if something was cut. */
+/* The first `width` characters; the last is … if truncated. */
 static void print_cut(FILE *out, const char *text, int width) {
   int have = text_width(text), shown = have > width ? width - 1 : have;
   const char *end = text;

@@ -1,4 +1,4 @@
-/* Rows that are printed as a table or as JSON. */
+/* Rows printed as a table or as JSON. */
 #ifndef CLI_TABLE_H
 #define CLI_TABLE_H
 
@@ -27,7 +27,7 @@ typedef struct {
 
 typedef struct {
   const char *text; /* NULL: the number */
-  double number;    /* NaN: nothing to say: null, or a dash */
+  double number;    /* NaN: null in JSON, a dash in a table */
 } cell;
 
 typedef struct {
@@ -43,7 +43,7 @@ cell cell_none(void);
 
 table table_start(const column *columns);
 void table_add(table *t, const cell *row); /* copies the texts */
-/* Both return an exit code, and say what went wrong with the output. */
+/* Both return an exit code and report write errors. */
 int table_print(const table *t, FILE *out);
 int table_print_json(const table *t, attend_context *ctx, FILE *out);
 void table_free(table *t);
@@ -54,7 +54,7 @@ void format_cell(cell_kind kind, double number, char *text, size_t size);
 int text_width(const char *text);
 /* Whether to colour what goes to this stream. */
 bool is_colourful(FILE *out);
-/* Complains unless everything written to the stream got there. */
+/* Prints an error unless everything written to the stream arrived. */
 int check_written(FILE *out, const char *name);
 
 #endif

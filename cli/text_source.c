@@ -1,4 +1,4 @@
-/* Texts out of files: plain, lines of JSON, columns. */
+/* Texts from files: plain, .jsonl, .tsv. */
 #include "text_source.h"
 
 #include <errno.h>
@@ -8,26 +8,9 @@
 
 #include "attend/file.h"
 #include "attend/json.h"
+#include "attend/lines.h"
 #include "folders.h"
 #include "progress.h"
-
-bool text_format_named(const char *name, text_format *format) {
-  static const char *const formats[] = {
-      [TEXT_PLAIN] = "text", [TEXT_JSONL] = "jsonl", [TEXT_TSV] = "tsv"};
-  for (int i = TEXT_PLAIN; i <= TEXT_TSV; i++) {
-    if (strcmp(formats[i], name)) continue;
-    *format = (text_format)i;
-    return true;
-  }
-  return false;
-}
-
-static text_format format_of(const text_source *s, const char *path) {
-  if (s->format != TEXT_BY_NAME) return s->format;
-  if (path_ends(path, ".jsonl") || path_ends(path, ".ndjson"))
-    return TEXT_JSONL;
-  return path_ends(path, ".tsv") ? TEXT_TSV : TEXT_PLAIN;
-}
 
 static const char *name_of(const char *path) {
   return strcmp(path, "-") ? path : "the standard input";
@@ -64,13 +47,12 @@ static int read_plain(text_source *s, FILE *in) {
   return code ? code : put(s, "", 0, true);
 }
 
-static int read_columns(const text_source *s, char *line, size_t length) {
+static int put_columns(const text_source *s, const attend_line *line) {
+  const char *text;
+  size_t at = 0, length;
   int code = EXIT_OK;
-  for (size_t at = 0, end; at <= length && !code; at = end + 1) {
-    const char *tab = memchr(line + at, '\t', length - at);
-    end = tab ? (size_t)(tab - line) : length;
-    if (end > at) code = put(s, line + at, end - at, true);
-  }
+  while (!code && attend_line_column(line, &at, &text, &length))
+    if (length) code = put(s, text, length, true);
   return code;
 }
 
@@ -98,38 +80,43 @@ static int put_fields(const text_source *s, const attend_json *line,
   return code;
 }
 
-static int read_object(const text_source *s, const char *line, size_t length,
-                       const char *where) {
+static int put_object(const text_source *s, attend_lines *lines,
+                      const attend_line *line, const char *name) {
   attend_json *root;
   size_t found = 0;
-  attend_status status = attend_json_parse(s->ctx, where, line, length, &root);
+  attend_status status = attend_lines_json(lines, &root);
   if (status) return complain_status(s->ctx, status);
   int code = put_fields(s, root, &found);
   attend_json_free(root);
   if (code || found) return code;
-  complain("%s has no string%s: name the fields that are text with --field",
-           where, s->fields ? " in the fields that were named" : "");
+  complain(
+      "%s, line %zu has no string%s: name the fields that are text with "
+      "--field",
+      name, line->number, s->fields ? " in the fields that were named" : "");
   return EXIT_FAILED;
 }
 
-static int read_lines(text_source *s, FILE *in, const char *name, bool json) {
-  char *line = NULL;
-  size_t capacity = 0;
-  ssize_t n;
-  int code = EXIT_OK;
-  for (size_t number = 1; !code && (n = getline(&line, &capacity, in)) > 0;
-       number++) {
-    size_t length = (size_t)n;
-    progress_bytes(s->done += length, 0);
-    while (length && (line[length - 1] == '\n' || line[length - 1] == '\r'))
-      length--;
-    if (!length) continue;
-    char *where = path_of("line %zu of %s", number, name);
-    code = json ? read_object(s, line, length, where)
-                : read_columns(s, line, length);
-    free(where);
+static int put_lines(text_source *s, attend_lines *lines, bool json,
+                     const char *name) {
+  const size_t before = s->done;
+  attend_line line;
+  for (;;) {
+    attend_status status = attend_lines_next(lines, &line);
+    if (status) return complain_status(s->ctx, status);
+    progress_bytes(s->done = before + attend_lines_bytes(lines), 0);
+    if (!line.text) return EXIT_OK;
+    int code = json ? put_object(s, lines, &line, name) : put_columns(s, &line);
+    if (code) return code;
   }
-  free(line);
+}
+
+static int read_lines(text_source *s, FILE *in, const char *name,
+                      attend_format format) {
+  attend_lines *lines;
+  attend_status status = attend_lines_of_file(s->ctx, in, name, format, &lines);
+  if (status) return complain_status(s->ctx, status);
+  int code = put_lines(s, lines, format == ATTEND_FORMAT_JSONL, name);
+  attend_lines_free(lines);
   return code;
 }
 
@@ -137,11 +124,10 @@ static int read_lines(text_source *s, FILE *in, const char *name, bool json) {
 
 static int read_stream(text_source *s, FILE *in, const char *path) {
   const char *name = name_of(path);
-  text_format format = format_of(s, path);
+  attend_format format = s->format ? s->format : attend_format_of(path);
+  if (format != ATTEND_FORMAT_TEXT) return read_lines(s, in, name, format);
   errno = 0;
-  int code = format == TEXT_PLAIN
-                 ? read_plain(s, in)
-                 : read_lines(s, in, name, format == TEXT_JSONL);
+  int code = read_plain(s, in);
   if (code || !ferror(in)) return code;
   complain("%s cannot be read: %s", name, strerror(errno));
   return EXIT_FAILED;

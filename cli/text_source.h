@@ -1,28 +1,18 @@
-/* Texts out of files: plain, lines of JSON, columns.
- *
- * For verbs that learn from texts.
+/* Texts from files: plain (one text), .jsonl (an object or a string on each line), .tsv
+ * (every column of every line is a text).
  */
 #ifndef CLI_TEXT_SOURCE_H
 #define CLI_TEXT_SOURCE_H
 
+#include "attend/lines.h"
 #include "cli.h"
-
-typedef enum {
-  TEXT_BY_NAME = 0, /* .jsonl, .ndjson, .tsv, or plain */
-  TEXT_PLAIN,       /* all of it is one text */
-  TEXT_JSONL,       /* an object or a string on each line */
-  TEXT_TSV          /* lines of columns; each is a text */
-} text_format;
-
-/* False if there is no such format: "text", "jsonl", "tsv". */
-bool text_format_named(const char *name, text_format *format);
 
 typedef struct {
   attend_context *ctx;
-  text_format format;
-  char **field; /* of objects; without any: "text", else all strings */
+  attend_format format; /* of every file; 0: by its name */
+  char **field;         /* of objects; without any: "text", else all strings */
   int fields;
-  /* More of the open text; `ends`: with this it is complete. */
+  /* The next part of the current text; `ends`: it is complete. */
   attend_status (*put)(const char *text, size_t length, bool ends, void *user);
   void *user;
   size_t done; /* bytes read so far, of all files */
@@ -30,8 +20,8 @@ typedef struct {
 
 /* Bytes of the files; 0 if one of them is not a regular file. */
 size_t text_bytes(char **paths, int count);
-/* Reads a file, or "-", the standard input, and shows progress_bytes. Complains;
- * an exit code. */
+/* Reads a file, or "-", the standard input, with progress. Prints an error and
+ * returns an exit code. */
 int text_read(text_source *s, const char *path);
 
 #endif

@@ -11,8 +11,9 @@ if(NOT ATTEND_TEXT)
 endif()
 
 file(GLOB fuzzed CONFIGURE_DEPENDS src/base/*.c src/text/*.c
-     src/model/*.c lab/design/*.c lab/score/*.c src/train/corpus*.c
-     src/train/batches.c src/train/training.c)
+     src/model/*.c lab/design/*.c lab/score/*.c lab/view/*.c src/train/corpus*.c
+     src/train/batches.c src/train/training*.c src/train/run_*.c
+     src/tasks/embed_settings.c)
 list(FILTER fuzzed EXCLUDE REGEX "/src/text/absent\\.c$")
 add_library(attend_fuzzed STATIC EXCLUDE_FROM_ALL ${fuzzed})
 target_include_directories(attend_fuzzed PUBLIC ${PROJECT_SOURCE_DIR}/include
@@ -29,23 +30,19 @@ foreach(source ${fuzz_sources})
   add_executable(${name} EXCLUDE_FROM_ALL ${source})
   target_link_libraries(${name} PRIVATE attend_fuzzed)
   if(name STREQUAL fuzz_view_questions) # the program's answers, without it
-    foreach(part ask gallery models numbers queue read relations reply runs
-                 state states steps tiles)
+    foreach(part encode gallery request state viewer)
       target_sources(${name} PRIVATE cli/view/${part}.c)
     endforeach()
-    foreach(part json_members folders train/course train/folder)
+    foreach(part json_members folders)
       target_sources(${name} PRIVATE cli/${part}.c)
     endforeach()
+    target_include_directories(${name} PRIVATE cli)
+  endif()
+  if(name STREQUAL fuzz_view_guard)
     target_include_directories(${name} PRIVATE cli)
   endif()
   if(name STREQUAL fuzz_training)
-    foreach(part folders input json_members train/log)
-      target_sources(${name} PRIVATE cli/${part}.c)
-    endforeach()
-    target_include_directories(${name} PRIVATE cli)
-  endif()
-  if(name STREQUAL fuzz_journal)
-    foreach(part folders json_members)
+    foreach(part folders input json_members)
       target_sources(${name} PRIVATE cli/${part}.c)
     endforeach()
     target_include_directories(${name} PRIVATE cli)

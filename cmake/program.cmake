@@ -1,6 +1,6 @@
 # The program: build/attend, on the public headers alone.
 file(GLOB cli_sources CONFIGURE_DEPENDS cli/*.c cli/*/*.c
-     lab/pictures/*.c)
+     lab/pictures/*.c lab/svg/*.c)
 if(NOT cli_sources)
   message(STATUS "cli/ is empty: no program is built")
   return()

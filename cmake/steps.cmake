@@ -27,7 +27,7 @@ set(not_in_neon test_parallel test_settings
   test_state test_optimizer test_model_forms test_pairs test_reading
   test_summaries test_sessions test_model_sides test_model_roles test_model_memory
   test_model_start test_copy_head test_study* test_svd test_linear test_direct
-  test_properties test_learn_golden
+  test_properties test_learn_golden test_tasks_embed test_tasks_evaluate test_tasks_fill
   cli_explain cli_memory cli_train_kill cli_train_resume cli_design cli_shipped
   cli_tokenize_train cli_bench cli_eval cli_compare* cli_help cli_errors cli_rouge
   cli_extract cli_summar* cli_study cli_book cli_model_golden)
@@ -37,7 +37,8 @@ set(in_trap
   test_model_golden test_model_bits test_model_forms test_model_roles test_generate
   test_decode_golden test_beams test_learn_golden test_learn_save test_optimizer
   test_training test_training_save test_trace test_trace_file test_hooks
-  test_settings test_copy_head test_session_after_failure test_lens test_design_learn)
+  test_settings test_copy_head test_session_after_failure test_lens test_design_learn
+  test_tasks_embed test_tasks_evaluate test_tasks_fill)
 
 # Minutes on two cores are enough while working: the largest sweeps, kills, the
 # network's stand-ins, crowds and the browser wait for make test.
@@ -45,7 +46,7 @@ set(not_in_check
   browser* trap_* test_linear test_linear_bits test_exp2 test_definition_sweep
   test_lens_long test_text_bombs example_08*
   cli_verify cli_train_kill cli_pull cli_pull_npm cli_view_hostile
-  cli_view_crowd cli_view_run cli_book cli_bench cli_shipped cli_summarize_long
+  cli_view_clients cli_view_run cli_book cli_bench cli_shipped cli_summarize_long
   cli_train_average cli_train_sides cli_data_* cli_demo cli_memory cli_explain)
 
 # in_step(STEP NAME RESULT)

@@ -19,8 +19,8 @@ int main(void) {
   attend_status status = attend_context_create(NULL, &ctx);
   if (!status) status = attend_plan_create(ctx, &d, &plan);
   if (!status)
-    status = attend_forward(plan, attend_bhtd(q), attend_bhtd(q),
-                            attend_bhtd(v), attend_bhtd(o), lse);
+    status = attend_forward(plan, attend_bhtd_input(q), attend_bhtd_input(q),
+                            attend_bhtd_input(v), attend_bhtd(o), lse);
   if (status) fprintf(stderr, "%s\n", attend_message(ctx));
 
   /* By hand: the scores of a row are 16/sqrt(2) at itself, 0 at its two

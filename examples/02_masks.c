@@ -20,7 +20,7 @@ static int obeys(attend_context *ctx, const attend_desc *d) {
   attend_plan *plan;
   for (int j = 0; j < T; j++) v[j * T + j] = 1;
   if (attend_plan_create(ctx, d, &plan) ||
-      attend_forward(plan, attend_bhtd(zeros), attend_bhtd(zeros),
+      attend_forward(plan, attend_bhtd_input(zeros), attend_bhtd_input(zeros),
                      attend_bhtd(v), attend_bhtd(o), NULL))
     return fprintf(stderr, "%s\n", attend_message(ctx)), 0;
   for (int i = 0; i < d->q_len; i++) {

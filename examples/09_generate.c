@@ -1,11 +1,11 @@
-/* A model from its folder, and what it writes:
- * 09_generate [FOLDER [PROMPT [TOKENS]]]
+/* A model by its folder or name, and text that it generates:
+ * 09_generate [MODEL [PROMPT [TOKENS]]]
  *
- * The folder has a checkpoint and a tokenizer as they are published; without
- * one it is the smallest of the stories models, among the tests' files. First
- * the best token is taken each time, and the text is printed as it comes; then
- * two texts are drawn side by side. The same seed gives the same texts, alone
- * or together: the program draws the second one again by itself and compares.
+ * MODEL is a folder in Hugging Face layout (a checkpoint and a tokenizer), attend:NAME,
+ * hf:OWNER/NAME or npm:PACKAGE; without one it is the smallest of the stories models,
+ * among the tests' files. First greedy decoding, streamed; then two samples in one
+ * batch. The same seed gives the same texts, alone or in a batch: the program draws the
+ * second one again by itself and compares.
  */
 #include <attend/attend.h>
 #include <stdio.h>
@@ -13,7 +13,6 @@
 #include <string.h>
 
 static attend_context *ctx;
-static attend_checkpoint *files;
 static attend_model *model;
 static attend_tokenizer *tokenizer;
 static attend_encoding *encoding;
@@ -21,10 +20,11 @@ static attend_encoding *encoding;
 #define TRY(call) \
   if (call) return fprintf(stderr, "%s\n", attend_message(ctx)), 1
 
-static int load(const char *folder) {
+static int load(const char *name) {
+  char folder[ATTEND_PATH_SIZE];
   TRY(attend_context_create(NULL, &ctx));
-  TRY(attend_checkpoint_open(ctx, folder, &files));
-  TRY(attend_model_create(files, NULL, &model));
+  TRY(attend_open(ctx, name, &model));
+  TRY(attend_model_find(ctx, name, folder));
   attend_status status = attend_tokenizer_load(ctx, folder, &tokenizer);
   if (status == ATTEND_UNSUPPORTED) /* a build without tokenizers */
     return printf("%s\n", attend_message(ctx)), 0;
@@ -91,15 +91,14 @@ static int write_on(const char *text, int tokens) {
 }
 
 int main(int argc, char **argv) {
-  const char *folder = argc > 1 ? argv[1] : "tests/golden/models/stories260K";
+  const char *name = argc > 1 ? argv[1] : "tests/golden/models/stories260K";
   const char *text = argc > 2 ? argv[2] : "Once upon a time";
   int tokens = argc > 3 ? atoi(argv[3]) : 60;
-  int bad = load(folder);
+  int bad = load(name);
   if (!bad && tokenizer) bad = write_on(text, tokens);
   attend_encoding_free(encoding);
   attend_tokenizer_free(tokenizer);
   attend_model_free(model);
-  attend_checkpoint_close(files);
   attend_context_free(ctx);
   return bad;
 }

@@ -62,9 +62,9 @@ int main(int argc, char **argv) {
       attend_pattern_options text = {.row_ids = ids, .key_ids = ids};
       attend_pattern_scores p;
       TRY(attend_lens_pattern(lens, at, &text, &p));
-      printf(" %s", p.does < 0 ? "-"
-                               : attend_head_pattern_name(
-                                     (attend_head_pattern)p.does));
+      printf(" %s", p.pattern < 0 ? "-"
+                                  : attend_head_pattern_name(
+                                        (attend_head_pattern)p.pattern));
       if (p.score[ATTEND_PATTERN_PREVIOUS] <= most) continue;
       most = p.score[ATTEND_PATTERN_PREVIOUS];
       best = at;

@@ -35,31 +35,31 @@ int main(int argc, char **argv) {
 
   attend_context *ctx;
   attend_checkpoint *files;
-  attend_trainer *learner;
+  attend_trainer *trainer;
   attend_optimizer *optimizer;
   TRY(attend_context_create(NULL, &ctx));
   TRY(attend_checkpoint_init_pytorch(ctx, folder, 1, &files));
-  TRY(attend_trainer_create(files, NULL, &learner));
-  TRY(attend_optimizer_create(learner, NULL, &optimizer));
+  TRY(attend_trainer_create(files, NULL, &trainer));
+  TRY(attend_optimizer_create(trainer, NULL, &optimizer));
 
   int32_t ids[LENGTH], next[LENGTH];
   for (int i = 0; i < LENGTH; i++) ids[i] = rhyme[i], next[i] = rhyme[i + 1];
-  attend_batch lesson = {
-      .batch = 1, .length = LENGTH, .ids = ids, .targets = next};
+  attend_batch batch = {
+      .count = 1, .length = LENGTH, .ids = ids, .targets = next};
   attend_schedule rate = {ATTEND_COSINE_RATE, 3e-3, 3e-4, 10, STEPS};
   for (int i = 0; i < STEPS; i++) {
     attend_batch_loss got;
-    attend_trainer_zero_grad(learner);
-    TRY(attend_trainer_accumulate(learner, &lesson, &got));
+    attend_trainer_zero_grad(trainer);
+    TRY(attend_trainer_accumulate(trainer, &batch, &got));
     TRY(attend_optimizer_step(
         optimizer, (float)attend_schedule_at(&rate, (uint64_t)i), NULL));
     if (i % 50 == 0 || i == STEPS - 1)
       printf("step %3d: loss %.4f\n", i, got.loss / got.scored);
   }
   snprintf(weights, sizeof weights, "%s/model.safetensors", folder);
-  TRY(attend_trainer_save(learner, weights, ATTEND_STORED_F32));
+  TRY(attend_trainer_save(trainer, weights, ATTEND_STORED_F32));
   attend_optimizer_free(optimizer);
-  attend_trainer_free(learner);
+  attend_trainer_free(trainer);
   attend_checkpoint_close(files);
 
   attend_model *model;

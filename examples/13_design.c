@@ -27,7 +27,7 @@ static int say(const attend_verdict *v) {
       "wrong for %llu of %llu inputs, first \"%s\": place %d should "
       "give %s, gives %s\n",
       (unsigned long long)v->wrong, (unsigned long long)v->inputs, v->input,
-      v->place, v->wanted, v->given ? v->given : "nothing");
+      v->place, v->expected, v->predicted ? v->predicted : "nothing");
 }
 
 int main(void) {
@@ -48,7 +48,7 @@ int main(void) {
   attend_design_result r = attend_design_run_result(run);
   printf("dab -> ");
   for (int i = 0; i < r.length; i++)
-    printf("%s", attend_design_answer(design, r.given[i]));
+    printf("%s", attend_design_answer(design, r.predicted[i]));
   printf("\n");
 
   char other[sizeof spec];

@@ -1,7 +1,6 @@
-/* attend bench: how fast?
+/* attend bench: options, problems and their table.
  *
- * A problem is verified, small, before it is timed: the speed of a wrong answer is of
- * no interest.
+ * A problem is verified at a small size before it is timed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,8 +16,8 @@
 #include "progress.h"
 #include "table.h"
 #include "bench/timing.h"
-#include "verify/trial.h"
-#include "verify/ways.h"
+#include "verify/verify.h"
+#include "bench/cost_models.h"
 
 /* What `--table` times: bench/results.csv is diffed, so the list is fixed. */
 static const char *const fixed_list[] = {
@@ -113,16 +112,16 @@ static const struct argp_option list[] = {
      0},
     {0}};
 
-static bool asks_for(const bench_options *o, const char *what) {
-  return o->count > 0 && !strcmp(o->problems[0], what);
+static bool is_mode(const bench_options *o, const char *name) {
+  return o->count > 0 && !strcmp(o->problems[0], name);
 }
 
-/* What goes with which. */
+/* Which options belong to which mode. */
 static void check_crossover(struct argp_state *state, bench_options *o) {
-  bool crossover = asks_for(o, "crossover");
+  bool crossover = is_mode(o, "crossover");
   if (!crossover && o->crossover.dim)
     argp_error(state, "--dim goes with crossover");
-  if (!crossover && !asks_for(o, "summarize") && o->crossover.limit_s)
+  if (!crossover && !is_mode(o, "summarize") && o->crossover.limit_s)
     argp_error(state, "--seconds goes with crossover and summarize");
   if (crossover && o->count != 2)
     argp_error(state, "crossover takes a form, such as \"favor(m=256)\"");
@@ -134,7 +133,7 @@ static void check_crossover(struct argp_state *state, bench_options *o) {
 static void check_lengths(struct argp_state *state, const bench_options *o) {
   const bench_model_options *m = &o->model;
   length_list lengths;
-  bool train = asks_for(o, "train"), summarize = asks_for(o, "summarize");
+  bool train = is_mode(o, "train"), summarize = is_mode(o, "summarize");
   if (!train && m->recompute) argp_error(state, "--recompute goes with train");
   if (!train && !summarize && m->curve)
     argp_error(state, "--curve goes with train and summarize");
@@ -154,7 +153,7 @@ static void check_options(struct argp_state *state, bench_options *o) {
   if (o->out && !o->table) argp_error(state, "--out goes with --table");
   check_crossover(state, o);
   bool model =
-      asks_for(o, "model") || asks_for(o, "train") || asks_for(o, "summarize");
+      is_mode(o, "model") || is_mode(o, "train") || is_mode(o, "summarize");
   if (model && o->count != 2)
     argp_error(state, "%s takes a folder, which may hold config.json alone",
                o->problems[0]);
@@ -283,8 +282,8 @@ static const column columns[] = {{"problem", "problem", CELL_TEXT},
 enum { COLUMNS = sizeof columns / sizeof *columns - 1, ALONE = COLUMNS - 2 };
 
 /* ratio: of GFLOP/s; speedup: of time. Both against the first. */
-static void add_row(table *t, attend_context *ctx, const contestant *c,
-                    const contestant *first) {
+static void add_row(table *t, attend_context *ctx, const bench_case *c,
+                    const bench_case *first) {
   cell row[COLUMNS] = {
       cell_text(c->text),
       cell_text(c->engine),
@@ -301,7 +300,7 @@ static void add_row(table *t, attend_context *ctx, const contestant *c,
 }
 
 static int print_rows(const bench_options *o, attend_context *ctx,
-                      const contestant *all, int count) {
+                      const bench_case *all, int count) {
   column shown[COLUMNS + 1];
   memcpy(shown, columns, sizeof shown);
   if (count < 2) shown[ALONE] = columns[COLUMNS];
@@ -313,7 +312,7 @@ static int print_rows(const bench_options *o, attend_context *ctx,
   return code;
 }
 
-/* Before minutes of timing: can the result be written? Leaves what is there. */
+/* Checks before minutes of timing that the result can be written. */
 static int check_writable(const char *path) {
   FILE *f = fopen(path, "a");
   if (f && !fclose(f)) return EXIT_OK;
@@ -333,7 +332,7 @@ static void put_csv(FILE *f, const cell *row) {
   fputc('\n', f);
 }
 
-static int write_csv(attend_context *ctx, const contestant *all, int count,
+static int write_csv(attend_context *ctx, const bench_case *all, int count,
                      const char *path) {
   attend_draft *draft;
   attend_status status = attend_draft_open(ctx, path, &draft);
@@ -357,12 +356,12 @@ static int write_csv(attend_context *ctx, const contestant *all, int count,
 int verify_small(attend_context *ctx, const attend_problem *problem,
                  uint64_t seed) {
   attend_problem small = shrunken(problem);
-  trial t;
-  verdict v = {0};
-  char engine[64];
-  attend_status status = trial_open(ctx, &small, seed, &t);
-  if (!status) status = trial_run(ctx, &t, &v, engine);
-  trial_close(&t);
+  attend_verifier *verifier;
+  attend_verification v = {0};
+  verify_note(&small);
+  attend_status status = attend_verifier_create(ctx, &small, seed, &verifier);
+  if (!status) status = attend_verifier_run(verifier, ctx, &v);
+  attend_verifier_free(verifier);
   if (status) return complain_status(ctx, status);
   if (v.ok) return EXIT_OK;
   char text[256];
@@ -370,11 +369,12 @@ int verify_small(attend_context *ctx, const attend_problem *problem,
   complain(
       "%s is wrong (%s errs by %.2e, allowed are %.2e): run attend verify "
       "\"%s\"",
-      text, output_names[v.worst], v.error[v.worst], v.bound[v.worst], text);
+      text, attend_output_name(v.worst), v.error[v.worst], v.bound[v.worst],
+      text);
   return EXIT_FAILED;
 }
 
-static int prepare(attend_context *ctx, const bench_options *o, contestant *c) {
+static int prepare(attend_context *ctx, const bench_options *o, bench_case *c) {
   attend_status status = attend_problem_parse(ctx, c->text, &c->problem);
   if (status) return complain_status(ctx, status);
   c->problem.desc.engine = o->common.engine;
@@ -392,8 +392,8 @@ static int prepare(attend_context *ctx, const bench_options *o, contestant *c) {
   return verify_small(ctx, &c->problem, o->common.seed);
 }
 
-/* Whether there are linear ones that would be faster by pairs. */
-static attend_status warn_all(attend_context *ctx, const contestant *all,
+/* Warns of linear cases that would be faster by pairs. */
+static attend_status warn_all(attend_context *ctx, const bench_case *all,
                               int count) {
   attend_machine machine;
   bool known = false;
@@ -408,7 +408,7 @@ static attend_status warn_all(attend_context *ctx, const contestant *all,
 }
 
 static int time_all(attend_context *ctx, const bench_options *o,
-                    contestant *all, int count) {
+                    bench_case *all, int count) {
   int code = EXIT_OK;
   attend_status status = ATTEND_OK;
   progress_start("verifying", (size_t)count);
@@ -417,16 +417,15 @@ static int time_all(attend_context *ctx, const bench_options *o,
     code = prepare(ctx, o, &all[n]);
   }
   for (int n = 0; n < count && !code && !status; n++)
-    status = contestant_open(ctx, o->common.seed, &all[n]);
+    status = bench_case_open(ctx, o->common.seed, &all[n]);
   if (!code && !status) status = warn_all(ctx, all, count);
-  if (!code && !status)
-    status = time_contestants(ctx, all, count, o->common.repeat);
+  if (!code && !status) status = time_cases(ctx, all, count, o->common.repeat);
   progress_end();
   return status ? complain_status(ctx, status) : code;
 }
 
 /* A ratio of AVX2 to AVX-512 says little. */
-static void compare_likes(attend_context *ctx, const contestant *all,
+static void compare_likes(attend_context *ctx, const bench_case *all,
                           int count) {
   if (strcmp(attend_context_isa(ctx), "avx2") || !blas_is_wide()) return;
   for (int n = 0; n < count; n++)
@@ -445,7 +444,7 @@ static int bench(attend_context *ctx, const bench_options *o) {
   int most =
       o->table ? (int)(sizeof fixed_list / sizeof *fixed_list) : o->count;
   int count = 0;
-  contestant *all = need((size_t)most, sizeof *all);
+  bench_case *all = need((size_t)most, sizeof *all);
   for (int n = 0; n < most; n++) {
     const char *text = o->table ? fixed_list[n] : o->problems[n];
     bool left_out = o->table && !strncmp(text, "sgemm", 5) && !blas_name();
@@ -455,7 +454,7 @@ static int bench(attend_context *ctx, const bench_options *o) {
   if (!code && o->table) code = write_csv(ctx, all, count, path);
   if (!code) code = print_rows(o, ctx, all, count);
   if (!code && !o->common.json) compare_likes(ctx, all, count);
-  for (int n = 0; n < count; n++) contestant_close(ctx, &all[n]);
+  for (int n = 0; n < count; n++) bench_case_close(ctx, &all[n]);
   free(all);
   return code;
 }
@@ -466,15 +465,15 @@ int cmd_bench(int argc, char **argv) {
   argp_parse(&argp, argc, argv, 0, NULL, &o);
   attend_context *ctx = options_context(&o.common, NULL, &code);
   if (!ctx) return code;
-  if (o.count == 1 && asks_for(&o, "machine"))
+  if (o.count == 1 && is_mode(&o, "machine"))
     code = bench_machine(&o, ctx);
-  else if (asks_for(&o, "crossover"))
+  else if (is_mode(&o, "crossover"))
     code = bench_crossover(ctx, &o.common, &o.crossover);
-  else if (asks_for(&o, "model"))
+  else if (is_mode(&o, "model"))
     code = bench_model(ctx, &o.common, &o.model);
-  else if (asks_for(&o, "train"))
+  else if (is_mode(&o, "train"))
     code = bench_train(ctx, &o.common, &o.model);
-  else if (asks_for(&o, "summarize"))
+  else if (is_mode(&o, "summarize"))
     code = bench_summarize(ctx, &o.common, &o.model);
   else
     code = bench(ctx, &o);

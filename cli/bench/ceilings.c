@@ -29,7 +29,7 @@ static void ceilings_path(char *path, size_t size) {
     snprintf(path, size, "%s/.cache/attend/machine.json", home);
 }
 
-/* The name of the CPU, or "" where the system does not tell. */
+/* The name of the CPU, or "" where the system has none. */
 static void cpu_name(char *name, size_t size) {
   char line[512];
   FILE *f = fopen("/proc/cpuinfo", "r");

@@ -1,7 +1,7 @@
 /* attend bench crossover: from which length on sums of features are faster.
  *
  * The length doubles until linear wins or the time is up, then the last doubling is
- * halved a few times. Exact and linear take turns at every length.
+ * bisected a few times. Exact and linear take turns at every length.
  */
 #include "bench/crossover.h"
 
@@ -13,7 +13,7 @@
 #include "progress.h"
 #include "table.h"
 #include "bench/timing.h"
-#include "verify/ways.h"
+#include "bench/cost_models.h"
 
 enum { USUAL_DIM = 64, USUAL_LIMIT = 20 };
 enum { SHORTEST = 16, LONGEST = 1 << 22, HALVINGS = 3, VERIFIED = 200 };
@@ -84,7 +84,7 @@ static attend_status read_form(attend_context *ctx, const crossover_options *o,
 
 static int check_form(const crossover_options *o, const attend_problem *p) {
   const attend_desc *d = &p->desc;
-  if (!has_ways(p))
+  if (!has_feature_map(p))
     complain(
         "%s has no feature map, so nothing crosses: choose elu, favor, "
         "fourier, poly, or gaussian with features",
@@ -115,8 +115,8 @@ static attend_problem problem_of(const attend_problem *form, attend_op op) {
 /* ---- timing --------------------------------------------------------------------------- */
 
 /* A few runs each; where these were short, as many as fill a moment. */
-static attend_status time_both(search *s, contestant both[2]) {
-  attend_status status = time_contestants(s->ctx, both, 2, FEW_RUNS);
+static attend_status time_both(search *s, bench_case both[2]) {
+  attend_status status = time_cases(s->ctx, both, 2, FEW_RUNS);
   double longer = fmax(both[0].best_s, both[1].best_s);
   if (status || longer > LONG_RUN) return status;
   double fit = LONG_RUN / fmax(longer, 1e-9);
@@ -125,31 +125,30 @@ static attend_status time_both(search *s, contestant both[2]) {
     both[n].times = NULL;
     both[n].taken = 0;
   }
-  return time_contestants(s->ctx, both, 2,
-                          (int)fmax(FEW_RUNS, fmin(fit, MANY_RUNS)));
+  return time_cases(s->ctx, both, 2, (int)fmax(FEW_RUNS, fmin(fit, MANY_RUNS)));
 }
 
 static attend_status time_at(search *s, int n, timed *out) {
   attend_problem p = at_length(&s->problem, n);
-  ways w = ways_of(s->ctx, &s->machine, &p);
+  cost_models w = cost_models_of(s->ctx, &s->machine, &p);
   char note[96];
-  contestant both[2] = {{.text = s->name, .problem = w.exact.problem},
+  bench_case both[2] = {{.text = s->name, .problem = w.exact.problem},
                         {.text = s->name, .problem = w.linear.problem}};
   snprintf(note, sizeof note, "crossover: %s, n = %d", s->name, n);
   if (seconds_now() - s->started > 2) progress_note(note);
   attend_status status = ATTEND_OK;
   for (int x = 0; x < 2 && !status; x++)
-    status = contestant_open(s->ctx, s->common->seed, &both[x]);
+    status = bench_case_open(s->ctx, s->common->seed, &both[x]);
   if (!status) status = time_both(s, both);
   *out = (timed){n, both[0].best_s, both[1].best_s, ""};
   snprintf(out->engine, sizeof out->engine, "%s", both[0].engine);
-  for (int x = 0; x < 2; x++) contestant_close(s->ctx, &both[x]);
+  for (int x = 0; x < 2; x++) bench_case_close(s->ctx, &both[x]);
   return status;
 }
 
 static bool wins(const timed *t) { return t->linear_s < t->exact_s; }
 
-/* A win by chance does not come twice. */
+/* Measured again, so that one lucky timing does not decide. */
 static attend_status time_until_sure(search *s, int n, timed *out) {
   attend_status status = time_at(s, n, out);
   if (!status && wins(out)) status = time_at(s, n, out);
@@ -186,8 +185,8 @@ static attend_status find_crossover(search *s, timed *at, bool *found) {
 
 static int verify_both(search *s) {
   attend_problem p = at_length(&s->problem, VERIFIED);
-  ways w = ways_of(s->ctx, &s->machine, &p);
-  const way *both[2] = {&w.exact, &w.linear};
+  cost_models w = cost_models_of(s->ctx, &s->machine, &p);
+  const cost_model *both[2] = {&w.exact, &w.linear};
   for (int n = 0; n < 2; n++) {
     if (!*both[n]->engine) {
       complain("%s", both[n]->refusal);
@@ -219,7 +218,7 @@ static int add_operation(search *s, const char *form, table *t) {
   int code = verify_both(s);
   if (code) return code;
   attend_problem p = at_length(&s->problem, SHORTEST);
-  ways w = ways_of(s->ctx, &s->machine, &p);
+  cost_models w = cost_models_of(s->ctx, &s->machine, &p);
   double predicted = predicted_crossover(s->ctx, &s->machine, &w);
   attend_status status = find_crossover(s, &at, &found);
   progress_end();
@@ -233,7 +232,7 @@ static int add_operation(search *s, const char *form, table *t) {
   return EXIT_OK;
 }
 
-/* The shape without its length, which is what is asked for. */
+/* The shape without its length, which the search determines. */
 static void form_text(const attend_problem *p, char *text, size_t size) {
   const attend_desc *d = &p->desc;
   attend_problem_print(p, text, size);

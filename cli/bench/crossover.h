@@ -13,7 +13,7 @@ typedef struct {
 int bench_crossover(attend_context *ctx, const options *common,
                     const crossover_options *o);
 
-/* Of cmd_bench.c: complains if a problem is wrong at a small size. */
+/* In bench.c: complains if a problem is wrong at a small size. */
 int verify_small(attend_context *ctx, const attend_problem *problem,
                  uint64_t seed);
 

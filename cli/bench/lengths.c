@@ -66,8 +66,8 @@ int forms_parse(attend_context *ctx, const char *text, form_list *list) {
 
 /* ---- models ----------------------------------------------------------------------- */
 
-static void write_stretched(attend_json_writer *w, const attend_json *root,
-                            int positions) {
+static void write_config(attend_json_writer *w, const attend_json *root,
+                         int positions) {
   const char *size = "max_position_embeddings";
   attend_json_open(w, '{');
   for (size_t i = 0; i < attend_json_count(root); i++) {
@@ -83,8 +83,8 @@ static void write_stretched(attend_json_writer *w, const attend_json *root,
 }
 
 /* The text of a folder's config.json with other positions. */
-static int stretch(attend_context *ctx, const char *path, int positions,
-                   attend_json_writer *w) {
+static int config_with_positions(attend_context *ctx, const char *path,
+                                 int positions, attend_json_writer *w) {
   int code = EXIT_OK;
   size_t length = 0;
   char *name = path_of("%s/config.json", path);
@@ -99,7 +99,7 @@ static int stretch(attend_context *ctx, const char *path, int positions,
   attend_status status = ATTEND_OK;
   if (!code) status = attend_json_parse(ctx, name, text, length, &root);
   if (!code && !status) {
-    write_stretched(w, root, positions);
+    write_config(w, root, positions);
     status = attend_json_finish(w);
   }
   attend_json_free(root);
@@ -115,7 +115,7 @@ static attend_status fresh(attend_context *ctx, const char *path, bool start,
                : attend_checkpoint_init_pytorch(ctx, path, 1, files);
 }
 
-/* A configuration is read from its folder: one for a moment. */
+/* A configuration is read from a folder: a temporary one. */
 static int fresh_text(attend_context *ctx, const attend_json_writer *w,
                       bool start, attend_checkpoint **files) {
   const char *where = getenv("TMPDIR");
@@ -144,7 +144,7 @@ int checkpoint_for_length(attend_context *ctx, const char *path, int tokens,
   if (status) return complain_status(ctx, status);
   if (fits) return EXIT_OK;
   attend_json_writer w = attend_json_writer_text(ctx);
-  int code = stretch(ctx, path, tokens, &w);
+  int code = config_with_positions(ctx, path, tokens, &w);
   if (!code) code = fresh_text(ctx, &w, start, files);
   attend_json_writer_free(&w);
   return code;
@@ -162,10 +162,10 @@ static double status_bytes(const char *field) {
   return 1024 * kib;
 }
 
-/* Linux starts to count anew when 5 is written to clear_refs. */
+/* Writing 5 to clear_refs resets the peak that Linux reports. */
 peak peak_watch(void) {
 #ifdef __GLIBC__
-  malloc_trim(0); /* or what was freed before would be taken again, uncounted */
+  malloc_trim(0); /* or freed memory would be used again, uncounted */
 #endif
   FILE *f = fopen("/proc/self/clear_refs", "w");
   bool anew = f && fputs("5", f) >= 0;

@@ -1,7 +1,7 @@
 /* What benches by length share: lists of lengths and forms, models that are long
  * enough, memory as the system counts it.
  *
- * bench_summarize.c and the curve of bench_train.c.
+ * For summarize.c and the curve of train.c.
  */
 #ifndef CLI_BENCH_LENGTHS_H
 #define CLI_BENCH_LENGTHS_H
@@ -27,7 +27,7 @@ typedef struct {
 int forms_parse(attend_context *ctx, const char *text, form_list *list);
 
 /* Random weights for a folder's config.json, if need be with positions for texts
- * of so many tokens, which nobody has trained. start: as training begins. An exit code. */
+ * of so many tokens, untrained. start: initialised as for training. An exit code. */
 int checkpoint_for_length(attend_context *ctx, const char *path, int tokens,
                           bool start, attend_checkpoint **files);
 

@@ -1,10 +1,9 @@
 /* attend bench model: how fast a model reads and writes.
  *
- * Reading (a prompt, a batch of texts) is bound by arithmetic and is told as a
- * share of sgemm's, decoding is bound by memory and is told as a share of the
- * machine's; both ceilings are measured in turns with it. Speed does not depend
- * on the values of the weights, so a folder that holds only a config.json is
- * enough.
+ * Reading (a prompt, a batch of texts) is bound by arithmetic and shown as a share of
+ * sgemm's throughput; decoding is bound by memory and shown as a share of the machine's
+ * bandwidth. Both ceilings are measured in turns with it. Speed does not depend on the
+ * values of the weights, so a folder with config.json alone is enough.
  */
 #include "bench/model.h"
 
@@ -27,7 +26,7 @@ typedef struct {
   attend_context *ctx;
   attend_model *model;
   const attend_config *config;
-  attend_session *run;
+  attend_session *session;
   int32_t *ids;
   int sequences, tokens;
   float *logits;
@@ -45,32 +44,33 @@ static double median(times *t) { return median_of(t->seconds, t->count); }
 
 static attend_status read_once(model_bench *m, times *t) {
   bool encoder = m->config->parts & ATTEND_ENCODER;
-  attend_session_reset(m->run);
+  attend_session_reset(m->session);
   double start = seconds_now();
   attend_status status =
-      encoder ? attend_session_encode(m->run, m->sequences, m->tokens, m->ids,
-                                      NULL, NULL)
-              : attend_session_extend(m->run, m->sequences, m->tokens, m->ids,
-                                      NULL);
+      encoder ? attend_session_encode(m->session, m->sequences, m->tokens,
+                                      m->ids, NULL, NULL)
+              : attend_session_extend(m->session, m->sequences, m->tokens,
+                                      m->ids, NULL);
   if (!status && !encoder)
-    status = attend_session_next(m->run, m->sequences, m->logits);
+    status = attend_session_next(m->session, m->sequences, m->logits);
   t->seconds[t->count++] = seconds_now() - start;
   return status;
 }
 
-/* Tokens behind the prompt, one at a time, each with its logits. */
+/* Tokens after the prompt, one at a time, each with its logits. */
 static attend_status write_once(model_bench *m, times *t) {
   double start = seconds_now();
   attend_status status = ATTEND_OK;
   for (int i = 0; i < NEW && !status; i++) {
-    status = attend_session_extend(m->run, m->sequences, 1, m->ids, NULL);
-    if (!status) status = attend_session_next(m->run, m->sequences, m->logits);
+    status = attend_session_extend(m->session, m->sequences, 1, m->ids, NULL);
+    if (!status)
+      status = attend_session_next(m->session, m->sequences, m->logits);
   }
   t->seconds[t->count++] = (seconds_now() - start) / NEW;
   return status;
 }
 
-/* ---- what it costs ------------------------------------------------------------------------ */
+/* ---- cost ------------------------------------------------------------------------ */
 
 /* Products of weights, and of queries with keys and weights with values. */
 static double read_flops(const model_bench *m) {
@@ -86,9 +86,9 @@ static double read_flops(const model_bench *m) {
          (tokens * layers * s->layers + fmax(0, once) + pair_flops(s, pairs));
 }
 
-/* What one more token reads. */
+/* Bytes that one more token reads. */
 static size_t token_bytes(const model_bench *m) {
-  return attend_model_bytes(m->model) + attend_session_cache_bytes(m->run);
+  return attend_model_bytes(m->model) + attend_session_cache_bytes(m->session);
 }
 
 /* ---- rows ------------------------------------------------------------------------------------- */
@@ -185,11 +185,11 @@ static attend_status prepare(model_bench *m, const bench_model_options *o) {
       need((size_t)m->sequences * (size_t)m->config->vocab, sizeof *m->logits);
   m->ceiling = ceiling_open();
   attend_session_options r = {.batch = m->sequences, .rows = m->tokens};
-  return attend_session_create(m->model, &r, &m->run);
+  return attend_session_create(m->model, &r, &m->session);
 }
 
 static void finish(model_bench *m) {
-  attend_session_free(m->run);
+  attend_session_free(m->session);
   free(m->ids);
   free(m->logits);
   ceiling_close(&m->ceiling);
@@ -202,11 +202,11 @@ static attend_status bench_weights(attend_context *ctx,
                                    const attend_form *form, unsigned roles,
                                    table *t) {
   model_bench m = {.ctx = ctx, .config = attend_checkpoint_config(files)};
-  attend_model_options wanted = {.weights = kind,
-                                 .form = form,
-                                 .roles = roles,
-                                 .no_head = m.config->parts & ATTEND_ENCODER};
-  attend_status status = attend_model_create(files, &wanted, &m.model);
+  attend_model_options how = {.weights = kind,
+                              .form = form,
+                              .roles = roles,
+                              .no_head = m.config->parts & ATTEND_ENCODER};
+  attend_status status = attend_model_create(files, &how, &m.model);
   if (!status) status = prepare(&m, o);
   if (!status) status = measure(&m, name, t);
   finish(&m);
@@ -239,8 +239,8 @@ static attend_status bench_kinds(attend_context *ctx, attend_checkpoint *files,
   attend_status status = model_form(ctx, &o->model, &form, &roles);
   progress_start("measuring", 3);
   for (int i = 0; i < 3 && !status; i++) {
-    const char *asked = o->model.weights_given;
-    if (asked && strcmp(asked, names[i])) continue;
+    const char *only = o->model.weights_given;
+    if (only && strcmp(only, names[i])) continue;
     progress_step((size_t)i, names[i]);
     status = bench_weights(ctx, files, o, (attend_weights)i, names[i],
                            o->model.attention ? &form : NULL, roles, t);

@@ -7,17 +7,6 @@
 #include "bench/blas.h"
 #include "progress.h"
 
-static int by_value(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return (x > y) - (x < y);
-}
-
-double median_of(double *values, int n) {
-  if (!n) return NAN;
-  qsort(values, (size_t)n, sizeof *values, by_value);
-  return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
 /* ---- sgemm ----------------------------------------------------------------------- */
 
 enum { CEILING_COUNT = CEILING_SIDE * CEILING_SIDE };

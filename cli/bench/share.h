@@ -1,6 +1,6 @@
 /* What the benches of models share: medians, sgemm as a ceiling, operations.
  *
- * bench_model.c and bench_train.c measure against it; timing.c takes its medians.
+ * For model.c, train.c and summarize.c.
  */
 #ifndef CLI_BENCH_SHARE_H
 #define CLI_BENCH_SHARE_H
@@ -9,7 +9,9 @@
 #include "cli.h"
 
 /* Sorts them; NaN of none. */
-double median_of(double *values, int n);
+static inline double median_of(double *values, int n) {
+  return attend_median(values, (size_t)n);
+}
 
 /* OpenBLAS's product of two matrices of this side. */
 enum { CEILING_SIDE = 1024 };
@@ -21,7 +23,7 @@ sgemm_ceiling ceiling_open(void);
 void ceiling_close(sgemm_ceiling *ceiling);
 /* One product; NaN if the program was built without OpenBLAS. */
 double ceiling_seconds(const sgemm_ceiling *ceiling, int threads);
-/* GFLOP/s of a product that took so long. */
+/* GFLOP/s of a product that took `seconds`. */
 double ceiling_gflops(double seconds);
 
 /* Of the weights of a layer, for one token; of attention's two products in all

@@ -1,11 +1,11 @@
-/* attend bench summarize: time and memory of an encoder-decoder by the length of
- * what it reads, for several forms of attention.
+/* attend bench summarize: time and memory of an encoder-decoder by document length,
+ * for several forms of attention.
  *
- * A document of drawn tokens is read, then NEW tokens are written. Forms take
- * turns, so that what disturbs the machine disturbs all of them; what would take
- * longer than --seconds, by what the length before took, is left out. Beside each
- * time stands the least that the machine's ceilings allow: of reading by the
- * arithmetic that the form needs, of writing by the bytes that a token reads.
+ * A document of random tokens is encoded, then NEW tokens are decoded. Forms take
+ * turns, so that other load on the machine affects all of them; a form that would
+ * exceed --seconds, extrapolated from the length before, is skipped. Beside each time
+ * is its roofline limit: of encoding by the form's arithmetic, of decoding by the
+ * bytes that a token reads.
  */
 #include <math.h>
 #include <stdio.h>
@@ -30,16 +30,14 @@ typedef struct {
   double read_s, read_limit_s, token_s, token_limit_s, work, cache, peak;
 } cost;
 
-/* One form. */
 typedef struct {
-  const char *name;
-  const attend_form *form;
+  const char *name; /* of the form */
   attend_model *model;
-  cost at[MOST_LENGTHS];              /* NaN: left out */
-  double read[ROUNDS], token[ROUNDS]; /* of the length at hand */
-  int taken;
+  cost at[MOST_LENGTHS];              /* NaN: skipped */
+  double read[ROUNDS], token[ROUNDS]; /* of the current length */
+  int rounds;
   double spent;
-} reader;
+} form_bench;
 
 typedef struct {
   attend_context *ctx;
@@ -49,62 +47,65 @@ typedef struct {
   attend_machine machine;
   length_list lengths;
   form_list forms;
-  reader readers[MOST_FORMS];
+  form_bench bench[MOST_FORMS]; /* of each form */
   int32_t *ids;
   float *logits;
-} race;
+} summarize_bench;
 
 /* ---- one document ------------------------------------------------------------------ */
 
-static attend_status read_document(race *r, attend_session *run, int n,
-                                   double *seconds) {
+static attend_status encode_document(summarize_bench *r,
+                                     attend_session *session, int n,
+                                     double *seconds) {
   double start = seconds_now();
-  attend_status status = attend_session_encode(run, 1, n, r->ids, NULL, NULL);
+  attend_status status =
+      attend_session_encode(session, 1, n, r->ids, NULL, NULL);
   *seconds = seconds_now() - start;
   return status;
 }
 
-static attend_status write_summary(race *r, attend_session *run,
+static attend_status decode_tokens(summarize_bench *r, attend_session *session,
                                    double *seconds) {
   attend_status status = ATTEND_OK;
   double start = seconds_now();
   for (int i = 0; i < NEW && !status; i++) {
-    status = attend_session_extend(run, 1, 1, r->ids + i, NULL);
-    if (!status) status = attend_session_next(run, 1, r->logits);
+    status = attend_session_extend(session, 1, 1, r->ids + i, NULL);
+    if (!status) status = attend_session_next(session, 1, r->logits);
   }
   *seconds = (seconds_now() - start) / NEW;
   return status;
 }
 
-/* Memory is touched for the first time in the first reading: short ones are done
- * twice, and the second counts. */
-static attend_status measure_once(race *r, reader *f, int n, cost *c) {
-  attend_session *run = NULL;
-  double *read = &f->read[f->taken], *token = &f->token[f->taken];
+/* The first pass faults in its memory: short ones are done twice, and the second
+ * counts. */
+static attend_status measure_once(summarize_bench *r, form_bench *f, int n,
+                                  cost *c) {
+  attend_session *session = NULL;
+  double *read = &f->read[f->rounds], *token = &f->token[f->rounds];
   peak before = peak_watch();
   double start = seconds_now();
-  attend_status status = attend_session_create(f->model, NULL, &run);
-  if (!status) status = read_document(r, run, n, read);
-  if (!status && *read < 1) status = read_document(r, run, n, read);
-  if (!status) status = write_summary(r, run, token);
+  attend_status status = attend_session_create(f->model, NULL, &session);
+  if (!status) status = encode_document(r, session, n, read);
+  if (!status && *read < 1) status = encode_document(r, session, n, read);
+  if (!status) status = decode_tokens(r, session, token);
   if (!status) {
-    c->work = (double)attend_session_work_bytes(run);
-    c->cache = (double)attend_session_cache_bytes(run);
+    c->work = (double)attend_session_work_bytes(session);
+    c->cache = (double)attend_session_cache_bytes(session);
     double held = peak_since(before);
-    if (!f->taken || held > c->peak) c->peak = held;
-    f->taken++;
+    if (!f->rounds || held > c->peak) c->peak = held;
+    f->rounds++;
   }
-  attend_session_free(run);
+  attend_session_free(session);
   f->spent += seconds_now() - start;
   return status;
 }
 
-/* ---- what the machine allows --------------------------------------------------------- */
+/* ---- roofline limits --------------------------------------------------------- */
 
 /* Weights of the encoder's layers and of the keys and values of cross-attention,
- * and attention among the tokens, as the plan would do it. */
-static attend_status read_flops(const race *r, const reader *f, int n,
-                                double *flops) {
+ * and attention among the tokens, by the plan's cost. */
+static attend_status read_flops(const summarize_bench *r, const form_bench *f,
+                                int n, double *flops) {
   const attend_config *config = attend_model_config(f->model);
   const attend_stack *e = &config->encoder, *d = &config->decoder;
   attend_desc desc;
@@ -122,9 +123,10 @@ static attend_status read_flops(const race *r, const reader *f, int n,
   return status;
 }
 
-/* Weights of the decoder, but for the keys and values of cross-attention, and the
- * head; and what it remembers of the document. */
-static double token_bytes(const race *r, const reader *f, double cache) {
+/* Weights of the decoder without the keys and values of cross-attention, the head,
+ * and the caches. */
+static double token_bytes(const summarize_bench *r, const form_bench *f,
+                          double cache) {
   static const double size[] = {4, 2, 1};
   const attend_config *config = attend_model_config(f->model);
   const attend_stack *d = &config->decoder;
@@ -134,11 +136,12 @@ static double token_bytes(const race *r, const reader *f, double cache) {
   return cache + weights * size[r->o->model.weights];
 }
 
-static attend_status conclude(race *r, reader *f, int n, cost *c) {
+static attend_status conclude(summarize_bench *r, form_bench *f, int n,
+                              cost *c) {
   double flops = 0;
   attend_status status = read_flops(r, f, n, &flops);
-  c->read_s = median_of(f->read, f->taken);
-  c->token_s = median_of(f->token, f->taken);
+  c->read_s = median_of(f->read, f->rounds);
+  c->token_s = median_of(f->token, f->rounds);
   c->read_limit_s = flops / r->machine.flops_all;
   c->token_limit_s = token_bytes(r, f, c->cache) / r->machine.read_all;
   return status;
@@ -146,12 +149,13 @@ static attend_status conclude(race *r, reader *f, int n, cost *c) {
 
 /* ---- all forms at a length ------------------------------------------------------------- */
 
-static bool is_measured(const reader *f) {
-  return f->taken == ROUNDS || (f->spent > 3 && f->taken >= 3) || f->spent > 20;
+static bool is_measured(const form_bench *f) {
+  return f->rounds == ROUNDS || (f->spent > 3 && f->rounds >= 3) ||
+         f->spent > 20;
 }
 
-/* By the length before, as if every pair of tokens cost the same. */
-static bool is_too_long(const race *r, const reader *f, int i) {
+/* Extrapolated from the length before, quadratically. */
+static bool is_too_long(const summarize_bench *r, const form_bench *f, int i) {
   if (!i) return false;
   double ratio = (double)r->lengths.tokens[i] / r->lengths.tokens[i - 1];
   double expected = f->at[i - 1].read_s * ratio * ratio;
@@ -159,26 +163,26 @@ static bool is_too_long(const race *r, const reader *f, int i) {
   if (expected <= most) return false;
   if (!isnan(expected))
     fprintf(stderr,
-            "attend: %s might take %.0f seconds for %d tokens and is left "
-            "out: --seconds N allows more than %.0f\n",
+            "attend: %s might take %.0f seconds for %d tokens and is skipped: "
+            "--seconds N allows more than %.0f\n",
             f->name, expected, r->lengths.tokens[i], most);
   return true;
 }
 
-static attend_status measure_length(race *r, int i) {
+static attend_status measure_length(summarize_bench *r, int i) {
   int n = r->lengths.tokens[i], left = 0;
   char now[96];
   attend_status status = ATTEND_OK;
   for (int k = 0; k < r->forms.count; k++) {
-    reader *f = &r->readers[k];
-    f->spent = f->taken = 0;
+    form_bench *f = &r->bench[k];
+    f->spent = f->rounds = 0;
     f->at[i] = (cost){NAN, NAN, NAN, NAN, NAN, NAN, NAN};
     if (is_too_long(r, f, i)) f->spent = INFINITY;
     left += !is_measured(f);
   }
   while (left && !status && !is_interrupted())
     for (int k = 0; k < r->forms.count && !status && !is_interrupted(); k++) {
-      reader *f = &r->readers[k];
+      form_bench *f = &r->bench[k];
       if (is_measured(f)) continue;
       snprintf(now, sizeof now, "%d tokens, %s", n, f->name);
       progress_note(now);
@@ -186,12 +190,12 @@ static attend_status measure_length(race *r, int i) {
       left -= is_measured(f);
     }
   for (int k = 0; k < r->forms.count && !status; k++)
-    if (r->readers[k].taken)
-      status = conclude(r, &r->readers[k], n, &r->readers[k].at[i]);
+    if (r->bench[k].rounds)
+      status = conclude(r, &r->bench[k], n, &r->bench[k].at[i]);
   return status;
 }
 
-/* ---- rows, and a picture ------------------------------------------------------------------ */
+/* ---- rows and the plot ------------------------------------------------------------------ */
 
 static const column columns[] = {{"tokens", "tokens", CELL_COUNT},
                                  {"attention", "attention", CELL_TEXT},
@@ -205,12 +209,12 @@ static const column columns[] = {{"tokens", "tokens", CELL_COUNT},
                                  {"peak_bytes", "peak", CELL_BYTES},
                                  {NULL, NULL, CELL_TEXT}};
 
-static void add_rows(const race *r, int i, table *t) {
+static void add_rows(const summarize_bench *r, int i, table *t) {
   for (int k = 0; k < r->forms.count; k++) {
-    const cost *c = &r->readers[k].at[i];
+    const cost *c = &r->bench[k].at[i];
     double n = r->lengths.tokens[i];
     cell row[] = {cell_number(n),
-                  cell_text(r->readers[k].name),
+                  cell_text(r->bench[k].name),
                   cell_number(c->read_s),
                   cell_number(c->read_limit_s),
                   cell_number(n / c->read_s),
@@ -234,18 +238,18 @@ static double shown(const cost *c, int panel) {
   return panel == 0 ? c->read_s : panel == 1 ? c->token_s : c->work + c->cache;
 }
 
-static attend_plot_panel draw_panel(const race *r, int lengths, int panel,
-                                    lines *l) {
+static attend_plot_panel draw_panel(const summarize_bench *r, int lengths,
+                                    int panel, lines *l) {
   static const char *const titles[PANELS] = {"Reading a document",
                                              "Writing a token after it",
                                              "Memory, the weights apart"};
   for (int i = 0; i < lengths; i++) {
     l->x[i] = r->lengths.tokens[i];
     for (int k = 0; k < r->forms.count; k++)
-      l->y[k][i] = shown(&r->readers[k].at[i], panel);
+      l->y[k][i] = shown(&r->bench[k].at[i], panel);
   }
   for (int k = 0; k < r->forms.count; k++)
-    l->series[k] = (attend_plot_series){.name = r->readers[k].name,
+    l->series[k] = (attend_plot_series){.name = r->bench[k].name,
                                         .count = (size_t)lengths,
                                         .x = l->x,
                                         .y = l->y[k],
@@ -258,7 +262,7 @@ static attend_plot_panel draw_panel(const race *r, int lengths, int panel,
       .series = l->series};
 }
 
-static attend_status draw(const race *r, int lengths) {
+static attend_status draw(const summarize_bench *r, int lengths) {
   lines all[PANELS];
   attend_plot_panel panels[PANELS];
   char notes[160];
@@ -272,7 +276,7 @@ static attend_status draw(const race *r, int lengths) {
 
 /* ---- the models ---------------------------------------------------------------------------- */
 
-static void draw_ids(race *r) {
+static void random_ids(summarize_bench *r) {
   int n = r->lengths.tokens[r->lengths.count - 1];
   int vocab = attend_model_config(r->model)->vocab;
   r->ids = need((size_t)n + NEW, sizeof *r->ids);
@@ -284,23 +288,23 @@ static void draw_ids(race *r) {
   r->logits = need((size_t)vocab, sizeof *r->logits);
 }
 
-static attend_status open_readers(race *r) {
+static attend_status open_models(summarize_bench *r) {
   unsigned roles = ATTEND_IN_ENCODER | ATTEND_IN_CROSS;
-  attend_model_options wanted = {.weights = r->o->model.weights};
-  attend_status status = attend_model_create(r->files, &wanted, &r->model);
+  attend_model_options model = {.weights = r->o->model.weights};
+  attend_status status = attend_model_create(r->files, &model, &r->model);
   if (!status && r->o->model.roles)
     status = attend_roles_parse(r->ctx, r->o->model.roles, &roles);
   for (int k = 0; k < r->forms.count && !status; k++) {
-    r->readers[k].name = r->forms.name[k];
+    r->bench[k].name = r->forms.name[k];
     status = attend_model_with_roles(r->model, &r->forms.form[k], roles,
-                                     &r->readers[k].model);
+                                     &r->bench[k].model);
   }
   if (!status) status = ceilings_get(r->ctx, &r->machine);
-  if (!status) draw_ids(r);
+  if (!status) random_ids(r);
   return status;
 }
 
-static int prepare(race *r, const char *path) {
+static int prepare(summarize_bench *r, const char *path) {
   int most = r->lengths.tokens[r->lengths.count - 1];
   const char *forms = r->o->forms ? r->o->forms
                       : r->o->model.attention
@@ -318,20 +322,19 @@ static int prepare(race *r, const char *path) {
         path);
     return EXIT_USAGE;
   }
-  attend_status status = open_readers(r);
+  attend_status status = open_models(r);
   return status ? complain_status(r->ctx, status) : EXIT_OK;
 }
 
-static void finish(race *r) {
-  for (int k = 0; k < r->forms.count; k++)
-    attend_model_free(r->readers[k].model);
+static void finish(summarize_bench *r) {
+  for (int k = 0; k < r->forms.count; k++) attend_model_free(r->bench[k].model);
   attend_model_free(r->model);
   attend_checkpoint_close(r->files);
   free(r->ids);
   free(r->logits);
 }
 
-static int measure(race *r, const options *common) {
+static int measure(summarize_bench *r, const options *common) {
   table t = table_start(columns);
   attend_status status = ATTEND_OK;
   int done = 0;
@@ -356,7 +359,7 @@ int bench_summarize(attend_context *ctx, const options *common,
   int code;
   char *path = model_path(o->model.path, &code);
   if (!path) return code;
-  race r = {.ctx = ctx, .o = o};
+  summarize_bench r = {.ctx = ctx, .o = o};
   lengths_parse(o->lengths ? o->lengths : "256..65536", &r.lengths);
   code = prepare(&r, path);
   if (!code) code = measure(&r, common);

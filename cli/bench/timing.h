@@ -1,34 +1,32 @@
-/* Timing problems fairly.
- *
- * cmd_bench.c says what; this says how long.
- */
+/* Timing problems in turns. */
 #ifndef CLI_TIMING_H
 #define CLI_TIMING_H
 
-#include "verify/engine_run.h"
+#include "attend/verify.h"
+#include "cli.h"
 
 typedef struct {
   const char *text;
   attend_problem problem;
   attend_tensors tensors;
-  engine_run run;
+  attend_solver *solver;
   float *a, *b, *c; /* of sgemm */
   char engine[64];
   double flops, bytes, workspace;
-  double *times; /* [wanted] seconds */
-  int taken, wanted;
+  double *times; /* [repeats] seconds */
+  int taken, repeats;
   double median_s, best_s;
-} contestant;
+} bench_case;
 
-/* Parses nothing: problem and text are set. */
-attend_status contestant_open(attend_context *ctx, uint64_t seed,
-                              contestant *c);
-void contestant_close(attend_context *ctx, contestant *c);
+/* Of a case whose problem and text are set. */
+attend_status bench_case_open(attend_context *ctx, uint64_t seed,
+                              bench_case *c);
+void bench_case_close(attend_context *ctx, bench_case *c);
 
 /* Times them in turns, so that what disturbs the machine disturbs all of them.
  * repeat 0: about a second each, at least 5. Sets median_s and best_s. */
-attend_status time_contestants(attend_context *ctx, contestant *list, int count,
-                               int repeat);
+attend_status time_cases(attend_context *ctx, bench_case *list, int count,
+                         int repeat);
 
 /* The same problem, small enough for the definition. */
 attend_problem shrunken(const attend_problem *problem);

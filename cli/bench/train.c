@@ -24,9 +24,9 @@ enum { TEXTS = 2, TEXT_TOKENS = 512, ROUNDS = 7, LONG_S = 20, SUMMARY = 64 };
 
 typedef struct {
   attend_context *ctx;
-  attend_trainer *learner;
+  attend_trainer *trainer;
   attend_optimizer *optimizer;
-  attend_batch lesson;
+  attend_batch batch;
   int32_t *ids, *targets;
   sgemm_ceiling ceiling;
   const char *name; /* of the row */
@@ -38,10 +38,11 @@ typedef struct {
 
 /* ---- what it costs ---------------------------------------------------------------- */
 
-/* One text forward; of an encoder-decoder with what it says of it. */
+/* One text forward; with the decoder's tokens of an encoder-decoder. */
 static double text_flops(const attend_config *c, const attend_batch *l) {
   bool both = c->parts == ATTEND_BOTH;
-  double read = l->length, said = both ? l->said : l->length, flops = 0;
+  double read = l->length, written = both ? l->decoder_length : l->length,
+         flops = 0;
   const attend_stack *last =
       c->parts & ATTEND_DECODER ? &c->decoder : &c->encoder;
   if (c->parts & ATTEND_ENCODER)
@@ -50,9 +51,10 @@ static double text_flops(const attend_config *c, const attend_batch *l) {
         pair_flops(&c->encoder, read * read);
   if (c->parts & ATTEND_DECODER)
     flops +=
-        said * c->decoder.layers * layer_flops(&c->decoder, c->gated, both) +
-        pair_flops(&c->decoder, said * said / 2 + (both ? said * read : 0));
-  return flops + 2.0 * said * c->vocab * last->width;
+        written * c->decoder.layers * layer_flops(&c->decoder, c->gated, both) +
+        pair_flops(&c->decoder,
+                   written * written / 2 + (both ? written * read : 0));
+  return flops + 2.0 * written * c->vocab * last->width;
 }
 
 /* ---- measuring ---------------------------------------------------------------------- */
@@ -60,9 +62,9 @@ static double text_flops(const attend_config *c, const attend_batch *l) {
 static attend_status step(train_bench *t, double *seconds) {
   attend_batch_loss outcome;
   double start = seconds_now();
-  attend_trainer_zero_grad(t->learner);
+  attend_trainer_zero_grad(t->trainer);
   attend_status status =
-      attend_trainer_accumulate(t->learner, &t->lesson, &outcome);
+      attend_trainer_accumulate(t->trainer, &t->batch, &outcome);
   if (!status) status = attend_optimizer_step(t->optimizer, 1e-4f, NULL);
   *seconds = seconds_now() - start;
   return status;
@@ -102,15 +104,15 @@ static const column columns[] = {{"weights", "weights", CELL_TEXT},
 static attend_status measure(train_bench *t, const char *weights, table *to) {
   double seconds, product;
   char what[64];
-  const attend_batch *l = &t->lesson;
-  double tokens = (double)l->batch * l->length;
+  const attend_batch *l = &t->batch;
+  double tokens = (double)l->count * l->length;
   attend_status status = rounds(t, &seconds, &product);
   if (status) return status;
-  double gflops = 3 * l->batch *
-                  text_flops(attend_trainer_config(t->learner), l) / seconds *
+  double gflops = 3 * l->count *
+                  text_flops(attend_trainer_config(t->trainer), l) / seconds *
                   1e-9;
   if (t->linear) gflops = NAN;
-  snprintf(what, sizeof what, "%s %d x %d", t->name, l->batch, l->length);
+  snprintf(what, sizeof what, "%s %d x %d", t->name, l->count, l->length);
   t->seconds = seconds;
   t->bytes = peak_since(t->before);
   cell row[] = {cell_text(weights),
@@ -119,8 +121,8 @@ static attend_status measure(train_bench *t, const char *weights, table *to) {
                 cell_number(tokens / seconds),
                 cell_number(gflops),
                 cell_number(gflops / ceiling_gflops(product)),
-                cell_number((double)attend_trainer_bytes(t->learner)),
-                cell_number((double)attend_trainer_work_bytes(t->learner)),
+                cell_number((double)attend_trainer_bytes(t->trainer)),
+                cell_number((double)attend_trainer_work_bytes(t->trainer)),
                 cell_number(t->bytes)};
   table_add(to, row);
   return status;
@@ -129,7 +131,7 @@ static attend_status measure(train_bench *t, const char *weights, table *to) {
 /* ---- the model ---------------------------------------------------------------------------- */
 
 static void prepare(train_bench *t, const bench_model_options *o) {
-  const attend_config *c = attend_trainer_config(t->learner);
+  const attend_config *c = attend_trainer_config(t->trainer);
   int batch = o->batch ? o->batch : TEXTS;
   int length = o->tokens ? o->tokens : TEXT_TOKENS;
   if (c->positions && length > c->positions) length = c->positions;
@@ -142,17 +144,17 @@ static void prepare(train_bench *t, const bench_model_options *o) {
     t->ids[i] = (int32_t)(words[0] % (uint32_t)c->vocab);
     t->targets[i] = (int32_t)(words[1] % (uint32_t)c->vocab);
   }
-  t->lesson = (attend_batch){
-      .batch = batch, .length = length, .ids = t->ids, .targets = t->targets};
+  t->batch = (attend_batch){
+      .count = batch, .length = length, .ids = t->ids, .targets = t->targets};
   if (c->parts == ATTEND_BOTH) {
-    t->lesson.said = o->curve && length > SUMMARY ? SUMMARY : length;
-    t->lesson.decoder_ids = t->ids;
+    t->batch.decoder_length = o->curve && length > SUMMARY ? SUMMARY : length;
+    t->batch.decoder_ids = t->ids;
   }
 }
 
 static void finish(train_bench *t) {
   attend_optimizer_free(t->optimizer);
-  attend_trainer_free(t->learner);
+  attend_trainer_free(t->trainer);
   free(t->ids);
   free(t->targets);
   ceiling_close(&t->ceiling);
@@ -184,8 +186,8 @@ static attend_status bench_one(const train_benches *all,
   t.ceiling = ceiling_open();
   ceiling_seconds(&t.ceiling, attend_context_threads(t.ctx));
   t.before = peak_watch();
-  if (!status) status = attend_trainer_create(all->files, &wanted, &t.learner);
-  if (!status) status = attend_optimizer_create(t.learner, NULL, &t.optimizer);
+  if (!status) status = attend_trainer_create(all->files, &wanted, &t.trainer);
+  if (!status) status = attend_optimizer_create(t.trainer, NULL, &t.optimizer);
   if (!status) prepare(&t, o);
   if (!status) status = measure(&t, weights, all->to);
   if (seconds) *seconds = t.seconds;
@@ -231,7 +233,7 @@ static void draw_lines(const curves *c, const double y[][MOST_LENGTHS],
 static attend_status draw_curves(const train_benches *all, const curves *c) {
   attend_plot_series time[MOST_FORMS], memory[MOST_FORMS];
   bool both = attend_checkpoint_config(all->files)->parts == ATTEND_BOTH;
-  char notes[200], said[40];
+  char notes[200], decoder[40];
   draw_lines(c, c->seconds, time);
   draw_lines(c, c->bytes, memory);
   attend_plot_panel panels[] = {
@@ -245,10 +247,10 @@ static attend_status draw_curves(const train_benches *all, const curves *c) {
        .y = {.label = "bytes", .log = 1},
        .count = (size_t)c->forms.count,
        .series = memory}};
-  snprintf(said, sizeof said, " and %d tokens to say of it", SUMMARY);
+  snprintf(decoder, sizeof decoder, " and %d decoder tokens", SUMMARY);
   snprintf(notes, sizeof notes,
            "One text%s a step: forward, backward, AdamW; %d threads, %s.",
-           both ? said : "", attend_context_threads(all->ctx),
+           both ? decoder : "", attend_context_threads(all->ctx),
            attend_context_isa(all->ctx));
   attend_plot plot = {.count = 2, .panels = panels, .notes = notes};
   return attend_plot_save(all->ctx, &plot, all->o->curve);

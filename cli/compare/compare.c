@@ -1,20 +1,19 @@
-/* attend compare: one model, one text, several forms of attention.
- *
- * compare_run.c measures; here are options and printing.
- */
+/* attend compare: one model, one text, several forms of attention
+ * (attend/compare.h). */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "attend/generate.h"
-#include "attend/json.h"
-#include "attend/problem.h"
-#include "compare/compare.h"
+#include "attend/compare.h"
+#include "compare/runs.h"
 #include "input.h"
+#include "json_members.h"
+#include "model_open.h"
+#include "progress.h"
 #include "table.h"
 
-enum { MOST_FORMS = 64, LIMIT = 512, ANSWER = 32, REPEAT = 3 };
+enum { MOST_FORMS = 64, LIMIT = 512 /* tokens */ };
 
 typedef struct {
   options common;
@@ -145,73 +144,42 @@ static char *read_text(const compare_options *o, size_t *length) {
   return code ? NULL : text;
 }
 
-static int take_ids(comparison *c, const int32_t *ids, size_t count) {
-  size_t most = count < (size_t)c->n ? count : (size_t)c->n;
-  if (most < 2) {
-    complain("the text has %zu tokens: give it at least two", count);
-    return EXIT_USAGE;
-  }
-  if (most < count)
-    fprintf(stderr, "attend: comparing over the first %zu of %zu tokens\n",
-            most, count);
-  c->n = (int)most;
-  c->ids = need(most, sizeof *c->ids);
-  c->targets = need(most, sizeof *c->targets);
-  memcpy(c->ids, ids, most * sizeof *ids);
-  for (size_t i = 0; i < most; i++)
-    c->targets[i] = i + 1 < most ? ids[i + 1] : -1;
-  return EXIT_OK;
+static void copy_ids(id_list *to, const int32_t *ids, size_t count) {
+  to->id = need(count, sizeof *to->id);
+  to->count = (int)count;
+  memcpy(to->id, ids, count * sizeof *ids);
 }
 
-static int encode_text(comparison *c, const char *text, size_t length) {
+static int encode_text(const model_opened *m, const char *text, size_t length,
+                       id_list *ids) {
   attend_encoding *e = NULL;
-  attend_status status = attend_encoding_create(c->opened.tokenizer, &e);
+  attend_status status = attend_encoding_create(m->tokenizer, &e);
   if (!status) status = attend_encode(e, text, length, NULL);
-  int code = status ? complain_status(c->opened.ctx, status)
-                    : take_ids(c, e->id, e->count);
+  if (!status) copy_ids(ids, e->id, e->count);
   attend_encoding_free(e);
-  return code;
+  return status ? complain_status(m->ctx, status) : EXIT_OK;
 }
 
-static int read_numbers(comparison *c, const char *text) {
-  id_list ids = {0};
-  int code = input_ids(text, &ids);
-  if (!code) code = take_ids(c, ids.id, (size_t)ids.count);
-  free(ids.id);
-  return code;
-}
-
-static int find_ids(comparison *c, const compare_options *o) {
+static int find_ids(const model_opened *m, const compare_options *o,
+                    id_list *ids) {
   size_t length;
-  if (o->ids) return read_numbers(c, o->ids);
+  if (o->ids) return input_ids(o->ids, ids);
   char *text = read_text(o, &length);
   if (!text) return EXIT_FAILED;
-  int code = encode_text(c, text, length);
+  int code = encode_text(m, text, length, ids);
   free(text);
   return code;
 }
 
-/* An encoder-decoder is fed what it would say by itself. */
-static int find_answer(comparison *c) {
-  attend_generate_options o = attend_generate_defaults();
-  attend_prompt prompt = {c->ids, c->n};
-  attend_generation *g;
-  if (c->config->parts != ATTEND_BOTH) return EXIT_OK;
-  o.max_new = ANSWER;
-  attend_status status = attend_generate(c->opened.model, 1, &prompt, &o, &g);
-  if (status) {
-    attend_generation_free(g);
-    return complain_status(c->opened.ctx, status);
-  }
-  const attend_continuation *said = attend_generation_get(g, 0);
-  int most = c->config->positions; /* the last word is told, not read again */
-  c->n_answer = most && said->count >= most ? most : said->count + 1;
-  c->answer = need((size_t)c->n_answer, sizeof *c->answer);
-  c->answer[0] = c->config->decoder_start;
-  memcpy(c->answer + 1, said->ids,
-         (size_t)(c->n_answer - 1) * sizeof *said->ids);
-  attend_generation_free(g);
-  return EXIT_OK;
+/* At most --limit tokens, and no more than the model has positions for. */
+static void cut_ids(const model_opened *m, int limit, id_list *ids) {
+  int positions = attend_model_config(m->model)->positions;
+  int most = limit ? limit : LIMIT;
+  if (positions && most > positions) most = positions;
+  if (ids->count <= most) return;
+  fprintf(stderr, "attend: comparing over the first %d of %d tokens\n", most,
+          (int)ids->count);
+  ids->count = most;
 }
 
 /* ---- printing ------------------------------------------------------------------------------ */
@@ -234,8 +202,8 @@ static cell known(double x) {
   return isfinite(x) ? cell_number(x) : cell_none();
 }
 
-static void add_row(table *t, const form_result *f) {
-  cell row[] = {cell_text(f->name),
+static void add_row(table *t, const attend_form_result *f) {
+  cell row[] = {cell_text(f->form),
                 known(f->agreement),
                 known(f->loss),
                 known(exp(f->loss)),
@@ -250,57 +218,52 @@ static void add_row(table *t, const form_result *f) {
   table_add(t, row);
 }
 
-static void put_maps(attend_json_writer *w, const comparison *c,
-                     const char *name, const double *heads) {
+static void put_heads(attend_json_writer *w, const attend_comparison *c,
+                      const char *name, const double *values) {
+  int layers, heads;
+  attend_comparison_shape(c, &layers, &heads);
   attend_json_member(w, name);
   attend_json_open(w, '[');
-  for (int l = 0; l < compare_layers(c); l++) {
+  for (int l = 0; l < layers; l++) {
     attend_json_open(w, '[');
-    for (int h = 0; h < compare_heads(c); h++)
-      attend_json_put_number(w, heads[l * compare_heads(c) + h]);
+    for (int h = 0; h < heads; h++)
+      attend_json_put_number(w, values[l * heads + h]);
     attend_json_close(w, ']');
   }
   attend_json_close(w, ']');
 }
 
-static void put_form(attend_json_writer *w, const comparison *c,
-                     const form_result *f) {
-  const struct {
-    const char *name;
-    double value;
-  } numbers[] = {{"agreement", f->agreement},
-                 {"loss", f->loss},
-                 {"perplexity", exp(f->loss)},
-                 {"drift", f->drift},
-                 {"hidden", f->hidden},
-                 {"direct", f->direct},
-                 {"attention", f->attention},
-                 {"read_s", f->read_s},
-                 {"token_s", f->token_s},
-                 {"cache_bytes", (double)f->cache_bytes},
-                 {"work_bytes", (double)f->work_bytes}};
+static void put_form(attend_json_writer *w, const attend_comparison *c,
+                     const attend_form_result *f) {
   attend_json_open(w, '{');
-  attend_json_member(w, "form");
-  attend_json_put_string(w, f->name);
-  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-    attend_json_member(w, numbers[i].name);
-    attend_json_put_number(w, numbers[i].value);
-  }
-  if (c->attention) {
-    put_maps(w, c, "attention_heads", f->heads);
-    put_maps(w, c, "direct_heads", f->direct_heads);
+  json_text(w, "form", f->form);
+  json_number(w, "agreement", f->agreement);
+  json_number(w, "loss", f->loss);
+  json_number(w, "perplexity", exp(f->loss));
+  json_number(w, "drift", f->drift);
+  json_number(w, "hidden", f->hidden);
+  json_number(w, "direct", f->direct);
+  json_number(w, "attention", f->attention);
+  json_number(w, "read_s", f->read_s);
+  json_number(w, "token_s", f->token_s);
+  json_number(w, "cache_bytes", (double)f->cache_bytes);
+  json_number(w, "work_bytes", (double)f->work_bytes);
+  if (f->attention_heads) {
+    put_heads(w, c, "attention_heads", f->attention_heads);
+    put_heads(w, c, "direct_heads", f->direct_heads);
   }
   attend_json_close(w, '}');
 }
 
-static int print_json(const comparison *c) {
-  attend_json_writer w = attend_json_writer_file(c->opened.ctx, stdout);
+static int print_json(attend_context *ctx, const attend_comparison *c) {
+  attend_json_writer w = attend_json_writer_file(ctx, stdout);
+  const attend_form_result *f;
   attend_json_open(&w, '[');
-  for (int i = 0; i < c->count; i++) put_form(&w, c, &c->forms[i]);
+  for (int i = 0; (f = attend_comparison_get(c, i)); i++) put_form(&w, c, f);
   attend_json_close(&w, ']');
   attend_status status = attend_json_finish(&w);
   attend_json_writer_free(&w);
-  return status ? complain_status(c->opened.ctx, status) : EXIT_OK;
+  return status ? complain_status(ctx, status) : EXIT_OK;
 }
 
 /* Nine steps from nothing to all. */
@@ -314,94 +277,85 @@ static void print_shade(double share, bool colour) {
     printf("%c%c", marks[step], marks[step]);
 }
 
-static void print_map(const comparison *c, const form_result *f) {
+static void print_map(const attend_comparison *c, const attend_form_result *f) {
   bool colour = is_colourful(stdout);
-  printf("\n%s: attention difference, layers down, heads across\n", f->name);
-  for (int l = 0; l < compare_layers(c); l++) {
-    printf("%4d ", l);
-    for (int h = 0; h < compare_heads(c); h++)
-      print_shade(f->heads[l * compare_heads(c) + h], colour);
+  int layers, heads;
+  attend_comparison_shape(c, &layers, &heads);
+  printf("\n%s: attention difference, layers down, heads across\n", f->form);
+  for (int l = 0; l < layers; l++) {
+    const double *row = f->attention_heads + l * heads;
     double sum = 0;
-    for (int h = 0; h < compare_heads(c); h++)
-      sum += f->heads[l * compare_heads(c) + h];
-    printf(" %.3f\n", sum / compare_heads(c));
+    printf("%4d ", l);
+    for (int h = 0; h < heads; h++) {
+      print_shade(row[h], colour);
+      sum += row[h];
+    }
+    printf(" %.3f\n", sum / heads);
   }
 }
 
-static int print_tables(const comparison *c, bool heads) {
+static int print_tables(const attend_comparison *c, bool heads) {
   table t = table_start(columns);
-  for (int i = 0; i < c->count; i++) add_row(&t, &c->forms[i]);
+  const attend_form_result *f;
+  for (int i = 0; (f = attend_comparison_get(c, i)); i++) add_row(&t, f);
   int code = table_print(&t, stdout);
   table_free(&t);
-  for (int i = 1; heads && c->attention && i < c->count; i++)
-    print_map(c, &c->forms[i]);
+  for (int i = 1; heads && (f = attend_comparison_get(c, i)); i++)
+    if (f->attention_heads) print_map(c, f);
   return code ? code : check_written(stdout, "the answer");
 }
 
 /* ---- the verb --------------------------------------------------------------------------------- */
 
-static const char *const usual[] = {
-    "softmax",        "favor(m=64)", "favor(m=256)", "favor(m=1024)",
-    "fourier(m=256)", "elu",         "poly(p=2)",    "argmax"};
-
-static int read_forms(comparison *c, compare_options *o) {
-  if (o->n_forms == 0)
-    for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
-      o->forms[o->n_forms++] = usual[i];
-  c->count = o->n_forms;
-  c->forms = need((size_t)c->count, sizeof *c->forms);
-  for (int i = 0; i < c->count; i++) {
-    c->forms[i].name = o->forms[i];
-    attend_status status =
-        attend_form_parse(c->opened.ctx, o->forms[i], &c->forms[i].form);
-    if (status) return complain_status(c->opened.ctx, status);
-  }
-  return EXIT_OK;
+static int show_progress(double done, void *user) {
+  const compare_options *o = user;
+  int count = o->n_forms ? o->n_forms : 1, i = (int)(done * count);
+  progress_share(done, o->n_forms && i < count ? o->forms[i] : "forms");
+  return 0;
 }
 
-static int prepare(comparison *c, compare_options *o) {
-  c->config = attend_model_config(c->opened.model);
-  c->n = o->limit ? o->limit : LIMIT;
-  if (c->config->positions && c->n > c->config->positions)
-    c->n = c->config->positions;
-  c->repeat = o->common.repeat ? o->common.repeat : REPEAT;
-  int code = read_forms(c, o);
-  if (!code) code = find_ids(c, o);
-  if (!code) code = find_answer(c);
-  c->attention = !o->no_attention;
-  if (!code && c->attention && compare_bytes(c) > 4e9) {
+static int compare(const model_opened *m, compare_options *o,
+                   const id_list *ids) {
+  attend_compare_options how = ATTEND_COMPARE_OPTIONS;
+  attend_comparison *c;
+  double bytes = attend_comparison_bytes(m->model, ids->count);
+  if (!o->no_attention && bytes > 4e9) {
     complain(
         "comparing the weights of %d tokens would take %.1f GB: lower "
         "--limit or leave them out with --no-attention",
-        c->n, compare_bytes(c) / 1e9);
-    code = EXIT_USAGE;
+        (int)ids->count, bytes / 1e9);
+    return EXIT_USAGE;
   }
+  how.roles = m->roles;
+  how.repeat = o->common.repeat;
+  how.no_attention = o->no_attention;
+  how.progress = show_progress;
+  how.user = o;
+  progress_start("comparing", 1);
+  attend_status status = attend_comparison_create(
+      m->model, (int)ids->count, ids->id, o->n_forms, o->forms, &how, &c);
+  progress_end();
+  if (status) return complain_status(m->ctx, status);
+  int code = o->common.json ? print_json(m->ctx, c) : print_tables(c, o->heads);
+  attend_comparison_free(c);
   return code;
-}
-
-static void free_comparison(comparison *c) {
-  for (int i = 0; i < c->count; i++) {
-    free(c->forms[i].heads);
-    free(c->forms[i].direct_heads);
-  }
-  free(c->forms);
-  free(c->ids);
-  free(c->targets);
-  free(c->answer);
-  model_close(&c->opened);
 }
 
 int cmd_compare(int argc, char **argv) {
   compare_options o = {0};
-  comparison c = {0};
+  model_opened m = {0};
+  id_list ids = {0};
   if (is_compare_runs(argc, argv)) return compare_runs(argc, argv);
   argp_parse(&argp, argc, argv, 0, NULL, &o);
   o.model.text = !o.ids;
-  o.model.attention = o.n_forms ? o.forms[0] : usual[0];
-  int code = model_open(&o.common, &o.model, &c.opened);
-  if (!code) code = prepare(&c, &o);
-  if (!code) code = compare_run(&c);
-  if (!code) code = o.common.json ? print_json(&c) : print_tables(&c, o.heads);
-  free_comparison(&c);
+  o.model.attention = o.n_forms ? o.forms[0] : "softmax";
+  int code = model_open(&o.common, &o.model, &m);
+  if (!code) code = find_ids(&m, &o, &ids);
+  if (!code) {
+    cut_ids(&m, o.limit, &ids);
+    code = compare(&m, &o, &ids);
+  }
+  free(ids.id);
+  model_close(&m);
   return code;
 }

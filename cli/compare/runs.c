@@ -1,16 +1,14 @@
-/* attend compare --runs: trainings side by side, as a table and a picture.
- *
- * The part of compare that reads folders of attend train; runs.h says which file does
- * what.
- */
+/* attend compare --runs: training runs side by side (attend/compare.h), as a table, JSON
+ * and a plot. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare/compare.h"
-#include "options.h"
+#include "attend/compare.h"
+#include "attend/plot.h"
 #include "compare/runs.h"
+#include "options.h"
 #include "table.h"
 
 typedef struct {
@@ -115,7 +113,7 @@ static cell known(double x) {
 }
 
 /* "3.412" or "3.412 (3.401 .. 3.424)". */
-static cell spread_cell(const run_number *n, char text[CELL]) {
+static cell spread_cell(const attend_run_number *n, char text[CELL]) {
   if (!isfinite(n->mean)) return cell_none();
   int length = snprintf(text, CELL, "%.4f", n->mean);
   if (n->low < n->high)
@@ -128,19 +126,21 @@ static cell text_or_none(const char *text) {
   return text[0] ? cell_text(text) : cell_none();
 }
 
-static void add_row(table *t, const run_facts *f) {
-  const run_number *n = f->number;
+static void add_row(table *t, const attend_run_facts *f) {
+  const attend_run_number *n = f->number;
   char valid[CELL];
   table_add(
-      t, (cell[]){cell_text(f->name), text_or_none(f->form),
-                  text_or_none(f->roles), known(n[RUN_PARAMETERS].mean),
-                  known(n[RUN_STEPS].mean), spread_cell(&n[RUN_VALID], valid),
-                  known(n[RUN_BEST_STEP].mean), known(n[RUN_LAST].mean),
-                  known(n[RUN_STEP_SECONDS].mean), known(n[RUN_SPEED].mean),
-                  known(n[RUN_BYTES].mean)});
+      t,
+      (cell[]){
+          cell_text(f->name), text_or_none(f->form), text_or_none(f->roles),
+          known(n[ATTEND_RUN_PARAMETERS].mean), known(n[ATTEND_RUN_STEPS].mean),
+          spread_cell(&n[ATTEND_RUN_VALID], valid),
+          known(n[ATTEND_RUN_BEST_STEP].mean), known(n[ATTEND_RUN_LAST].mean),
+          known(n[ATTEND_RUN_STEP_SECONDS].mean),
+          known(n[ATTEND_RUN_SPEED].mean), known(n[ATTEND_RUN_BYTES].mean)});
 }
 
-static int print_runs(const run_facts *runs, int count) {
+static int print_runs(const attend_run_facts *runs, int count) {
   table t = table_start(columns);
   for (int i = 0; i < count; i++) add_row(&t, &runs[i]);
   int code = table_print(&t, stdout);
@@ -148,12 +148,12 @@ static int print_runs(const run_facts *runs, int count) {
   return code;
 }
 
-static int print_scores(const run_facts *runs, int count) {
+static int print_scores(const attend_run_facts *runs, int count) {
   table t = table_start(scored);
   char text[3][CELL];
   int some = 0;
   for (int i = 0; i < count; i++) {
-    const run_number *n = &runs[i].number[RUN_ROUGE1];
+    const attend_run_number *n = &runs[i].number[ATTEND_RUN_ROUGE1];
     if (!isfinite(n->mean)) continue;
     table_add(
         &t, (cell[]){cell_text(runs[i].name), spread_cell(n, text[0]),
@@ -192,16 +192,16 @@ static const column members[] = {{"run", NULL, CELL_TEXT},
                                  WITH_ENDS("rougeL"),
                                  {NULL, NULL, CELL_TEXT}};
 
-static int put_number(cell *row, int at, const run_facts *f, int which) {
-  const run_number *n = &f->number[which];
+static int put_number(cell *row, int at, const attend_run_facts *f, int which) {
+  const attend_run_number *n = &f->number[which];
   row[at++] = known(n->mean);
-  if (which != RUN_VALID && which < RUN_ROUGE1) return at;
+  if (which != ATTEND_RUN_VALID && which < ATTEND_RUN_ROUGE1) return at;
   row[at++] = known(n->low);
   row[at++] = known(n->high);
   return at;
 }
 
-static void add_members(table *t, const run_facts *f) {
+static void add_members(table *t, const attend_run_facts *f) {
   cell row[sizeof members / sizeof *members] = {
       cell_text(f->name),
       text_or_none(f->form),
@@ -210,11 +210,12 @@ static void add_members(table *t, const run_facts *f) {
       f->decoder_width ? cell_number(f->decoder_width) : cell_none(),
       cell_number(f->seeds)};
   int at = 6;
-  for (int i = 0; i < RUN_NUMBERS; i++) at = put_number(row, at, f, i);
+  for (int i = 0; i < ATTEND_RUN_NUMBERS; i++) at = put_number(row, at, f, i);
   table_add(t, row);
 }
 
-static int print_json(attend_context *ctx, const run_facts *runs, int count) {
+static int print_json(attend_context *ctx, const attend_run_facts *runs,
+                      int count) {
   table t = table_start(members);
   for (int i = 0; i < count; i++) add_members(&t, &runs[i]);
   int code = table_print_json(&t, ctx, stdout);
@@ -222,24 +223,84 @@ static int print_json(attend_context *ctx, const run_facts *runs, int count) {
   return code;
 }
 
-/* ---- the whole --------------------------------------------------------------------------- */
+/* ---- the plot ------------------------------------------------------------------------------ */
 
-/* Runs of one name are told apart by where they lie. */
-static void name_apart(run_facts *runs, const runs_options *o) {
-  for (int i = 0; i < o->count; i++) {
-    bool twice = false;
-    for (int j = 0; j < o->count; j++)
-      twice = twice || (i != j && !strcmp(runs[i].name, runs[j].name));
-    if (!twice) continue;
-    free(runs[i].name);
-    runs[i].name = need_copy(o->paths[i]);
+/* The loss before training would flatten the rest of the curve. */
+static size_t first_drawn(const attend_run_facts *c) {
+  return c->points > 2 && c->step[0] == 0;
+}
+
+static void draw(const attend_run_facts *runs, int count, bool by_time,
+                 attend_plot_series *series) {
+  for (int i = 0; i < count; i++) {
+    const attend_run_facts *c = &runs[i];
+    size_t from = first_drawn(c);
+    bool band = runs[i].seeds > 1;
+    series[i] = (attend_plot_series){
+        .name = runs[i].name,
+        .count = c->points - from,
+        .x = (by_time ? c->seconds : c->step) + from,
+        .y = c->loss + from,
+        .low = band ? c->low + from : NULL,
+        .high = band ? c->high + from : NULL,
+        .points = runs[i].measured && c->points - from <= 12,
+        .dashed = !runs[i].measured};
   }
 }
 
-static int answer(attend_context *ctx, const runs_options *o,
-                  const run_facts *runs, int count) {
+/* Whether any log says how long its steps took. */
+static bool is_timed(const attend_run_facts *runs, int count) {
+  for (int i = 0; i < count; i++)
+    for (size_t k = 0; k < runs[i].points; k++)
+      if (runs[i].seconds[k] > 0) return true;
+  return false;
+}
+
+static attend_status plot_runs(attend_context *ctx,
+                               const attend_run_facts *runs, int count,
+                               const char *path) {
+  attend_plot_series *steps = need((size_t)count, sizeof *steps);
+  attend_plot_series *time = need((size_t)count, sizeof *time);
+  bool bands = false, dashes = false;
+  for (int i = 0; i < count; i++) {
+    bands = bands || runs[i].seeds > 1;
+    dashes = dashes || !runs[i].measured;
+  }
+  draw(runs, count, false, steps);
+  draw(runs, count, true, time);
+  attend_plot_panel panels[] = {{.title = "Validation loss by steps",
+                                 .x = {.label = "step"},
+                                 .y = {.label = "nats per token", .log = 1},
+                                 .count = (size_t)count,
+                                 .series = steps},
+                                {.title = "By time",
+                                 .x = {.label = "seconds of training"},
+                                 .y = {.label = "nats per token", .log = 1},
+                                 .count = (size_t)count,
+                                 .series = time}};
+  attend_plot plot = {
+      .count = is_timed(runs, count) ? 2 : 1,
+      .panels = panels,
+      .width = 840,
+      .height = 320,
+      .notes = bands && dashes
+                   ? "Lines: means of seeds, in bands from the least "
+                     "to the most; dashed: training loss."
+               : bands  ? "Means of seeds, in bands from the least to the most."
+               : dashes ? "Dashed: training loss, where nothing was held back."
+                        : NULL};
+  attend_status status = attend_plot_save(ctx, &plot, path);
+  free(steps);
+  free(time);
+  return status;
+}
+
+/* ---- the whole --------------------------------------------------------------------------- */
+
+static int print_all(attend_context *ctx, const runs_options *o,
+                     const attend_run_facts *runs, int count) {
   attend_status status =
-      o->curve ? runs_plot(ctx, runs, count, o->curve) : ATTEND_OK;
+      o->curve ? plot_runs(ctx, runs, count, o->curve) : ATTEND_OK;
   if (status) return complain_status(ctx, status);
   if (o->common.json) return print_json(ctx, runs, count);
   int code = print_runs(runs, count);
@@ -248,19 +309,19 @@ static int answer(attend_context *ctx, const runs_options *o,
 
 int compare_runs(int argc, char **argv) {
   runs_options o = {0};
+  attend_runs_options how = ATTEND_RUNS_OPTIONS;
+  attend_runs *runs = NULL;
   int code, count = 0;
   argp_parse(&argp, argc, argv, 0, NULL, &o);
-  run_facts *runs = need((size_t)o.count, sizeof *runs);
+  how.join_seeds = o.seeds;
   attend_context *ctx = options_context(&o.common, NULL, &code);
-  while (!code && count < o.count) {
-    code = run_facts_read(ctx, o.paths[count], &runs[count]);
-    count++;
+  if (!code) {
+    attend_status status = attend_runs_read(ctx, o.count, o.paths, &how, &runs);
+    if (status) code = complain_status(ctx, status);
   }
-  if (!code) name_apart(runs, &o);
-  if (!code && o.seeds) count = runs_join(runs, count);
-  if (!code) code = answer(ctx, &o, runs, count);
-  for (int i = 0; i < count; i++) run_facts_free(&runs[i]);
-  free(runs);
+  while (runs && attend_runs_get(runs, count)) count++;
+  if (!code) code = print_all(ctx, &o, attend_runs_get(runs, 0), count);
+  attend_runs_free(runs);
   free(o.paths);
   attend_context_free(ctx);
   return code;

@@ -198,7 +198,7 @@ static const struct argp argp = {
 
 /* ---- running ------------------------------------------------------------------------------- */
 
-/* Everything that was asked for, and what is shown anyway. */
+/* Everything requested, and what is always shown. */
 static int find_out(designed *g, const design_options *o) {
   bool alone = o->check && !o->least && !o->learn;
   int code = design_check(g, o);

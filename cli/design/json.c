@@ -1,6 +1,6 @@
 /* Designs with all their numbers, as JSON: for programs and for the page.
  *
- * --out x.json, and what is inside --out x.html. viewer/README.md has the words.
+ * --out x.json, and the data inside --out x.html. viewer/README.md documents it.
  */
 #include <stdlib.h>
 
@@ -37,7 +37,7 @@ static void put_numbers(attend_json_writer *w, const char *name,
 
 static void put_facts(attend_json_writer *w, const designed *g) {
   static const char *const positions[] = {"none", "concatenated", "added"};
-  static const char *const asked[] = {"every", "first", "last"};
+  static const char *const at[] = {"every", "first", "last"};
   const attend_design_facts *f = &g->facts;
   json_text(w, "name", f->name);
   json_text(w, "about", f->about);
@@ -53,7 +53,7 @@ static void put_facts(attend_json_writer *w, const designed *g) {
   json_number(w, "embedded", f->embedded);
   json_truth(w, "causal", f->causal);
   json_text(w, "positions", positions[f->positions]);
-  json_text(w, "at", asked[f->asked]);
+  json_text(w, "at", at[f->at]);
   put_names(w, "tokens", g->d, attend_design_token);
   put_names(w, "answers", g->d, attend_design_answer);
   put_names(w, "features", g->d, attend_design_feature);
@@ -98,7 +98,7 @@ static void put_parts(attend_json_writer *w, const designed *g) {
   attend_json_close(w, ']');
 }
 
-/* ---- what was found ------------------------------------------------------------------------- */
+/* ---- results ------------------------------------------------------------------------- */
 
 static void put_verdict(attend_json_writer *w, const attend_verdict *v) {
   json_truth(w, "ok", v->ok);

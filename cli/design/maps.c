@@ -1,7 +1,4 @@
-/* The eight maps of each head, designed and learned, as data of a picture.
- *
- * Between runs of a design and what draws them: .svg, .png, the terminal.
- */
+/* The eight maps of each head, designed and learned, as data of a picture. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

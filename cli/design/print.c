@@ -1,4 +1,4 @@
-/* What was found of designs, as lines, as a table, as JSON. */
+/* Results of designs as lines, as a table, as JSON. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,8 +56,8 @@ static void print_verdict(const char *title, const attend_verdict *v,
         "%-10s WRONG for %llu of %llu inputs, first \"%s\": place %d should "
         "give \"%s\", gives %s%s%s\n",
         title, (unsigned long long)v->wrong, (unsigned long long)v->inputs,
-        v->input, v->place, v->wanted, v->given ? "\"" : "",
-        v->given ? v->given : "no answer", v->given ? "\"" : "");
+        v->input, v->place, v->expected, v->predicted ? "\"" : "",
+        v->predicted ? v->predicted : "no answer", v->predicted ? "\"" : "");
 }
 
 static void print_least(const attend_least *l, FILE *out) {
@@ -115,18 +115,19 @@ void design_print(const designed *g, FILE *out) {
 
 /* ---- rows --------------------------------------------------------------------------------- */
 
-/* Without twins nothing is said of them, except to programs. */
-#define CHECKED_COLUMNS                                                        \
-  {"design", "design", CELL_TEXT}, {"ok", "ok", CELL_OK},                      \
-      {"way", NULL, CELL_TEXT}, {"inputs", "inputs", CELL_COUNT},              \
-      {"places", NULL, CELL_COUNT}, {"wrong", NULL, CELL_COUNT},               \
-      {"margin", "lead", CELL_RATIO},                                          \
-      {"counterexample", "counterexample", CELL_TEXT},                         \
-      {"counterexample_place", NULL, CELL_COUNT}, {"wanted", NULL, CELL_TEXT}, \
-      {"given", NULL, CELL_TEXT}, {"least_sharpness", NULL, CELL_NUMBER},      \
-      {"least", "least sharpness", CELL_TEXT},                                 \
-      {"least_fails", NULL, CELL_NUMBER}, {                                    \
-    "monotone", NULL, CELL_OK                                                  \
+/* Columns of twins are left out of tables without twins, never of JSON. */
+#define CHECKED_COLUMNS                                              \
+  {"design", "design", CELL_TEXT}, {"ok", "ok", CELL_OK},            \
+      {"way", NULL, CELL_TEXT}, {"inputs", "inputs", CELL_COUNT},    \
+      {"places", NULL, CELL_COUNT}, {"wrong", NULL, CELL_COUNT},     \
+      {"margin", "lead", CELL_RATIO},                                \
+      {"counterexample", "counterexample", CELL_TEXT},               \
+      {"counterexample_place", NULL, CELL_COUNT},                    \
+      {"expected", NULL, CELL_TEXT}, {"predicted", NULL, CELL_TEXT}, \
+      {"least_sharpness", NULL, CELL_NUMBER},                        \
+      {"least", "least sharpness", CELL_TEXT},                       \
+      {"least_fails", NULL, CELL_NUMBER}, {                          \
+    "monotone", NULL, CELL_OK                                        \
   }
 
 static const column columns[] = {CHECKED_COLUMNS,
@@ -170,8 +171,8 @@ static void add_row(table *t, const designed *g) {
                         cell_number(v->margin),
                         text_if(!v->ok, v->input),
                         number_if(!v->ok, v->place),
-                        text_if(!v->ok, v->wanted),
-                        text_if(!v->ok, v->given),
+                        text_if(!v->ok, v->expected),
+                        text_if(!v->ok, v->predicted),
                         number_if(least, l->any ? 0 : l->sharpness),
                         text_if(least, text),
                         number_if(least && !l->any, l->fails),
@@ -199,8 +200,8 @@ int design_print_rows(const designed *all, int n, bool json, FILE *out) {
 
 static const column run_columns[] = {{"place", "place", CELL_COUNT},
                                      {"token", "token", CELL_TEXT},
-                                     {"wanted", "wanted", CELL_TEXT},
-                                     {"given", "given", CELL_TEXT},
+                                     {"expected", "expected", CELL_TEXT},
+                                     {"predicted", "predicted", CELL_TEXT},
                                      {"learned", "learned", CELL_TEXT},
                                      {"ok", "ok", CELL_OK},
                                      {NULL, NULL, CELL_TEXT}};
@@ -216,15 +217,15 @@ static bool add_places(const designed *g, attend_design_run *const run[2],
   attend_design_result r = attend_design_run_result(run[0]);
   bool ok = true;
   for (int i = 0; i < r.length; i++) {
-    bool asked = r.wanted[i] >= 0, right = r.given[i] == r.wanted[i];
+    bool asked = r.expected[i] >= 0, right = r.predicted[i] == r.expected[i];
     cell learned = cell_none();
     if (run[1])
-      learned = answer_cell(g, attend_design_run_result(run[1]).given[i]);
-    table_add(t,
-              (cell[]){cell_number(i),
-                       cell_text(attend_design_token(g->d, r.tokens[i])),
-                       answer_cell(g, r.wanted[i]), answer_cell(g, r.given[i]),
-                       learned, number_if(asked, right)});
+      learned = answer_cell(g, attend_design_run_result(run[1]).predicted[i]);
+    table_add(t, (cell[]){cell_number(i),
+                          cell_text(attend_design_token(g->d, r.tokens[i])),
+                          answer_cell(g, r.expected[i]),
+                          answer_cell(g, r.predicted[i]), learned,
+                          number_if(asked, right)});
     ok &= !asked || right;
   }
   return ok;

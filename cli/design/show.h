@@ -1,6 +1,6 @@
-/* The verb design: its options, what was found of a design, and showing it.
+/* The verb design: its options, results, and showing them.
  *
- * cmd_design.c reads options, design_work.c asks the library, the others print, draw
+ * design.c reads options, work.c calls the library, the others print, draw
  * and write.
  */
 #ifndef CLI_DESIGN_SHOW_H
@@ -28,7 +28,7 @@ typedef struct {
   uint64_t most_inputs;
 } design_options;
 
-typedef struct { /* what is known of a design so far */
+typedef struct { /* a design and its results so far */
   attend_context *ctx;
   attend_design *d;
   attend_design_facts facts;
@@ -44,19 +44,19 @@ typedef struct { /* what is known of a design so far */
   attend_likeness like[DESIGN_HEADS];
 } designed;
 
-/* ---- finding out (design_work.c); each an exit code ---------------------------------- */
+/* ---- results (work.c); each an exit code ---------------------------------- */
 
 int design_open(attend_context *ctx, const char *name, designed *g);
 void design_close(designed *g);
-/* Whether it is right the way that was asked for. */
+/* Checks it in the requested way. */
 int design_check(designed *g, const design_options *o);
 int design_least(designed *g, const design_options *o);
-/* Learns if that was asked for; checks and compares the twin if there is one. */
+/* Trains a twin if requested; checks and compares it if there is one. */
 int design_learn(designed *g, const design_options *o);
 /* The counterexample as one sentence on stderr; EXIT_FAILED. */
 int design_refuse(const designed *g);
 
-/* ---- saying it (design_print.c, design_words.c) ----------------------------------------- */
+/* ---- printing (print.c, words.c) ----------------------------------------- */
 
 void design_print_list(FILE *out);
 void design_print(const designed *g, FILE *out);
@@ -71,7 +71,7 @@ const char *design_way_text(attend_way way, char to[64]);
 enum { WORDS_MOST = DESIGN_HEADS + 2 };
 int design_words(const designed *g, char *to[WORDS_MOST]);
 
-/* ---- the eight maps (design_maps.c) ------------------------------------------------------ */
+/* ---- the eight maps (maps.c) ------------------------------------------------------ */
 
 enum { MAPS_NAMES = 6 * DESIGN_HEADS + 8 };
 
@@ -90,7 +90,7 @@ typedef struct { /* a picture's data, and what holds them */
 int design_maps_make(const designed *g, const char *input, design_maps *m);
 void design_maps_free(design_maps *m);
 
-/* ---- writing (design_write.c, design_json.c) ------------------------------------------------ */
+/* ---- writing (write.c, json.c) ------------------------------------------------ */
 
 int design_draw_terminal(const designed *g, const design_options *o, FILE *out);
 int design_write(const designed *all, int n, const design_options *o);

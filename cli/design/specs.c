@@ -4,7 +4,7 @@
  */
 #include "design/specs.h"
 
-#include "embed/data.h"
+#include "incbin.h"
 
 EMBED(spec_content, DESIGN_FOLDER "/content.json");
 EMBED(spec_position, DESIGN_FOLDER "/position.json");

@@ -1,9 +1,7 @@
-/* What is alike in a design and its learned twin, in words.
+/* The paragraph below the maps: how a design and its learned twin differ.
  *
- * The paragraph under the maps, in every way of showing them.
- *
- * Each difference is said with its number and with the reason why it may be: what
- * can be changed in weights without changing an answer.
+ * Each difference is printed with its number and its reason: which changes of weights
+ * leave all answers as they are.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -77,8 +75,7 @@ static void say_basis(paragraph *p, const attend_likeness *l) {
 
 static void say_effect(paragraph *p, const attend_likeness *l) {
   if (isnan(l->effect_norm[0])) {
-    say(p,
-        "What it gives is read by later layers, each in a basis of its own. ");
+    say(p, "Its output is read by later layers, each in a basis of its own. ");
     return;
   }
   say_form(p, "What a value does to the answers, Vm Wo,", l->effect_rank,

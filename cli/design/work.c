@@ -1,7 +1,4 @@
-/* Asking the library about a design.
- *
- * Between the verb's options and what is shown.
- */
+/* Runs, checks and trains a design as the options request. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,8 +94,8 @@ int design_refuse(const designed *g) {
       "\"%s\" is wrong with %s: for \"%s\" place %d should give \"%s\" "
       "and %s%s%s; %llu of %llu inputs fail",
       g->facts.name, design_way_text(g->way, way), v->input, v->place,
-      v->wanted, v->given ? "gives \"" : "is undecided",
-      v->given ? v->given : "", v->given ? "\"" : "",
+      v->expected, v->predicted ? "gives \"" : "is undecided",
+      v->predicted ? v->predicted : "", v->predicted ? "\"" : "",
       (unsigned long long)v->wrong, (unsigned long long)v->inputs);
   return EXIT_FAILED;
 }

@@ -1,7 +1,4 @@
-/* attend design --out FILE, --terminal, --open.
- *
- * Between what was found and a file; the end of its name says which.
- */
+/* attend design --out FILE (the format by its ending), --terminal, --open. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,12 +26,10 @@ static int put_picture(attend_context *ctx, const drawing *d, const char *path,
                        bool svg) {
   void *bytes = NULL;
   size_t length = 0;
-  if (svg) {
-    draw_svg(d, (char **)&bytes, &length);
-  } else if (draw_png(d, 2, &bytes, &length)) {
-    complain(
-        "the picture is too large to be drawn in pixels: take a smaller "
-        "width, or .svg");
+  attend_status status = svg ? draw_svg(d, (char **)&bytes, &length)
+                             : draw_png(d, 2, &bytes, &length);
+  if (status) {
+    complain("%s", draw_message(status));
     return EXIT_FAILED;
   }
   int code = view_write_bytes(ctx, path, bytes, length);

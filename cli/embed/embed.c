@@ -1,16 +1,16 @@
-/* attend embed: vectors of texts, and how alike texts are.
+/* attend embed: vectors of texts, and their cosines.
  *
- * Texts come in windows, so that memory does not grow with the number of lines; a
- * window is sorted into batches, and its vectors leave in the order of the input.
+ * Lines are embedded in windows, so that memory does not grow with their number; vectors
+ * are printed in the order of the input.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "embed/file.h"
-#include "embed/lines.h"
 #include "embed/open.h"
 #include "embed/print.h"
+#include "lines.h"
 #include "progress.h"
 #include "table.h"
 
@@ -19,24 +19,24 @@ enum { WINDOW = 4096 }; /* lines at a time */
 typedef struct {
   options common;
   model_options model;
-  pooling pool;
-  bool raw, vectors;
-  int max_length, top;
+  attend_embed_options embed;
+  bool vectors;
+  int top;
   const char *out, *query;
 } embed_options;
 
 typedef struct {
   const embed_options *o;
   model_opened m;
-  embedder e;
+  attend_embedder *e;
   line_source in;
-  embed_text *texts; /* of the window */
-  int count, window;
-  size_t bytes; /* of text that became vectors */
+  embed_window window;
+  size_t window_bytes, bytes; /* of text: of the window; before it */
+  size_t texts, tokens, empty;
   double started;
   attend_json_writer w;
   vector_file file;
-  embed_text query;
+  float *query; /* its vector */
   nearest found;
 } embed_run;
 
@@ -55,46 +55,46 @@ enum {
 
 static const struct argp_option list[] = {
     {"pool", KEY_POOL, "HOW", 0,
-     "One vector from those of the tokens: mean, cls (the first), last or max "
-     "(default: what the folder says, else mean, of decoders last)",
+     "Pool the vectors of the tokens: mean, cls (the first), last or max "
+     "(default: as the folder says, else mean, of decoders last)",
      0},
-    {"no-normalize", KEY_RAW, 0, 0, "Leave vectors as long as they are", 0},
+    {"no-normalize", KEY_RAW, 0, 0, "Do not divide vectors by their length", 0},
     {"max-length", KEY_MAX, "N", 0,
-     "Read N tokens of a text at most (default: what the folder says, else "
-     "what the model was made for)",
+     "Truncate texts to N tokens (default: as the folder says, else the "
+     "model's positions)",
      0},
     {"vectors", KEY_VECTORS, 0, 0, "Print vectors, not cosines", 0},
     {"out", KEY_OUT, "FILE", 0,
      "Write the vectors to a safetensors file, as \"embeddings\"", 0},
-    {"search", KEY_SEARCH, "QUERY", 0, "Print the texts nearest to this", 0},
+    {"search", KEY_SEARCH, "QUERY", 0, "Print the texts nearest to QUERY", 0},
     {"top", KEY_TOP, "K", 0, "With --search: how many (default: 10)", 0},
     {"lines", KEY_LINES, 0, 0,
-     "Each line of the standard input is a text (so it is without a TEXT)", 0},
+     "Each line of the standard input is a text (the default without TEXT)", 0},
     {0}};
 
 static void check_options(const embed_options *o, struct argp_state *state) {
   if (o->top && !o->query) argp_error(state, "--top goes with --search");
   if (o->query && (o->out || o->vectors))
-    argp_error(state, "--search prints texts: leave --out and --vectors away");
+    argp_error(state, "--search prints texts: omit --out and --vectors");
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
   embed_options *o = state->input;
   switch (key) {
     case KEY_POOL:
-      o->pool = pooling_called(arg);
-      if (!o->pool)
+      o->embed.pooling = attend_pooling_find(arg);
+      if (!o->embed.pooling)
         argp_error(state, "--pool takes mean, cls, last or max, not \"%s\"",
                    arg);
       return 0;
     case KEY_RAW:
-      o->raw = true;
+      o->embed.no_normalize = true;
       return 0;
     case KEY_VECTORS:
       o->vectors = true;
       return 0;
     case KEY_MAX:
-      o->max_length =
+      o->embed.max_length =
           (int)options_number(state, "--max-length", arg, 1, INT32_MAX);
       return 0;
     case KEY_OUT:
@@ -124,56 +124,84 @@ static const struct argp argp = {
         "Vectors of texts. Two or more TEXTs are compared: a table of their "
         "cosines. Without a TEXT, each line of the standard input is one, and "
         "its vector is a line of numbers."
-        "\vVectors have the length 1 and do not depend on the other texts, "
-        "down to the bits. What is longer than the model reads is cut, and "
-        "the standard error says how often.",
+        "\vVectors have length 1 and do not depend on the other texts, down to "
+        "the bits. Texts longer than the model reads are truncated, and their "
+        "number is printed on the standard error.",
     .children = model_children};
 
-/* ---- the model ---------------------------------------------------------------------------- */
+/* ---- windows ------------------------------------------------------------------------ */
 
-static int open_model(embed_run *run) {
-  const embed_options *o = run->o;
-  run->e.pool = o->pool;
-  run->e.max_length = o->max_length;
-  run->e.raw = o->raw;
-  return embedder_open(&o->common, &o->model, &run->m, &run->e);
+static int show_progress(double done, void *user) {
+  const embed_run *run = user;
+  double now = done * (double)run->window_bytes;
+  if (run->window.count) progress_bytes(run->bytes + (size_t)now, 0);
+  return 0;
 }
 
-/* ---- windows -------------------------------------------------------------------------------- */
-
-static bool say_progress(size_t bytes, void *user) {
-  embed_run *run = user;
-  run->bytes += bytes;
-  progress_bytes(run->bytes, 0);
-  return true;
+static void make_window(embed_window *w, int rows, int width) {
+  size_t room = (size_t)rows;
+  *w = (embed_window){.room = rows, .width = width};
+  w->text = need(room, sizeof(char *));
+  w->length = need(room, sizeof *w->length);
+  w->tokens = need(room, sizeof *w->tokens);
+  w->vectors = need(room * (size_t)width, sizeof *w->vectors);
 }
 
-static attend_status fill_window(embed_run *run) {
+static void empty_window(embed_window *w) {
+  for (int i = 0; i < w->count; i++) free(w->text[i]);
+  w->count = 0;
+}
+
+static void free_window(embed_window *w) {
+  empty_window(w);
+  free(w->text);
+  free(w->length);
+  free(w->tokens);
+  free(w->vectors);
+}
+
+static void fill_window(embed_run *run) {
+  embed_window *w = &run->window;
   const char *text;
   size_t length;
-  attend_status status = ATTEND_OK;
-  for (int i = 0; i < run->count; i++) embed_give(&run->texts[i]);
-  run->count = 0;
-  while (!status && run->count < run->window &&
-         line_next(&run->in, &text, &length)) {
-    status = embed_take(&run->e, text, length, &run->texts[run->count]);
-    run->count += !status;
+  empty_window(w);
+  run->bytes += run->window_bytes;
+  run->window_bytes = 0;
+  while (w->count < w->room && line_next(&run->in, &text, &length)) {
+    w->text[w->count] = text_copy(text, length);
+    w->length[w->count++] = length;
+    run->window_bytes += length;
   }
-  return status;
 }
 
+static int embed_texts(embed_run *run) {
+  embed_window *w = &run->window;
+  attend_status status =
+      attend_embed_texts(run->e, w->count, (const char *const *)w->text,
+                         w->length, w->vectors, w->tokens);
+  progress_end();
+  if (status) return complain_status(run->m.ctx, status);
+  run->texts += (size_t)w->count;
+  for (int i = 0; i < w->count; i++) {
+    run->tokens += (size_t)w->tokens[i];
+    run->empty += w->tokens[i] == 0;
+  }
+  return EXIT_OK;
+}
+
+/* before: texts of the windows before. */
 static int put_window(embed_run *run, size_t before) {
   const embed_options *o = run->o;
-  int width = run->e.width, code = EXIT_OK;
-  for (int i = 0; i < run->count && !code; i++) {
-    const embed_text *text = &run->texts[i];
+  const embed_window *w = &run->window;
+  int code = EXIT_OK;
+  for (int i = 0; i < w->count && !code; i++) {
     if (o->query)
-      nearest_offer(&run->found, before + (size_t)i + 1, text);
+      nearest_offer(&run->found, before + (size_t)i + 1, w, i);
     else if (o->common.json)
-      put_embedding(&run->w, text, width, run->texts, o->model.count);
+      put_embedding(&run->w, w, i, o->model.count);
     else if (o->vectors || (!o->out && o->model.count < 2))
-      print_vector(text, width);
-    if (o->out) code = vector_file_add(&run->file, text->vector);
+      print_vector(w, i);
+    if (o->out) code = vector_file_add(&run->file, vector_at(w, i));
   }
   if (!code && ferror(stdout)) code = check_written(stdout, "the vectors");
   return code;
@@ -182,13 +210,10 @@ static int put_window(embed_run *run, size_t before) {
 static int all_windows(embed_run *run) {
   int code = EXIT_OK;
   progress_start("embedding", line_bytes(&run->in));
-  for (size_t before = 0; !code; before += (size_t)run->count) {
-    attend_status status = fill_window(run);
-    if (!status && run->count == 0) break;
-    if (!status)
-      status = embed_all(&run->e, run->texts, run->count, say_progress, run);
-    progress_end();
-    code = embedder_check(&run->e, status);
+  for (size_t before = 0; !code; before = run->texts) {
+    fill_window(run);
+    if (!run->window.count) break;
+    code = embed_texts(run);
     if (!code) code = put_window(run, before);
     if (run->o->model.count) break; /* kept for the cosines */
   }
@@ -196,68 +221,77 @@ static int all_windows(embed_run *run) {
   return code ? code : line_check(&run->in);
 }
 
-/* ---- before and after ------------------------------------------------------------------------ */
+/* ---- before and after --------------------------------------------------------------- */
 
-static int start(embed_run *run) {
+static int start_search(embed_run *run) {
   const embed_options *o = run->o;
-  embedder *e = &run->e;
-  run->in = (line_source){.words = o->model.words, .count = o->model.count};
-  run->window = o->model.count ? o->model.count : WINDOW;
-  run->texts = need((size_t)run->window, sizeof *run->texts);
-  if (o->out)
-    return vector_file_start(&run->file, run->m.ctx, o->out, e->width);
-  if (!o->query) return EXIT_OK;
-  attend_status status = embed_take(e, o->query, strlen(o->query), &run->query);
-  if (!status) status = embed_all(e, &run->query, 1, NULL, NULL);
-  int code = embedder_check(&run->e, status);
-  if (code) return code;
-  e->texts = e->tokens = 0;
+  int32_t tokens;
+  run->query = need((size_t)run->window.width, sizeof *run->query);
+  attend_status status =
+      attend_embed_texts(run->e, 1, &o->query, NULL, run->query, &tokens);
+  if (status) return complain_status(run->m.ctx, status);
+  run->empty += tokens == 0;
   run->found.most = o->top ? o->top : 10;
-  run->found.query = run->query.vector;
-  run->found.width = e->width;
+  run->found.query = run->query;
   run->found.hits = need((size_t)run->found.most, sizeof(hit));
   return EXIT_OK;
 }
 
-static void say_warnings(const embedder *e) {
-  if (e->cut)
-    complain("%zu of %zu texts %s cut to %d tokens: see --max-length", e->cut,
-             e->texts, e->cut == 1 ? "was" : "were", e->max_length);
-  if (e->empty)
-    complain("%zu of %zu texts %s no tokens: zeros stand for %s", e->empty,
-             e->texts, e->empty == 1 ? "has" : "have",
-             e->empty == 1 ? "it" : "them");
+static int start(embed_run *run) {
+  const embed_options *o = run->o;
+  int width = attend_embedder_width(run->e);
+  run->in = (line_source){.words = o->model.words, .count = o->model.count};
+  make_window(&run->window, o->model.count ? o->model.count : WINDOW, width);
+  if (o->out) return vector_file_start(&run->file, run->m.ctx, o->out, width);
+  return o->query ? start_search(run) : EXIT_OK;
+}
+
+static void print_warnings(const embed_run *run) {
+  size_t truncated = attend_embedder_truncated(run->e), empty = run->empty;
+  if (truncated)
+    complain("%zu of %zu texts %s truncated to %d tokens: see --max-length",
+             truncated, run->texts, truncated == 1 ? "was" : "were",
+             attend_embedder_max_length(run->e));
+  if (empty)
+    complain("%zu of %zu texts %s no tokens: %s zeros", empty, run->texts,
+             empty == 1 ? "has" : "have",
+             empty == 1 ? "its vector is" : "their vectors are");
 }
 
 static int finish_file(embed_run *run) {
-  const embedder *e = &run->e;
+  const embed_options *o = run->o;
+  attend_pooling pooling = attend_embedder_pooling(run->e);
   double seconds = seconds_now() - run->started;
-  const char *notes[] = {"model",  attend_model_config(e->model)->family,
-                         "pool",   pooling_name(e->pool),
-                         "length", e->raw ? "any" : "1",
-                         NULL};
-  int code = vector_file_finish(&run->file, notes);
-  if (code || run->o->common.json || run->o->vectors) return code;
-  printf("%zu texts of %zu tokens: [%zu, %d] in %s, %.1f texts/s\n", e->texts,
-         e->tokens, run->file.rows, e->width, run->o->out,
-         (double)e->texts / seconds);
+  const char *metadata[] = {"model",  attend_model_config(run->m.model)->family,
+                            "pool",   attend_pooling_name(pooling),
+                            "length", o->embed.no_normalize ? "any" : "1",
+                            NULL};
+  int code = vector_file_finish(&run->file, metadata);
+  if (code || o->common.json || o->vectors) return code;
+  printf("%zu texts of %zu tokens: [%zu, %d] in %s, %.1f texts/s\n", run->texts,
+         run->tokens, run->file.rows, run->window.width, o->out,
+         (double)run->texts / seconds);
   return EXIT_OK;
 }
 
 static int finish(embed_run *run) {
   const embed_options *o = run->o;
   int code = o->out ? finish_file(run) : EXIT_OK;
-  say_warnings(&run->e);
+  print_warnings(run);
   if (o->query)
     code = nearest_print(&run->found, run->m.ctx, o->common.json);
   else if (!o->common.json && !o->out && !o->vectors && o->model.count > 1)
-    code = print_cosines(run->texts, run->count, run->e.width);
+    code = print_cosines(&run->window);
   return code ? code : check_written(stdout, "the vectors");
 }
 
 static int embed(embed_run *run) {
-  bool rows = run->o->common.json && !run->o->query;
-  int code = open_model(run);
+  const embed_options *o = run->o;
+  bool rows = o->common.json && !o->query;
+  attend_embed_options embed_as = o->embed;
+  embed_as.progress = show_progress;
+  embed_as.user = run;
+  int code = embedder_open(&o->common, &o->model, embed_as, &run->m, &run->e);
   run->started = seconds_now();
   if (!code) code = start(run);
   if (code) return code;
@@ -276,17 +310,16 @@ static int embed(embed_run *run) {
 }
 
 int cmd_embed(int argc, char **argv) {
-  embed_options o = {0};
+  embed_options o = {.embed = ATTEND_EMBED_OPTIONS};
   embed_run run = {.o = &o};
   argp_parse(&argp, argc, argv, 0, NULL, &o);
   int code = embed(&run);
-  for (int i = 0; i < run.count; i++) embed_give(&run.texts[i]);
-  free(run.texts);
-  embed_give(&run.query);
+  free_window(&run.window);
+  free(run.query);
   nearest_free(&run.found);
   vector_file_drop(&run.file);
   line_free(&run.in);
-  embedder_free(&run.e);
+  attend_embedder_free(run.e);
   model_close(&run.m);
   return code;
 }

@@ -1,7 +1,7 @@
 /* Vectors into a safetensors file, row by row.
  *
- * How many rows there are is known at the end, and the header stands at the
- * beginning: room is left for it. Spaces after its JSON are allowed.
+ * The header has the number of rows, which is known at the end: space is reserved for it
+ * and padded with spaces, as the format allows.
  */
 #include "embed/file.h"
 
@@ -11,13 +11,13 @@
 
 #include "attend/json.h"
 
-enum { HEADER = 1024 - 8 }; /* rows then begin at a whole cache line */
+enum { HEADER = 1024 - 8 }; /* rows begin at a cache line */
 
 static int refuse(attend_context *ctx, attend_status status) {
   return status ? complain_status(ctx, status) : EXIT_OK;
 }
 
-/* A header is put in front in the end, which a device or a pipe cannot take. */
+/* The header is written last, at the beginning: devices and pipes cannot seek. */
 static bool is_special(const char *path) {
   struct stat about;
   return !stat(path, &about) && !S_ISREG(about.st_mode);
@@ -25,14 +25,14 @@ static bool is_special(const char *path) {
 
 int vector_file_start(vector_file *f, attend_context *ctx, const char *path,
                       int width) {
-  static const char room[8 + HEADER];
+  static const char reserved[8 + HEADER];
   *f = (vector_file){.ctx = ctx, .path = path, .width = width};
   if (is_special(path)) {
     complain("%s is not a plain file: name one to write the vectors to", path);
     return EXIT_FAILED;
   }
   attend_status status = attend_draft_open(ctx, path, &f->draft);
-  if (!status) status = attend_draft_put(f->draft, room, sizeof room);
+  if (!status) status = attend_draft_put(f->draft, reserved, sizeof reserved);
   return refuse(ctx, status);
 }
 
@@ -44,12 +44,12 @@ int vector_file_add(vector_file *f, const float *vector) {
 
 /* ---- the header ------------------------------------------------------------------------ */
 
-static void put_notes(attend_json_writer *w, const char *const *notes) {
+static void put_metadata(attend_json_writer *w, const char *const *metadata) {
   attend_json_member(w, "__metadata__");
   attend_json_open(w, '{');
-  for (; *notes; notes += 2) {
-    attend_json_member(w, notes[0]);
-    attend_json_put_string(w, notes[1]);
+  for (; *metadata; metadata += 2) {
+    attend_json_member(w, metadata[0]);
+    attend_json_put_string(w, metadata[1]);
   }
   attend_json_close(w, '}');
 }
@@ -64,10 +64,10 @@ static void put_pair(attend_json_writer *w, const char *name, size_t a,
 }
 
 static attend_status put_header(const vector_file *f, attend_json_writer *w,
-                                const char *const *notes) {
+                                const char *const *metadata) {
   size_t width = (size_t)f->width;
   attend_json_open(w, '{');
-  put_notes(w, notes);
+  put_metadata(w, metadata);
   attend_json_member(w, "embeddings");
   attend_json_open(w, '{');
   attend_json_member(w, "dtype");
@@ -79,10 +79,10 @@ static attend_status put_header(const vector_file *f, attend_json_writer *w,
   return attend_json_finish(w);
 }
 
-static int write_header(const vector_file *f, const char *const *notes) {
+static int write_header(const vector_file *f, const char *const *metadata) {
   unsigned char header[8 + HEADER];
   attend_json_writer w = attend_json_writer_text(f->ctx);
-  attend_status status = put_header(f, &w, notes);
+  attend_status status = put_header(f, &w, metadata);
   if (status || w.length > HEADER) {
     attend_json_writer_free(&w);
     complain("%s: its header does not fit", f->path);
@@ -97,8 +97,8 @@ static int write_header(const vector_file *f, const char *const *notes) {
   return refuse(f->ctx, attend_draft_put(f->draft, header, sizeof header));
 }
 
-int vector_file_finish(vector_file *f, const char *const *notes) {
-  int code = write_header(f, notes);
+int vector_file_finish(vector_file *f, const char *const *metadata) {
+  int code = write_header(f, metadata);
   if (code) return code;
   attend_status status = attend_draft_keep(f->draft);
   f->draft = NULL;

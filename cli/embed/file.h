@@ -1,8 +1,7 @@
 /* Vectors into a safetensors file, row by row.
  *
- * Rows go to a new file beside the one that was named; it takes that name once
- * everything is on the disk. Until then, and if anything fails, what was there
- * before stays as it is.
+ * Rows go to a draft beside the file, which replaces it once everything is on the disk.
+ * Until then, and after a failure, the file is as it was.
  */
 #ifndef CLI_EMBED_FILE_H
 #define CLI_EMBED_FILE_H
@@ -18,13 +17,13 @@ typedef struct {
   size_t rows;
 } vector_file;
 
-/* An exit code, after a complaint, each. */
+/* Exit codes; failures are reported. */
 int vector_file_start(vector_file *f, attend_context *ctx, const char *path,
                       int width);
 int vector_file_add(vector_file *f, const float *vector);
-/* notes: names and values by turns, ends with NULL. */
-int vector_file_finish(vector_file *f, const char *const *notes);
-/* Leaves nothing behind of a file that was not finished. */
+/* metadata: alternating names and values, then NULL. */
+int vector_file_finish(vector_file *f, const char *const *metadata);
+/* Removes the draft of a file that was not finished. */
 void vector_file_drop(vector_file *f);
 
 #endif

@@ -1,20 +1,16 @@
-/* Opening a model for its vectors.
- *
- * Embed, and summarize --extract.
+/* Opening a model for its vectors: embed, and summarize --extract.
  */
 #ifndef CLI_EMBED_OPEN_H
 #define CLI_EMBED_OPEN_H
 
-#include "embed/vectors.h"
+#include "attend/embed.h"
 #include "model_open.h"
 
-/* Loads the model without its head, and readies *e for it. e->pool and
- * e->max_length are what was asked for, or 0: then what the folder says. An
- * exit code; embedder_free and model_close are right after any. */
+/* Loads the model without its head and creates an embedder; options the user did not set
+ * are as the model's folder says. An exit code; attend_embedder_free and model_close may
+ * follow any. */
 int embedder_open(const options *common, const model_options *model,
-                  model_opened *m, embedder *e);
-
-/* Complains of vectors that are not finite, and of a status. An exit code. */
-int embedder_check(const embedder *e, attend_status status);
+                  attend_embed_options embed, model_opened *m,
+                  attend_embedder **e);
 
 #endif

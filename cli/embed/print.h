@@ -1,17 +1,29 @@
-/* Vectors, cosines and nearest texts, for people and for programs. */
+/* Vectors, cosines and nearest texts as tables and JSON. */
 #ifndef CLI_EMBED_PRINT_H
 #define CLI_EMBED_PRINT_H
 
+#include "attend/embed.h"
 #include "attend/json.h"
-#include "embed/vectors.h"
+
+typedef struct { /* texts that are embedded together */
+  char **text;   /* [room] */
+  size_t *length;
+  int32_t *tokens;
+  float *vectors; /* [room][width] */
+  int count, room, width;
+} embed_window;
+
+static inline const float *vector_at(const embed_window *w, int i) {
+  return w->vectors + (size_t)i * (size_t)w->width;
+}
 
 /* A row and a column for each text; coloured on a terminal. */
-int print_cosines(const embed_text *texts, int n, int width);
+int print_cosines(const embed_window *window);
 /* One line of numbers that read back as the same floats. */
-void print_vector(const embed_text *text, int width);
-/* One object: text, tokens, vector, and with n > 0 its cosines with all. */
-void put_embedding(attend_json_writer *w, const embed_text *text, int width,
-                   const embed_text *all, int n);
+void print_vector(const embed_window *window, int i);
+/* One object: text, tokens, vector, and its cosines with all texts if `cosines`. */
+void put_embedding(attend_json_writer *w, const embed_window *window, int i,
+                   bool cosines);
 
 /* ---- the nearest ---------------------------------------------------------------- */
 
@@ -22,12 +34,13 @@ typedef struct {
 } hit;
 
 typedef struct {
-  const float *query;
-  int width, most, count;
-  hit *hits; /* [most], the best first; the earlier one where they are equal */
+  const float *query; /* [width] */
+  int most, count;
+  hit *hits; /* [most], best first; the earlier one where cosines are equal */
 } nearest;
 
-void nearest_offer(nearest *found, size_t number, const embed_text *text);
+void nearest_offer(nearest *found, size_t number, const embed_window *window,
+                   int i);
 int nearest_print(const nearest *found, attend_context *ctx, bool json);
 void nearest_free(nearest *found);
 

@@ -1,7 +1,5 @@
-/* attend eval --rouge: how near summaries come to those that people wrote.
- *
- * The part of eval that scores what a model writes; rouge.h says which file does what.
- */
+/* attend eval --rouge: scores summaries by reference summaries; rouge.h says which
+ * file does what. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +34,7 @@ enum {
 
 static const struct argp_option list[] = {
     {"rouge", KEY_ROUGE, 0, 0, "Score summaries", 1},
-    {0, 0, 0, 0, "What is summarized:", 2},
+    {0, 0, 0, 0, "Documents:", 2},
     {"data", KEY_DATA, "FILE", 0,
      "Documents with their summaries: .jsonl, or .tsv; may be repeated", 2},
     {"field", KEY_FIELD, "NAME", 0,
@@ -48,7 +46,7 @@ static const struct argp_option list[] = {
     {"where", KEY_WHERE, "NAME=TEXT", 0,
      "Of .jsonl: only lines whose member NAME is TEXT, such as split=test", 2},
     {"limit", KEY_LIMIT, "N", 0, "The first N pairs", 2},
-    {0, 0, 0, 0, "What summarizes them:", 3},
+    {0, 0, 0, 0, "Summaries:", 3},
     {"model", 'm', "MODEL", 0,
      "A bart or t5: a folder, hf:OWNER/NAME, a run (default: "
      "attend:summarizer)",
@@ -61,9 +59,9 @@ static const struct argp_option list[] = {
      "Of .jsonl: their member (default: summary or prediction)", 3},
     {"baseline", KEY_BASELINE, "KIND", 0,
      "No model: lead copies the first sentence, words:N the first N words", 3},
-    {0, 0, 0, 0, "How they are scored:", 5},
-    {"stem", KEY_STEM, 0, 0, "Compare words without their endings", 5},
-    {"lines", KEY_LINES, 0, 0, "Also rougeLsum, line by line", 5},
+    {0, 0, 0, 0, "Scoring:", 5},
+    {"stem", KEY_STEM, 0, 0, "Compare stems of words", 5},
+    {"lines", KEY_LINES, 0, 0, "Also compute rougeLsum, line by line", 5},
     {"out", KEY_OUT, "FILE", 0,
      "Write each summary with its scores, as lines of JSON", 5},
     {"seed", 's', "N", OPTION_HIDDEN, 0, 5},
@@ -91,7 +89,7 @@ static void read_where(struct argp_state *state, rouge_options *o, char *arg) {
   o->where = arg;
 }
 
-/* Of draws and of resamples alike: here it does not say that summaries are drawn. */
+/* Seeds sampling and the bootstrap: here it does not turn sampling on. */
 static void read_seed(struct argp_state *state, rouge_options *o,
                       const char *arg) {
   o->how.how.seed =
@@ -100,17 +98,17 @@ static void read_seed(struct argp_state *state, rouge_options *o,
           : options_new_seed();
 }
 
-/* Each of them says where summaries come from. */
+/* Summaries have one source. */
 static void check_sources(struct argp_state *state, const rouge_options *o) {
   if (!o->n_data)
     argp_error(state, "name the documents and their summaries with --data");
   if (o->predictions && o->baseline)
     argp_error(state, "give --predictions or --baseline, not both");
   if (o->model.path && (o->predictions || o->baseline))
-    argp_error(state, "%s says what summarizes: leave out the model %s",
+    argp_error(state, "%s replaces the model: leave out %s",
                o->predictions ? "--predictions" : "--baseline", o->model.path);
   if (o->prediction_field && !o->predictions)
-    argp_error(state, "--prediction-field is of --predictions: give them");
+    argp_error(state, "--prediction-field needs --predictions");
 }
 
 static error_t parse_scoring(int key, char *arg, struct argp_state *state) {
@@ -187,25 +185,25 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 static const struct argp_child children[] = {
     {&options_json, 0, NULL, 7},
     {&options_run, 0, NULL, 7},
-    {&options_model, 0, "How the model runs:", 6},
-    {&options_summary, 0, "How summaries are written:", 4},
+    {&options_model, 0, "Running the model:", 6},
+    {&options_summary, 0, "Generation:", 4},
     {0}};
 static const struct argp argp = {
     .options = list,
     .parser = parse,
     .args_doc = "[MODEL]",
     .doc =
-        "Summarizes documents and scores the summaries by those that people "
-        "wrote: ROUGE-1, ROUGE-2 and ROUGE-L, as the Python package "
-        "rouge_score has them."
-        "\vPrecision is the share of the summary's words (rouge2: of two in a "
-        "row) that the reference has, recall that of the reference's; rougeL "
-        "takes the longest common subsequence. The interval is of the mean "
-        "F1, from 1000 resamples of the documents, which --seed draws. Of "
-        "several --samples the best by the model's own score counts. "
-        "--json prints one object, in which rouge1, rouge2 and rougeL are the "
-        "mean F1.\n\n"
-        "Ctrl-C reports what was done so far and exits with 130.",
+        "Summarizes documents and scores the summaries by reference "
+        "summaries: ROUGE-1, ROUGE-2 and ROUGE-L, as the Python package "
+        "rouge_score computes them."
+        "\vPrecision is the share of the summary's words (rouge2: bigrams) "
+        "that the reference has, recall the share of the reference's that the "
+        "summary has; rougeL uses the longest common subsequence. The interval "
+        "of the mean F1 is a bootstrap of 1000 resamples of the documents, "
+        "seeded by --seed. Of several --samples the one with the best score of "
+        "the model counts. --json prints one object, in which rouge1, rouge2 "
+        "and rougeL are the mean F1.\n\n"
+        "Ctrl-C reports what is done and exits with 130.",
     .children = children};
 
 /* ---- summaries ----------------------------------------------------------------------- */
@@ -233,7 +231,7 @@ static rouge_text first_sentence(const rouge_text *t) {
   return copy(t->text + s.start, s.length);
 }
 
-static void copy_front(const rouge_options *o, const rouge_pairs *pairs) {
+static void copy_leads(const rouge_options *o, const rouge_pairs *pairs) {
   for (int i = 0; i < pairs->count; i++) {
     rouge_pair *p = &pairs->at[i];
     p->summary = o->words ? first_words(&p->document, o->words)
@@ -242,29 +240,28 @@ static void copy_front(const rouge_options *o, const rouge_pairs *pairs) {
 }
 
 typedef struct {
-  summary_document *docs;
-  int count;
-  double tokens, done; /* of all documents; of those that are done */
-} rouge_writing;
+  int done, count; /* documents */
+} rouge_progress;
 
-/* Time goes by tokens: the short documents come first. */
-static void say_step(int done, int count, void *user) {
-  rouge_writing *w = user;
+static int on_progress(double done, void *user) {
+  const rouge_progress *p = user;
   char now[64];
-  for (int i = 0; !w->tokens && i < count; i++) w->tokens += w->docs[i].tokens;
-  snprintf(now, sizeof now, "%d of %d", done, count);
-  progress_share(w->tokens > 0 ? w->done / w->tokens : 0, now);
+  snprintf(now, sizeof now, "%d of %d", p->done, p->count);
+  progress_share(done, now);
+  return is_interrupted();
 }
 
-static void count_done(summary_document *one, void *user) {
-  rouge_writing *w = user;
-  w->done += one->tokens;
+static void on_done(int document, const attend_summarized *one, void *user) {
+  rouge_progress *p = user;
+  (void)document;
+  (void)one;
+  p->done++;
 }
 
-static void take_summaries(const rouge_writing *w, const rouge_pairs *pairs,
-                           int *cut) {
-  for (int i = 0; i < w->count; i++) {
-    const summary_document *d = &w->docs[i];
+static void take_summaries(const attend_summaries *all,
+                           const rouge_pairs *pairs, int *cut) {
+  for (int i = 0; i < pairs->count; i++) {
+    const attend_summarized *d = attend_summaries_get(all, i);
     const char *text = d->count ? d->best[0].text : "";
     if (!d->done) continue;
     pairs->at[i].summary = copy(text, strlen(text));
@@ -272,41 +269,53 @@ static void take_summaries(const rouge_writing *w, const rouge_pairs *pairs,
   }
 }
 
+static attend_status summarize(attend_summarizer *s, const rouge_pairs *pairs,
+                               attend_summaries **all) {
+  attend_summarize_callbacks callbacks = ATTEND_SUMMARIZE_CALLBACKS;
+  rouge_progress progress = {.count = pairs->count};
+  attend_document *docs = need((size_t)pairs->count, sizeof *docs);
+  for (int i = 0; i < pairs->count; i++)
+    docs[i] = (attend_document){.text = pairs->at[i].document.text,
+                                .length = pairs->at[i].document.length,
+                                .number = i};
+  callbacks.progress = on_progress;
+  callbacks.on_done = on_done;
+  callbacks.user = &progress;
+  progress_start("summarizing", (size_t)pairs->count);
+  attend_status status =
+      attend_summarize(s, pairs->count, docs, &callbacks, all);
+  progress_end();
+  free(docs);
+  return status;
+}
+
 static int write_summaries(const rouge_options *o, const rouge_pairs *pairs,
                            int *cut) {
   summarizer s = {0};
-  rouge_writing w = {.count = pairs->count};
-  summary_watch watch = {
-      .on_step = say_step, .on_done = count_done, .user = &w};
+  attend_summaries *all = NULL;
   int code = summarizer_open(&o->common, &o->model, &o->how, &s);
-  w.docs = need((size_t)w.count, sizeof *w.docs);
-  for (int i = 0; i < w.count; i++)
-    w.docs[i] = (summary_document){.text = pairs->at[i].document.text,
-                                   .length = pairs->at[i].document.length,
-                                   .number = i};
-  progress_start("summarizing", (size_t)w.count);
-  if (!code) code = summaries_write(&s, w.docs, w.count, &watch);
-  progress_end();
-  if (!code) take_summaries(&w, pairs, cut);
-  summaries_free(w.docs, w.count);
-  free(w.docs);
+  attend_status status = code ? ATTEND_OK : summarize(s.s, pairs, &all);
+  if (status && status != ATTEND_STOPPED)
+    code = complain_status(s.m.ctx, status);
+  if (all) take_summaries(all, pairs, cut);
+  attend_summaries_free(all);
   summarizer_close(&s);
   return code;
 }
 
 /* ---- the verb --------------------------------------------------------------------------- */
 
-static int get_summaries(attend_context *ctx, const rouge_options *o,
-                         rouge_pairs *pairs, int *cut) {
+static int make_summaries(attend_context *ctx, const rouge_options *o,
+                          rouge_pairs *pairs, int *cut) {
   if (o->predictions) return predictions_read(ctx, o, pairs);
   if (!o->baseline) return write_summaries(o, pairs, cut);
-  copy_front(o, pairs);
+  copy_leads(o, pairs);
   return EXIT_OK;
 }
 
-/* What an interrupt leaves is not like the rest: short documents come first. */
-static int report(attend_context *ctx, const rouge_answer *a) {
-  int done = a->tally->count, all = a->pairs->count;
+/* Short documents are summarized first: an interrupted result is biased. */
+static int report(attend_context *ctx, const rouge_report *a) {
+  int done = a->scores->count, all = a->pairs->count;
   int code = done ? rouge_print(ctx, a) : EXIT_OK;
   if (!code && done && a->o->out) code = rouge_write(ctx, a);
   if (code || done == all) return code;
@@ -318,18 +327,18 @@ static int report(attend_context *ctx, const rouge_answer *a) {
 
 static int score(attend_context *ctx, const rouge_options *o) {
   rouge_pairs pairs = {0};
-  rouge_tally tally = {0};
-  rouge_answer a = {.o = o, .pairs = &pairs, .tally = &tally};
+  rouge_scores scores = {0};
+  rouge_report a = {.o = o, .pairs = &pairs, .scores = &scores};
   int code = o->out && !can_write(o->out) ? EXIT_FAILED : EXIT_OK;
   if (!code) code = pairs_read(ctx, o, &pairs);
   double start = seconds_now();
   interrupt_watch();
   interrupt_watch_ends();
-  if (!code) code = get_summaries(ctx, o, &pairs, &a.cut);
+  if (!code) code = make_summaries(ctx, o, &pairs, &a.cut);
   a.seconds = seconds_now() - start;
-  if (!code) code = tally_make(ctx, o, &pairs, &tally);
+  if (!code) code = scores_make(ctx, o, &pairs, &scores);
   if (!code) code = report(ctx, &a);
-  tally_free(&tally);
+  scores_free(&scores);
   pairs_free(&pairs);
   return code;
 }

@@ -1,7 +1,6 @@
-/* What the parts of attend eval --rouge share.
- *
- * rouge_pairs.c reads texts with their references, eval_rouge.c has the options and
- * gets summaries, rouge_tally.c scores them, rouge_print.c says what came out.
+/* What the parts of attend eval --rouge share: rouge.c has options and summaries,
+ * rouge_pairs.c reads documents with their references, rouge_scores.c scores and
+ * prints.
  */
 #ifndef CLI_ROUGE_H
 #define CLI_ROUGE_H
@@ -17,8 +16,8 @@ typedef struct {
   summary_options how;
   char **data; /* [n_data] files */
   int n_data;
-  const char *field, *answer_field; /* NULL: the usual names */
-  const char *where;                /* "NAME=TEXT": other lines are left out */
+  const char *field, *answer_field; /* NULL: the default names */
+  const char *where;                /* "NAME=TEXT": other lines are skipped */
   const char *predictions, *prediction_field;
   const char *baseline; /* "lead", "words:N" */
   int words;            /* of the baseline; 0: the lead sentence */
@@ -47,7 +46,7 @@ typedef struct {
   int count, capacity;
 } rouge_pairs;
 
-/* All files, as the options say; exit codes. */
+/* Of all files; exit codes. */
 int pairs_read(attend_context *ctx, const rouge_options *o, rouge_pairs *pairs);
 /* The summaries of a file, in the order of the pairs. */
 int predictions_read(attend_context *ctx, const rouge_options *o,
@@ -56,48 +55,48 @@ void pairs_free(rouge_pairs *pairs);
 
 /* ---- scores --------------------------------------------------------------------------- */
 
-enum {                   /* columns of what is measured of each summary */
-       TALLY_ROUGE1 = 0, /* precision, recall, F1 */
-       TALLY_ROUGE2 = 3,
-       TALLY_ROUGEL = 6,
-       TALLY_ROUGELSUM = 9,
-       TALLY_WORDS = 12,
-       TALLY_REFERENCE_WORDS,
-       TALLY_NEW_WORDS, /* shares of the summary's */
-       TALLY_NEW_BIGRAMS,
-       TALLY_COLUMNS
+enum {                   /* columns of the scores of each summary */
+       SCORE_ROUGE1 = 0, /* precision, recall, F1 */
+       SCORE_ROUGE2 = 3,
+       SCORE_ROUGEL = 6,
+       SCORE_ROUGELSUM = 9,
+       SCORE_WORDS = 12,
+       SCORE_REFERENCE_WORDS,
+       SCORE_NEW_WORDS, /* shares of the summary that the document lacks */
+       SCORE_NEW_BIGRAMS,
+       SCORE_COLUMNS
 };
 
 typedef struct {
-  double *values; /* [count, TALLY_COLUMNS], of pairs that have a summary */
-  int *pair;      /* [count] which they are of */
+  double *values; /* [count, SCORE_COLUMNS] of pairs with a summary */
+  int *pair;      /* [count] the pair of each */
   int count;
   int empty;    /* summaries without a word */
   bool novelty; /* every pair has a document */
-  attend_interval mean[TALLY_COLUMNS];
-} rouge_tally;
+  attend_interval mean[SCORE_COLUMNS];
+} rouge_scores;
 
-int tally_make(attend_context *ctx, const rouge_options *o,
-               const rouge_pairs *pairs, rouge_tally *tally);
-void tally_free(rouge_tally *tally);
+int scores_make(attend_context *ctx, const rouge_options *o,
+                const rouge_pairs *pairs, rouge_scores *scores);
+void scores_free(rouge_scores *scores);
 
-/* ---- answers ---------------------------------------------------------------------------- */
+/* ---- the report ---------------------------------------------------------------------------- */
 
 typedef struct {
   const rouge_options *o;
   const rouge_pairs *pairs;
-  const rouge_tally *tally;
-  double seconds; /* that writing the summaries took */
-  int cut;        /* documents that were longer than the model reads */
-} rouge_answer;
+  const rouge_scores *scores;
+  double seconds; /* of writing the summaries */
+  int cut;        /* documents that were truncated */
+} rouge_report;
 
-int rouge_print(attend_context *ctx, const rouge_answer *a);
+int rouge_print(attend_context *ctx, const rouge_report *a);
 /* The file of --out. */
-int rouge_write(attend_context *ctx, const rouge_answer *a);
+int rouge_write(attend_context *ctx, const rouge_report *a);
 
 /* ---- the verb ----------------------------------------------------------------------------- */
 
-/* Whether the arguments of eval ask for it. */
+/* Whether --rouge is among the arguments of eval. */
 bool is_eval_rouge(int argc, char **argv);
 int eval_rouge(int argc, char **argv);
 

@@ -1,7 +1,4 @@
-/* Texts with their references, and summaries of them, out of files.
- *
- * See rouge.h; before anything is written or scored.
- */
+/* Documents with their references, and predictions, read from files. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,13 +16,13 @@ typedef struct {
   attend_context *ctx;
   const rouge_options *o;
   rouge_pairs *pairs;
-  const char *name; /* of the file, as people call it */
+  const char *name; /* of the file, for messages */
   bool json;
   size_t number; /* of the line, from 1 */
   int filled;    /* pairs that have a summary, of predictions */
 } pair_reader;
 
-typedef int line_taker(pair_reader *r, const char *line, size_t length);
+typedef int line_reader(pair_reader *r, const char *line, size_t length);
 
 static bool is_full(const pair_reader *r) {
   return r->o->limit && r->pairs->count == r->o->limit;
@@ -36,7 +33,7 @@ static int wrong_line(const pair_reader *r, const char *what) {
   return EXIT_FAILED;
 }
 
-static int take_lines(pair_reader *r, FILE *in, line_taker *take) {
+static int read_lines(pair_reader *r, FILE *in, line_reader *read) {
   char *line = NULL;
   size_t capacity = 0;
   ssize_t n;
@@ -47,7 +44,7 @@ static int take_lines(pair_reader *r, FILE *in, line_taker *take) {
     r->number++;
     if (line[length - 1] == '\n') length--;
     if (length && line[length - 1] == '\r') length--;
-    code = take(r, line, length);
+    code = read(r, line, length);
   }
   free(line);
   if (code || !ferror(in)) return code;
@@ -63,19 +60,19 @@ static int check_begin(const pair_reader *r, FILE *in) {
   return status ? complain_status(r->ctx, status) : EXIT_OK;
 }
 
-static int read_path(pair_reader *r, const char *path, line_taker *take) {
+static int read_path(pair_reader *r, const char *path, line_reader *read) {
   bool input = !strcmp(path, "-");
   r->name = input ? "the standard input" : path;
   r->number = 0;
-  if (input) return take_lines(r, stdin, take);
+  if (input) return read_lines(r, stdin, read);
   FILE *in = is_folder(path) ? NULL : fopen(path, "rb");
   if (!in) {
     complain("%s cannot be read: %s", path,
-             is_folder(path) ? "it is a folder" : strerror(errno));
+             is_folder(path) ? "it is a directory" : strerror(errno));
     return EXIT_FAILED;
   }
   int code = file_bytes(path) >= 0 ? check_begin(r, in) : EXIT_OK;
-  if (!code) code = take_lines(r, in, take);
+  if (!code) code = read_lines(r, in, read);
   fclose(in);
   return code;
 }
@@ -126,7 +123,7 @@ static bool has_texts(const attend_json *value) {
   return n > 0;
 }
 
-/* The member of the name that was given, else of the usual ones the first there is. */
+/* The member with the given name, else the first of the default names. */
 static const attend_json *member(const attend_json *line, const char *given,
                                  const char *usual, const char *other) {
   if (given) return attend_json_get(line, given);
@@ -168,8 +165,8 @@ static void set_references(rouge_pair *one, const attend_json *value) {
         own_string(is_string(value) ? value : attend_json_at(value, i));
 }
 
-/* Whether the line is one that --where asks for. */
-static bool is_wanted(const rouge_options *o, const attend_json *line) {
+/* Whether the line matches --where. */
+static bool is_selected(const rouge_options *o, const attend_json *line) {
   if (!o->where) return true;
   const char *equal = strchr(o->where, '=');
   char *name = need((size_t)(equal - o->where) + 1, 1);
@@ -179,34 +176,34 @@ static bool is_wanted(const rouge_options *o, const attend_json *line) {
   return text && !strcmp(text, equal + 1);
 }
 
-/* A document is needed where summaries are made of it. */
-static int take_object(pair_reader *r, const attend_json *line) {
+/* A document is needed unless there are predictions. */
+static int read_object(pair_reader *r, const attend_json *line) {
   const rouge_options *o = r->o;
   const attend_json *document = member(line, o->field, "document", "source");
-  const attend_json *wanted =
+  const attend_json *references =
       member(line, o->answer_field, "summary", "target");
-  if (!is_wanted(o, line)) return EXIT_OK;
-  if (!has_texts(wanted))
+  if (!is_selected(o, line)) return EXIT_OK;
+  if (!has_texts(references))
     return lacks(r, o->answer_field, "summary", "target", "--answer-field");
   if (!is_string(document) && (!o->predictions || o->field))
     return lacks(r, o->field, "document", "source", "--field");
   rouge_pair *one = add_pair(r);
-  set_references(one, wanted);
+  set_references(one, references);
   if (is_string(document)) one->document = own_string(document);
   return EXIT_OK;
 }
 
-static int take_pair(pair_reader *r, const char *line, size_t length) {
+static int read_pair(pair_reader *r, const char *line, size_t length) {
   attend_json *root;
   if (is_full(r) || is_blank(line, length)) return EXIT_OK;
   int code = parse_line(r, line, length, &root);
   if (code) return code;
-  code = take_object(r, root);
+  code = read_object(r, root);
   attend_json_free(root);
   return code;
 }
 
-static int take_columns(pair_reader *r, const char *line, size_t length) {
+static int read_columns(pair_reader *r, const char *line, size_t length) {
   if (is_full(r) || !length) return EXIT_OK;
   const char *tab = memchr(line, '\t', length);
   if (!tab) return wrong_line(r, "has no tab between two texts");
@@ -231,11 +228,11 @@ int pairs_read(attend_context *ctx, const rouge_options *o,
       complain("--where is for lines of JSON, and %s has columns", o->data[i]);
       return EXIT_USAGE;
     }
-    code = read_path(&r, o->data[i], columns ? take_columns : take_pair);
+    code = read_path(&r, o->data[i], columns ? read_columns : read_pair);
   }
   if (code || pairs->count) return code;
   complain("%s has no pair of a document and a summary%s", r.name,
-           o->where ? " where the lines say what --where asks for" : "");
+           o->where ? " that matches --where" : "");
   return EXIT_FAILED;
 }
 
@@ -253,27 +250,27 @@ void pairs_free(rouge_pairs *pairs) {
 
 /* ---- predictions ------------------------------------------------------------------------ */
 
-/* Further lines are of pairs that --limit leaves out. */
-static int fill(pair_reader *r, rouge_text said) {
+/* Further lines belong to pairs beyond --limit. */
+static int fill(pair_reader *r, rouge_text summary) {
   if (r->filled < r->pairs->count)
-    r->pairs->at[r->filled].summary = said;
+    r->pairs->at[r->filled].summary = summary;
   else
-    free(said.text);
+    free(summary.text);
   r->filled++;
   return EXIT_OK;
 }
 
-static int take_prediction(pair_reader *r, const char *line, size_t length) {
+static int read_prediction(pair_reader *r, const char *line, size_t length) {
   attend_json *root;
   const char *given = r->o->prediction_field;
   if (!r->json) return fill(r, own(line, length));
   if (is_blank(line, length)) return EXIT_OK;
   int code = parse_line(r, line, length, &root);
   if (code) return code;
-  const attend_json *said =
+  const attend_json *summary =
       is_string(root) ? root : member(root, given, "summary", "prediction");
-  code = is_string(said)
-             ? fill(r, own_string(said))
+  code = is_string(summary)
+             ? fill(r, own_string(summary))
              : lacks(r, given, "summary", "prediction", "--prediction-field");
   attend_json_free(root);
   return code;
@@ -285,7 +282,7 @@ int predictions_read(attend_context *ctx, const rouge_options *o,
                    .o = o,
                    .pairs = pairs,
                    .json = is_jsonl(o->predictions) || o->prediction_field};
-  int code = read_path(&r, o->predictions, take_prediction);
+  int code = read_path(&r, o->predictions, read_prediction);
   bool more = r.filled > pairs->count && !is_full(&r);
   if (code || (r.filled >= pairs->count && !more)) return code;
   complain(

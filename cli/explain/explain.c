@@ -1,6 +1,6 @@
 /* attend explain: what would run, why, and what it costs.
  *
- * Nothing is computed: the plan is asked.
+ * Nothing is computed: costs are those of the plan.
  */
 #include <math.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "bench/ceilings.h"
 #include "options.h"
 #include "table.h"
-#include "verify/ways.h"
+#include "bench/cost_models.h"
 
 typedef struct {
   options common;
@@ -31,15 +31,15 @@ typedef struct {
   int kv_heads;                              /* 0: not attention */
   double flops, bytes, cache_bytes, workspace;
   limit limit;
-  bool has_ways; /* the form has a feature map: */
-  ways ways;
-  double crossover; /* NaN: none, or not asked */
+  bool has_features; /* the form has a feature map: */
+  cost_models models;
+  double crossover; /* NaN: none */
   attend_prediction
       prediction; /* of random features; NaN where there are none */
   double spread;
 } explanation;
 
-static const double ERROR_ASKED = 0.1; /* how many features would it take? */
+static const double TARGET_ERROR = 0.1; /* how many features would it take? */
 
 /* ---- options ------------------------------------------------------------------- */
 
@@ -72,7 +72,8 @@ static const struct argp argp = {
     .doc =
         "The engine that would run, those that refused and why, operations, "
         "bytes, arithmetic intensity, workspace, and what bounds the time "
-        "on this machine. For a form with a feature map, both ways to compute "
+        "on this machine. For a form with a feature map, both methods to "
+        "compute "
         "it, the length from which on sums are faster, and the error of random "
         "features."
         "\vThe machine's ceilings are measured once and kept; `attend bench "
@@ -90,10 +91,10 @@ static void append(char *text, size_t size, const char *name, const char *why) {
 static void ask_engines(const attend_plan *plan, explanation *e) {
   const char *name, *refusal;
   e->refused[0] = 0;
-  for (int n = 0; attend_engine_ask(plan, n, &name, &refusal); n++) {
+  for (int n = 0; attend_plan_candidate(plan, n, &name, &refusal); n++) {
     if (!strcmp(name, e->engine)) continue;
     append(e->refused, sizeof e->refused, name,
-           refusal ? refusal : "applies too, but is asked later");
+           refusal ? refusal : "applies too, but comes later in the list");
   }
 }
 
@@ -133,16 +134,16 @@ static attend_status ask_error(attend_context *ctx, const attend_problem *p,
                                explanation *e) {
   e->prediction = (attend_prediction){NAN, NAN, NAN, 0, NAN};
   if (!is_random(&p->desc.form)) return ATTEND_OK;
-  return attend_predict_spread(ctx, &p->desc, e->spread, ERROR_ASKED,
+  return attend_predict_spread(ctx, &p->desc, e->spread, TARGET_ERROR,
                                &e->prediction);
 }
 
-static attend_status ask_ways(explain_run *run, const attend_problem *p,
-                              explanation *e) {
-  e->has_ways = has_ways(p);
-  if (!e->has_ways) return ATTEND_OK;
-  e->ways = ways_of(run->ctx, &run->machine, p);
-  e->crossover = predicted_crossover(run->ctx, &run->machine, &e->ways);
+static attend_status predict_models(explain_run *run, const attend_problem *p,
+                                    explanation *e) {
+  e->has_features = has_feature_map(p);
+  if (!e->has_features) return ATTEND_OK;
+  e->models = cost_models_of(run->ctx, &run->machine, p);
+  e->crossover = predicted_crossover(run->ctx, &run->machine, &e->models);
   return ATTEND_OK;
 }
 
@@ -152,14 +153,14 @@ static attend_status explain_attention(explain_run *run,
   const attend_desc *d = &p->desc;
   e->kv_heads = d->kv_heads;
   attend_status status = ask_plan(run->ctx, p, e);
-  if (!status) status = ask_ways(run, p, e);
+  if (!status) status = predict_models(run, p, e);
   if (!status) status = ask_error(run->ctx, p, e);
   if (p->op != ATTEND_OP_DECODE) return status;
   e->cache_bytes = (double)d->batch * d->kv_heads * d->kv_len *
                    ((double)d->dim + d->dim_v) *
                    (double)attend_dtype_size(d->dtype);
   if (!strcmp(e->engine, "linear"))
-    e->cache_bytes = e->ways.linear.memory - e->workspace;
+    e->cache_bytes = e->models.linear.memory - e->workspace;
   return status;
 }
 
@@ -216,13 +217,13 @@ static void print_times(const explain_run *run, const explanation *e) {
          arithmetic, memory);
 }
 
-static const column ways_columns[] = {
-    {"way", "way", CELL_TEXT},        {"engine", "engine", CELL_TEXT},
+static const column method_columns[] = {
+    {"method", "method", CELL_TEXT},  {"engine", "engine", CELL_TEXT},
     {"flops", "FLOPs", CELL_NUMBER},  {"predicted_s", "at least", CELL_SECONDS},
     {"bound", "bound", CELL_TEXT},    {"memory_bytes", "memory", CELL_BYTES},
     {"grows", "grows as", CELL_TEXT}, {NULL, NULL, CELL_TEXT}};
 
-static void add_way(table *t, const char *name, const way *w) {
+static void add_method(table *t, const char *name, const cost_model *w) {
   bool refused = !*w->engine;
   cell none = cell_none();
   table_add(
@@ -234,10 +235,10 @@ static void add_way(table *t, const char *name, const way *w) {
                refused ? none : cell_number(w->memory), cell_text(w->growth)});
 }
 
-static void print_ways(const explanation *e) {
-  table t = table_start(ways_columns);
-  add_way(&t, "exact", &e->ways.exact);
-  add_way(&t, "linear", &e->ways.linear);
+static void print_methods(const explanation *e) {
+  table t = table_start(method_columns);
+  add_method(&t, "exact", &e->models.exact);
+  add_method(&t, "linear", &e->models.linear);
   table_print(&t, stdout);
   table_free(&t);
   if (isnan(e->crossover))
@@ -257,7 +258,7 @@ static void print_error(const explanation *e) {
       "  %-10s %.3g%s expected for normal q and k of rms %.3g; %.2g would "
       "take about %s features\n",
       "error", fmin(p->error, 0.5), p->error > 0.5 ? " or more" : "", e->spread,
-      ERROR_ASKED, features);
+      TARGET_ERROR, features);
 }
 
 static void print_explanation(const explain_run *run, const explanation *e) {
@@ -271,7 +272,7 @@ static void print_explanation(const explain_run *run, const explanation *e) {
   line("bytes", CELL_BYTES, e->bytes, " at least, each tensor once");
   if (e->kv_heads) line("workspace", CELL_BYTES, e->workspace, "");
   print_times(run, e);
-  if (e->has_ways) print_ways(e);
+  if (e->has_features) print_methods(e);
   print_error(e);
 }
 
@@ -336,9 +337,9 @@ static cell text_if(bool there, const char *text) {
 
 static void add_row(explain_run *run, const explanation *e) {
   cell none = cell_none();
-  const ways *w = &e->ways;
-  bool pairs = e->has_ways && *w->exact.engine;
-  bool sums = e->has_ways && *w->linear.engine;
+  const cost_models *w = &e->models;
+  bool pairs = e->has_features && *w->exact.engine;
+  bool sums = e->has_features && *w->linear.engine;
   table_add(&run->rows,
             (cell[]){cell_text(e->text),
                      cell_text(e->engine),
@@ -359,11 +360,11 @@ static void add_row(explain_run *run, const explanation *e) {
                      number_if(pairs, w->exact.flops),
                      number_if(pairs, w->exact.limit.predicted_s),
                      number_if(pairs, w->exact.memory),
-                     text_if(e->has_ways, w->exact.growth),
+                     text_if(e->has_features, w->exact.growth),
                      number_if(sums, w->linear.flops),
                      number_if(sums, w->linear.limit.predicted_s),
                      number_if(sums, w->linear.memory),
-                     text_if(e->has_ways, w->linear.growth),
+                     text_if(e->has_features, w->linear.growth),
                      cell_number(e->crossover),
                      cell_number(e->prediction.error),
                      number_if(!isnan(e->prediction.error), e->spread),
@@ -412,7 +413,7 @@ static int explain_text(explain_run *run, const char *text) {
 static int explain_all(explain_run *run) {
   const explain_options *o = run->options;
   attend_problem p;
-  /* Before a second goes into measuring: is there anything to explain? */
+  /* Checked before a second is spent on measuring. */
   for (int n = 0; n < o->count; n++) {
     attend_status status = attend_problem_parse(run->ctx, o->problems[n], &p);
     if (status) return complain_status(run->ctx, status);

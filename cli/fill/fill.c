@@ -1,29 +1,32 @@
-/* attend fill: what a masked-LM model puts in the place of a mask.
+/* attend fill: what a model puts in the place of a mask.
  *
- * A table for each mask, or JSON.
+ * A table for each mask, or JSON. attend/fill.h does the work.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "embed/lines.h"
-#include "fill/ways.h"
+#include "attend/fill.h"
+#include "lines.h"
+#include "model_open.h"
 #include "printable.h"
+#include "table.h"
 
 typedef struct {
   options common;
   model_options model;
+  attend_fill_options fill;
   const char *pair;
-  int top;
 } fill_options;
 
 typedef struct {
   const fill_options *o;
   model_opened m;
-  filling f;
+  attend_filler *filler;
   line_source in;
-  table rows; /* for JSON */
-  bool spoke;
+  size_t line;  /* number of the text, from 1 */
+  table rows;   /* for JSON */
+  bool printed; /* a table already */
 } fill_run;
 
 /* ---- options --------------------------------------------------------------------------- */
@@ -39,7 +42,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   fill_options *o = state->input;
   switch (key) {
     case KEY_TOP:
-      o->top = (int)options_number(state, "--top", arg, 1, 1000);
+      o->fill.top = (int)options_number(state, "--top", arg, 1, 1000);
       return 0;
     case KEY_PAIR:
       o->pair = arg;
@@ -57,118 +60,80 @@ static const struct argp argp = {
         "The most probable tokens in the place of each mask. A mask is [MASK], "
         "<mask> or ___, whatever the model's own is. Without a TEXT, each line "
         "of the standard input is one."
-        "\vBERT, DistilBERT and RoBERTa give each token's probability. BART "
-        "and "
-        "T5 write what is missing, by a search of as many beams; the "
-        "probability is that of all they wrote.",
+        "\vBERT, DistilBERT and RoBERTa give the probability of each token. "
+        "BART and T5 write the missing text by a beam search with K beams; the "
+        "probability is that of all tokens written.",
     .children = model_children};
 
-/* ---- the model --------------------------------------------------------------------------- */
+/* ---- results ----------------------------------------------------------------------------- */
 
-static int refuse(const fill_run *run, const char *why) {
-  complain("%s cannot fill masks: %s", run->o->model.path, why);
-  return EXIT_FAILED;
+static const column columns[] = {
+    {"line", NULL, CELL_COUNT},   {"mask", NULL, CELL_COUNT},
+    {"rank", "rank", CELL_COUNT}, {"token", "token", CELL_TEXT},
+    {"id", NULL, CELL_COUNT},     {"probability", "probability", CELL_RATIO},
+    {"text", "text", CELL_TEXT},  {NULL, NULL, CELL_TEXT}};
+
+static void add_row(const fill_run *run, table *rows, const attend_filled *r) {
+  const char *token = r->token ? r->token : "-";
+  table_add(rows,
+            (cell[]){cell_number((double)run->line), cell_number(r->mask + 1),
+                     cell_number(r->rank + 1), cell_text(token),
+                     r->id < 0 ? cell_none() : cell_number(r->id),
+                     cell_number(r->probability), cell_text(r->text)});
 }
 
-static int check_model(const fill_run *run) {
-  const attend_config *c = attend_model_config(run->m.model);
-  if (c->parts == ATTEND_DECODER)
-    return refuse(run, "it continues texts and does not see what comes after");
-  if (attend_checkpoint_has_head(run->m.files)) return EXIT_OK;
-  return refuse(run,
-                "the checkpoint has no masked-LM head; choose one that has");
+/* Results from i on, as long as they are of the same mask; then *i is the next. */
+static int print_mask(fill_run *run, int *i) {
+  const attend_filled *r = attend_filler_get(run->filler, *i);
+  const char *text = attend_filler_text(run->filler);
+  int mask = r->mask, masks = attend_filler_masks(run->filler);
+  table rows = table_start(columns);
+  for (; r && r->mask == mask; r = attend_filler_get(run->filler, ++*i))
+    add_row(run, &rows, r);
+  if (run->printed) putchar('\n');
+  if (run->in.count != 1 && mask == 0) {
+    put_printable(stdout, text, strlen(text));
+    putchar('\n');
+  }
+  if (masks > 1) printf("mask %d of %d\n", mask + 1, masks);
+  int code = table_print(&rows, stdout);
+  table_free(&rows);
+  run->printed = true;
+  return code;
 }
 
-static int find_spelling(fill_run *run) {
-  const attend_tokenizer *t = run->m.tokenizer;
-  int32_t id = attend_tokenizer_special(t, ATTEND_SPECIAL_MASK);
-  const char *mask = id < 0 ? NULL : attend_tokenizer_piece(t, id, NULL);
-  filling *f = &run->f;
-  f->sentinels = attend_tokenizer_find(t, "<extra_id_0>", 12) >= 0;
-  if (!mask && f->sentinels) mask = "<extra_id_%d>";
-  if (!mask || strlen(mask) >= LONGEST_MASK)
-    return refuse(run, "its tokenizer has no mask token");
-  snprintf(f->spelling, sizeof f->spelling, "%s", mask);
-  f->sentinels = id < 0;
-  return EXIT_OK;
+static int put_results(fill_run *run) {
+  const attend_filled *r;
+  int code = EXIT_OK;
+  for (int i = 0; !code && (r = attend_filler_get(run->filler, i));) {
+    if (!run->o->common.json)
+      code = print_mask(run, &i);
+    else
+      add_row(run, &run->rows, r), i++;
+  }
+  return code;
 }
+
+/* ---- texts ------------------------------------------------------------------------------- */
 
 static int open_model(fill_run *run) {
   model_options model = run->o->model;
   model.text = true;
   int code = model_open(&run->o->common, &model, &run->m);
-  if (!code) code = check_model(run);
-  if (!code) code = find_spelling(run);
   if (code) return code;
-  filling *f = &run->f;
-  f->m = &run->m;
-  f->top = run->o->top ? run->o->top : 5;
-  attend_status status = attend_encoding_create(f->m->tokenizer, &f->encoding);
-  if (!status)
-    status = attend_detokenizer_create(f->m->tokenizer, true, &f->decoder);
-  if (!status && attend_model_config(f->m->model)->parts == ATTEND_ENCODER)
-    status = attend_session_create(f->m->model, NULL, &f->run);
+  attend_status status = attend_filler_create(run->m.model, run->m.tokenizer,
+                                              &run->o->fill, &run->filler);
   return status ? complain_status(run->m.ctx, status) : EXIT_OK;
 }
 
-/* ---- texts -------------------------------------------------------------------------------- */
-
-static const double *number_at(const table *t, size_t row, int column_number) {
-  return &t->cells[row * (size_t)t->width + (size_t)column_number].number;
-}
-
-/* A table for each mask: rows of one follow each other. */
-static int print_masks(fill_run *run, const table *all, int masks) {
-  int code = EXIT_OK;
-  bool many = run->in.count != 1;
-  for (size_t r = 0; r < all->rows && !code;) {
-    table one = table_start(fill_columns);
-    double mask = *number_at(all, r, 1);
-    for (; r < all->rows && *number_at(all, r, 1) == mask; r++)
-      table_add(&one, &all->cells[r * (size_t)all->width]);
-    if (run->spoke) putchar('\n');
-    if (many && mask == 1) {
-      put_printable(stdout, run->f.text.text, strlen(run->f.text.text));
-      putchar('\n');
-    }
-    if (masks > 1) printf("mask %.0f of %d\n", mask, masks);
-    code = table_print(&one, stdout);
-    table_free(&one);
-    run->spoke = true;
-  }
-  return code;
-}
-
-static int fill_text(fill_run *run, table *rows) {
-  filling *f = &run->f;
-  int masks = f->text.masks + f->pair.masks;
-  if (!masks) {
-    complain("text %zu has no mask: write [MASK] where something is missing",
-             f->line);
-    return EXIT_USAGE;
-  }
-  if (f->run) return fill_by_head(f, rows);
-  if (!run->o->pair) return fill_by_writing(f, rows);
-  complain("--pair is for encoders: %s reads one text", run->o->model.path);
-  return EXIT_USAGE;
-}
-
-static int one_text(fill_run *run, const char *text, size_t length) {
+static int fill_text(fill_run *run, const char *text, size_t length) {
   const char *pair = run->o->pair;
-  filling *f = &run->f;
-  table rows = table_start(fill_columns);
-  f->line++;
-  f->text = masks_find(text, length, f->spelling);
-  if (pair) f->pair = masks_find(pair, strlen(pair), f->spelling);
-  int code = fill_text(run, &rows);
-  for (size_t r = 0; r < rows.rows && !code && run->o->common.json; r++)
-    table_add(&run->rows, &rows.cells[r * (size_t)rows.width]);
-  if (!code && !run->o->common.json)
-    code = print_masks(run, &rows, f->text.masks + f->pair.masks);
-  table_free(&rows);
-  masks_free(&f->text);
-  masks_free(&f->pair);
-  return code;
+  run->line++;
+  attend_status status =
+      attend_fill(run->filler, text, length, pair, pair ? strlen(pair) : 0);
+  if (!status) return put_results(run);
+  complain("text %zu: %s", run->line, attend_filler_message(run->filler));
+  return status == ATTEND_INVALID ? EXIT_USAGE : EXIT_FAILED;
 }
 
 static int fill(fill_run *run) {
@@ -178,22 +143,20 @@ static int fill(fill_run *run) {
   run->in =
       (line_source){.words = run->o->model.words, .count = run->o->model.count};
   while (!code && line_next(&run->in, &text, &length))
-    code = one_text(run, text, length);
+    code = fill_text(run, text, length);
   if (!code) code = line_check(&run->in);
   if (code || !run->o->common.json) return code;
   return table_print_json(&run->rows, run->m.ctx, stdout);
 }
 
 int cmd_fill(int argc, char **argv) {
-  fill_options o = {0};
-  fill_run run = {.o = &o, .rows = table_start(fill_columns)};
+  fill_options o = {.fill = ATTEND_FILL_OPTIONS};
+  fill_run run = {.o = &o, .rows = table_start(columns)};
   argp_parse(&argp, argc, argv, 0, NULL, &o);
   int code = fill(&run);
   table_free(&run.rows);
   line_free(&run.in);
-  attend_session_free(run.f.run);
-  attend_detokenizer_free(run.f.decoder);
-  attend_encoding_free(run.f.encoding);
+  attend_filler_free(run.filler);
   model_close(&run.m);
   return code;
 }

@@ -1,6 +1,5 @@
-/* attend generate: a model continues texts, or answers them.
- *
- * generate_prompts.c has what goes in, generate_print.c what comes out.
+/* attend generate: continue texts with a decoder, or answer them with an
+ * encoder-decoder. prompts.c prepares the input, print.c the output.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,12 +13,12 @@
 enum { TOKENS = 256, MOST_TOKENS = 1 << 24 };
 #define TEMPERATURE 0.8f
 
-/* The input of argp: options, and what was asked for by name. */
+/* Parser state of argp. */
 typedef struct {
   generate_options o;
   sampling draw;
   bool beam_words;
-} asked;
+} parsed;
 
 /* ---- options ------------------------------------------------------------------------ */
 
@@ -60,28 +59,29 @@ static const struct argp_option list[] = {
     {"echo", KEY_ECHO, 0, 0, "Print the prompt first", 2},
     {"samples", KEY_SAMPLES, "N", 0,
      "Write N texts for each prompt (with --beams: the N best)", 2},
-    {"stats", KEY_STATS, 0, 0,
-     "Say on the standard error how fast it was, and what memory it took", 2},
+    {"stats", KEY_STATS, 0, 0, "Print speed and memory on the standard error",
+     2},
     {0, 0, 0, 0, "How a token is chosen:", 3},
     SAMPLING_ROWS("Draw, with logits divided by T; 0 takes the best token "
-                  "(default: 0, and 0.8 if another of the options for drawing "
-                  "is given)",
-                  "Seed of the draws: the same gives the same text (default: "
-                  "0); `random' takes a new one and says which",
+                  "(default: 0, greedy; 0.8 if another sampling option is "
+                  "given)",
+                  "Random seed: the same seed gives the same text (default: "
+                  "0); `random' picks a new one and prints it",
                   3),
     {"repeat-penalty", KEY_REPEAT, "X", 0,
-     "Make tokens that occurred less likely: 1 is no penalty", 3},
-    {"no-repeat", KEY_NO_REPEAT, "N", 0, "No N tokens in a row twice", 3},
-    {"beams", KEY_BEAMS, "N", 0, "Search for the best text with N beams", 3},
+     "Repetition penalty on tokens that occurred: 1 is none", 3},
+    {"no-repeat", KEY_NO_REPEAT, "N", 0, "Never repeat an n-gram of N tokens",
+     3},
+    {"beams", KEY_BEAMS, "N", 0, "Beam search with N beams", 3},
     {"length-penalty", KEY_LENGTH, "X", 0,
      "Compare beams by log probability / length^X (default: 1)", 3},
-    {"early-stop", KEY_EARLY, 0, 0, "Stop when N beams have ended", 3},
+    {"early-stop", KEY_EARLY, 0, 0, "Stop when N beams are finished", 3},
     {0, 0, 0, 0, "What the model sees:", 4},
     {"context", KEY_CONTEXT, "N", 0,
-     "Tokens at most (default: what the model was made for)", 4},
+     "Context length in tokens (default: the model's maximum)", 4},
     {"slide", KEY_SLIDE, 0, 0,
-     "When the context is full, forget its older half and go on", 4},
-    {"batch", KEY_BATCH, "N", 0, "Texts at once (default: 8)", 4},
+     "When the context is full, drop its older half and continue", 4},
+    {"batch", KEY_BATCH, "N", 0, "Sequences computed together (default: 8)", 4},
     {0}};
 
 static int read_count(struct argp_state *state, const char *name,
@@ -97,7 +97,7 @@ static void add_word(const char ***words, int *count, const char *word) {
 }
 
 static bool parse_input(int key, char *arg, struct argp_state *state,
-                        asked *a) {
+                        parsed *a) {
   generate_options *o = &a->o;
   switch (key) {
     case 'p':
@@ -125,7 +125,7 @@ static bool parse_input(int key, char *arg, struct argp_state *state,
 }
 
 static bool parse_output(int key, char *arg, struct argp_state *state,
-                         asked *a) {
+                         parsed *a) {
   generate_options *o = &a->o;
   switch (key) {
     case 'n':
@@ -156,7 +156,7 @@ static bool parse_output(int key, char *arg, struct argp_state *state,
 }
 
 static bool parse_choice(int key, char *arg, struct argp_state *state,
-                         asked *a) {
+                         parsed *a) {
   attend_generate_options *how = &a->o.how;
   switch (key) {
     case KEY_REPEAT:
@@ -183,8 +183,8 @@ static bool parse_choice(int key, char *arg, struct argp_state *state,
   }
 }
 
-/* What does not go together. */
-static void check(struct argp_state *state, const asked *a) {
+/* Options that exclude each other. */
+static void check(struct argp_state *state, const parsed *a) {
   const generate_options *o = &a->o;
   if (o->model.count)
     argp_error(state,
@@ -210,7 +210,7 @@ static void check(struct argp_state *state, const asked *a) {
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state) {
-  asked *a = state->input;
+  parsed *a = state->input;
   if (parse_input(key, arg, state, a) || parse_output(key, arg, state, a) ||
       sampling_parse(key, arg, state, &a->draw, &a->o.how) ||
       parse_choice(key, arg, state, a))
@@ -236,22 +236,23 @@ static const struct argp argp = {
     .doc =
         "Continues a text, or with an encoder-decoder answers one. The text "
         "goes to the standard output as it comes, and nothing else does."
-        "\vThe best token is taken unless an option for drawing is given: "
-        "--temp, --top-k, --top-p, --min-p, --seed, or several --samples. What "
-        "is drawn depends on the seed, the prompt's number and the sample's "
-        "alone. The first Ctrl-C ends the text and exits with 130, the second "
+        "\vDecoding is greedy unless a sampling option is given: "
+        "--temp, --top-k, --top-p, --min-p, --seed, or several --samples. "
+        "Samples "
+        "depend only on the seed and the indices of prompt and sample."
+        " The first Ctrl-C ends the text and exits with 130, the second "
         "kills.",
     .children = children};
 
-/* ---- the verb ------------------------------------------------------------------------- */
+/* ---- main ----------------------------------------------------------------------------- */
 
-static void settle(asked *a) {
+static void settle(parsed *a) {
   attend_generate_options *how = &a->o.how;
   if (a->draw.other || (how->samples > 1 && how->beams == 1))
     sampling_settle(&a->draw, TEMPERATURE, how);
 }
 
-/* Texts need the tokenizer; ids only if there is something to say in words. */
+/* Texts need the tokenizer; ids only for text output. */
 static int open_tokenizer(generate_run *run) {
   const generate_options *o = run->o;
   bool needs = !o->is_ids || o->how.n_stops;
@@ -264,7 +265,7 @@ static int open_tokenizer(generate_run *run) {
   return EXIT_FAILED;
 }
 
-/* A begin token after the first one opens another text: it ends this one. */
+/* A begin token after the first one starts another text: treat it as an end. */
 static void set_ends(generate_run *run) {
   const attend_config *c = attend_model_config(run->m.model);
   run->end = c->bos;
@@ -313,7 +314,7 @@ static int generate(generate_run *run) {
 }
 
 int cmd_generate(int argc, char **argv) {
-  asked a = {.o.how = attend_generate_defaults()};
+  parsed a = {.o.how = attend_generate_defaults()};
   generate_run run = {.o = &a.o};
   a.o.how.max_new = TOKENS;
   argp_parse(&argp, argc, argv, 0, NULL, &a);

@@ -1,7 +1,5 @@
-/* What the parts of attend generate share.
- *
- * cmd_generate.c has options and the verb, generate_prompts.c what goes in,
- * generate_print.c what comes out.
+/* Shared by the files of attend generate: generate.c has options and the verb,
+ * prompts.c the input, print.c the output.
  */
 #ifndef CLI_GENERATE_H
 #define CLI_GENERATE_H
@@ -34,7 +32,7 @@ typedef struct {
   int32_t end; /* the begin token: after the first one it ends a text too */
   int context; /* tokens; 0: no limit */
   /* printing */
-  bool stream;                      /* one continuation, said as it comes */
+  bool stream;                      /* one continuation, streamed */
   int next;                         /* continuation to be printed */
   const attend_continuation **done; /* [continuations], NULL: not yet */
   char last;                        /* character that was printed */
@@ -46,19 +44,20 @@ static inline int generate_count(const generate_run *run) {
   return run->n_prompts * run->how.samples;
 }
 
-/* ---- generate_prompts.c: exit codes ----------------------------------------- */
+/* ---- prompts.c: exit codes ----------------------------------------- */
 
-/* What the command line or the standard input says; before the model is read. */
+/* Reads prompts from the command line or the standard input, before the model is
+ * loaded. */
 int prompts_gather(generate_run *run);
-/* Ids, within the context; says what was left out. */
+/* Encodes prompts and truncates them to the context, with a notice. */
 int prompts_encode(generate_run *run);
 void prompts_free(generate_run *run);
 
-/* ---- generate_print.c -------------------------------------------------------- */
+/* ---- print.c -------------------------------------------------------- */
 
-/* Prepares `how` so that everything is printed as it comes. */
+/* Sets the callbacks of `how` that print. */
 void print_start(generate_run *run);
-/* What is still to be said: the last lines, notices, statistics, JSON. */
+/* Prints the rest: last lines, notices, statistics, JSON. */
 int print_end(generate_run *run, const attend_generation *g);
 
 #endif

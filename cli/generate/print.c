@@ -1,7 +1,7 @@
-/* What attend generate says: text as it comes, notices, statistics, JSON.
+/* Output of attend generate: streamed text, notices, statistics, JSON.
  *
- * The standard output holds what the model wrote and nothing else; all the rest goes
- * to the standard error.
+ * The standard output holds the generated text only; all else goes to the standard
+ * error.
  */
 #include <math.h>
 #include <stdio.h>
@@ -90,8 +90,7 @@ static int on_step(void *user) {
   return is_interrupted();
 }
 
-/* Continuations are printed in their order, each as soon as those before it
- * are there. */
+/* Continuations are printed in order, each once those before it are complete. */
 static void on_done(const attend_continuation *one, void *user) {
   generate_run *run = user;
   run->done[one->prompt * run->how.samples + one->sample] = one;
@@ -144,9 +143,9 @@ static const char *weights_name(attend_weights kind) {
 }
 
 static const char *form_name(const generate_run *run) {
-  const char *asked = run->o->model.attention;
-  const char *learnt = attend_model_config(run->m.model)->attention;
-  return asked ? asked : *learnt ? learnt : "softmax";
+  const char *requested = run->o->model.attention;
+  const char *trained = attend_model_config(run->m.model)->attention;
+  return requested ? requested : *trained ? trained : "softmax";
 }
 
 static const char *as(cell_kind kind, double number) {
@@ -262,8 +261,8 @@ static void notice_context(const generate_run *run) {
     full += run->done[i] && run->done[i]->end == ATTEND_FINISH_CONTEXT;
   if (run->slid)
     complain(
-        "the context of %d tokens was full %d time%s, and its older half "
-        "forgotten",
+        "the context of %d tokens was full %d time%s, and its older half was "
+        "dropped",
         run->context, run->slid, run->slid > 1 ? "s" : "");
   if (!full) return;
   char some[64] = "the text ended";
@@ -271,7 +270,7 @@ static void notice_context(const generate_run *run) {
     snprintf(some, sizeof some, "%d of %d texts ended", full, count);
   complain(
       "%s because the context of %d tokens is full%s", some, run->context,
-      run->how.beams > 1 ? "" : ": --slide forgets its older half and goes on");
+      run->how.beams > 1 ? "" : ": --slide drops its older half and continues");
 }
 
 int print_end(generate_run *run, const attend_generation *g) {

@@ -1,10 +1,7 @@
-/* What attend generate continues: texts or ids, within the context.
+/* Prompts of attend generate: texts or ids, truncated to the context.
  *
- * In front of attend_generate.
- *
- * A decoder's prompt is the beginning of a text: what the tokenizer puts in
- * front of one stays, what it puts at the end does not. An encoder reads a whole
- * text, with everything around it.
+ * A decoder's prompt is the beginning of a text: special tokens in front stay, those
+ * at the end do not. An encoder reads a whole text, with all special tokens.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +30,7 @@ static void gather_lines(generate_run *run, const char *text, size_t length) {
   }
 }
 
-/* A text's last line end is the shell's or the editor's, not the writer's. */
+/* The last line end comes from the shell or the editor, not from the author. */
 static int gather_input(generate_run *run) {
   size_t length = 0;
   int code = EXIT_OK;
@@ -65,7 +62,7 @@ void prompts_free(generate_run *run) {
 
 /* ---- encoding ------------------------------------------------------------------- */
 
-/* What stands for "a text begins here"; -1 if nothing does. */
+/* The begin-of-text token; -1 if there is none. */
 static int32_t begin_token(const generate_run *run) {
   const attend_config *c = attend_model_config(run->m.model);
   const attend_tokenizer *t = run->m.tokenizer;
@@ -110,11 +107,11 @@ static int read_numbers(const generate_run *run, generate_prompt *p) {
 
 static int check_context(const generate_run *run) {
   const attend_config *c = attend_model_config(run->m.model);
-  int asked = run->o->how.context, made = c->positions;
-  if (!asked || !made || asked <= made) return EXIT_OK;
+  int requested = run->o->how.context, made = c->positions;
+  if (!requested || !made || requested <= made) return EXIT_OK;
   if (c->position == ATTEND_POSITIONS_LEARNED) {
     complain("--context %d is more than the %d positions that the model has",
-             asked, made);
+             requested, made);
     return EXIT_USAGE;
   }
   complain(
@@ -132,7 +129,8 @@ static const char *name_of(const generate_run *run, int i) {
   return name;
 }
 
-/* The first token stays if it is the begin token: models lean on it. */
+/* The first token stays if it is the begin token: models rely on it (attention
+ * sinks). */
 static void keep_last(const generate_run *run, int i) {
   generate_prompt *p = &run->prompt[i];
   int keep = run->context, gone = p->ids.count - keep;

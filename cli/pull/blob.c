@@ -1,9 +1,6 @@
 /* One file of a hub's repository, from the server into the cache.
  *
- * Between the hub's protocol and the layout of its cache.
- *
- * A blob gets its name only once its hash is right and its bytes are on the
- * disk: what lies under a hash is what the hash says.
+ * A blob gets its name only once its hash is verified and its bytes are on disk.
  */
 #include "pull/blob.h"
 
@@ -47,7 +44,7 @@ static int fetch(const hub *h, const char *name, const hub_file *file,
   return code;
 }
 
-/* Whoever waited for the lock finds the blob that the other one wrote. */
+/* After waiting for the lock, the blob may already be there. */
 static int pull_locked(const hub *h, const hub_cache *cache, const char *name,
                        const hub_file *file) {
   char *blob = path_of("%s/blobs/%s", cache->folder, file->etag);
@@ -74,8 +71,8 @@ int blob_pull(const hub *h, const hub_cache *cache, const char *name,
   free(path);
   if (*already) return EXIT_OK;
   if (!h->line) {
-    complain("%s of %s is not in %s: pull without --offline", name, h->spec->id,
-             cache->root);
+    complain("%s of %s is not in %s: pull without --offline", name,
+             h->model->name, cache->root);
     return EXIT_FAILED;
   }
   int code = hub_ask(h, name, &file);

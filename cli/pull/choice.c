@@ -1,7 +1,4 @@
-/* Which files of a repository are pulled.
- *
- * The hub's list goes in, marks come out.
- */
+/* Which files of a repository are pulled. */
 #include "pull/choice.h"
 
 #include <errno.h>
@@ -15,8 +12,7 @@
 #define WEIGHTS "*.safetensors"
 #define INDEX "*.safetensors.index.json"
 
-/* The same weights often come in other formats too, which nothing here
- * reads: they are left where they are. */
+/* Weights in other formats, which nothing here reads, are skipped. */
 static const char *const needed[] = {
     "config.json", "generation_config.json",
     /* the tokenizer */
@@ -24,7 +20,7 @@ static const char *const needed[] = {
     "added_tokens.json", "vocab.json", "merges.txt", "vocab.txt",
     "tokenizer.model", "spiece.model", "sentencepiece.bpe.model",
     "chat_template.jinja",
-    /* what turns a model's vectors into those of sentences */
+    /* sentence-transformers: pooling of sentence vectors */
     "modules.json", "config_sentence_transformers.json",
     "sentence_bert_config.json", "[0-9]_*/config.json",
     "[0-9]_*/model.safetensors",
@@ -58,7 +54,7 @@ static int choose_needed(const names *files, bool *chosen) {
   return EXIT_FAILED;
 }
 
-/* What was typed may be a name or, as in a shell, a pattern. */
+/* An argument is a name or a glob pattern. */
 static int choose_named(const char *pattern, const names *files, bool *chosen) {
   bool any = false;
   for (size_t i = 0; i < files->count; i++) {
@@ -72,11 +68,12 @@ static int choose_named(const char *pattern, const names *files, bool *chosen) {
   return EXIT_FAILED;
 }
 
-int choose_files(const pull_wish *wish, const names *files, bool *chosen) {
-  if (wish->all) memset(chosen, true, files->count * sizeof *chosen);
-  if (!wish->all && !wish->count) return choose_needed(files, chosen);
-  for (int i = 0; i < wish->count; i++) {
-    int code = choose_named(wish->files[i], files, chosen);
+int choose_files(const pull_request *request, const names *files,
+                 bool *chosen) {
+  if (request->all) memset(chosen, true, files->count * sizeof *chosen);
+  if (!request->all && !request->count) return choose_needed(files, chosen);
+  for (int i = 0; i < request->count; i++) {
+    int code = choose_named(request->files[i], files, chosen);
     if (code) return code;
   }
   return EXIT_OK;
@@ -109,18 +106,18 @@ static bool mark(const char *name, const names *files, bool *chosen) {
   return false;
 }
 
-int choose_shards(const pull_wish *wish, const char *path, const names *files,
-                  bool *chosen) {
-  attend_json *root = read_json(wish->ctx, path);
+int choose_shards(const pull_request *request, const char *path,
+                  const names *files, bool *chosen) {
+  attend_json *root = read_json(request->ctx, path);
   const attend_json *map = attend_json_get(root, "weight_map");
   int code = root ? EXIT_OK : EXIT_FAILED;
   for (size_t i = 0; !code && i < attend_json_count(map); i++) {
     const char *name = attend_json_string(attend_json_at(map, i), NULL);
     if (mark(name, files, chosen)) continue;
-    complain(
-        "%s names the weights %.80s, which are not there: %s", path,
-        name ? name : "(no text)",
-        wish->offline ? "pull without --offline" : "the repository lacks them");
+    complain("%s names the weights %.80s, which are not there: %s", path,
+             name ? name : "(no text)",
+             request->offline ? "pull without --offline"
+                              : "the repository lacks them");
     code = EXIT_FAILED;
   }
   attend_json_free(root);

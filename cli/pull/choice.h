@@ -1,20 +1,17 @@
-/* Which files of a repository are pulled.
- *
- * The hub's list goes in, marks come out.
- */
+/* Which files of a repository are pulled. */
 #ifndef CLI_PULL_CHOICE_H
 #define CLI_PULL_CHOICE_H
 
 #include "pull/pull.h"
 
-/* Marks the files that were asked for; by default what a model needs: its
- * configuration, tokenizer and weights in safetensors. Where an index says
- * which those are, they are left to choose_shards. Complains. */
-int choose_files(const pull_wish *wish, const names *files, bool *chosen);
+/* Marks the requested files; by default those that a model needs: configuration,
+ * tokenizer and weights in safetensors. Shards named by an index are left to
+ * choose_shards. Prints errors. */
+int choose_files(const pull_request *request, const names *files, bool *chosen);
 
 bool is_index(const char *name);
-/* Marks the weights that the index in the file `path` names. Complains. */
-int choose_shards(const pull_wish *wish, const char *path, const names *files,
-                  bool *chosen);
+/* Marks the shards that the index at `path` names. Prints errors. */
+int choose_shards(const pull_request *request, const char *path,
+                  const names *files, bool *chosen);
 
 #endif

@@ -1,7 +1,4 @@
-/* The hashes that say whether a file is what was asked for.
- *
- * The hub's etags are checked with them; OpenSSL computes.
- */
+/* Hashes of files, compared with the hub's etags; computed by OpenSSL. */
 #include "pull/digest.h"
 
 #include <errno.h>

@@ -1,7 +1,4 @@
-/* The hashes that say whether a file is what was asked for.
- *
- * The hub's etags are checked with them; OpenSSL computes.
- */
+/* Hashes of files, compared with the hub's etags; computed by OpenSSL. */
 #ifndef CLI_PULL_DIGEST_H
 #define CLI_PULL_DIGEST_H
 

@@ -1,7 +1,4 @@
-/* What a Hugging Face hub is asked, and what it answers.
- *
- * Above the transfer, below the blobs.
- */
+/* The protocol of a Hugging Face hub: requests and responses. */
 #include "pull/hub.h"
 
 #include <stdio.h>
@@ -32,15 +29,15 @@ static char *token_in(const char *path) {
   return length ? clean_token(text) : NULL;
 }
 
-/* HF_TOKEN, else what the hub's own login left. NULL: there is none. */
-static char *find_token(void) {
+/* HF_TOKEN, else the token of the hub's own login. NULL: none. */
+static char *find_token(attend_context *ctx) {
   const char *given = getenv("HF_TOKEN"), *place = getenv("HF_TOKEN_PATH");
   if (given && *given) return clean_token(given);
   if (place && *place) return token_in(place);
-  char *home = hub_home();
-  char *path = home ? path_of("%s/token", home) : NULL;
-  char *token = path ? token_in(path) : NULL;
-  free(home);
+  char home[ATTEND_PATH_SIZE];
+  if (attend_hub_home(ctx, home)) return NULL;
+  char *path = path_of("%s/token", home);
+  char *token = token_in(path);
   free(path);
   return token;
 }
@@ -56,9 +53,9 @@ static char *find_endpoint(void) {
   return endpoint;
 }
 
-int hub_open(const hub_spec *spec, attend_context *ctx, hub *h) {
-  char *token = find_token();
-  *h = (hub){.spec = spec, .ctx = ctx, .endpoint = find_endpoint()};
+int hub_open(const attend_model_name *model, attend_context *ctx, hub *h) {
+  char *token = find_token(ctx);
+  *h = (hub){.model = model, .ctx = ctx, .endpoint = find_endpoint()};
   h->has_token = token;
   h->line = transfer_open(h->endpoint, token);
   free(token);
@@ -76,7 +73,7 @@ void hub_close(hub *h) {
 /* ---- refusals ------------------------------------------------------------------ */
 
 static void complain_forbidden(const hub *h, const answer *a) {
-  const char *id = h->spec->id;
+  const char *id = h->model->name;
   if (!strcmp(a->error, "GatedRepo"))
     complain(
         "%s is gated: accept its terms at %s/%s, and set HF_TOKEN to a "
@@ -96,21 +93,21 @@ static void complain_forbidden(const hub *h, const answer *a) {
 
 /* `name` is the file's, or NULL for the repository. */
 static int refused(const hub *h, const char *name, const answer *a) {
-  const char *id = h->spec->id;
+  const char *id = h->model->name;
   if (a->status == 401 || a->status == 403)
     complain_forbidden(h, a);
   else if (a->status == 404 && name)
     complain("%s has no file %s at commit %s", id, name, h->commit);
   else if (a->status == 404 && !strcmp(a->error, "RevisionNotFound"))
     complain("%s has no revision \"%s\": check the spelling", id,
-             h->spec->revision);
+             h->model->revision);
   else if (a->status == 404)
     complain(
         "there is no %s at %s, or no revision \"%s\" of it: check the "
         "spelling",
-        id, h->endpoint, h->spec->revision);
+        id, h->endpoint, h->model->revision);
   else if (a->status == 429)
-    complain("%s asks for patience (429): pull again later", h->endpoint);
+    complain("%s limits requests (429): pull again later", h->endpoint);
   else
     complain("%s fails with %ld: pull again later", h->endpoint, a->status);
   return EXIT_FAILED;
@@ -128,12 +125,12 @@ static int hostile_name(const hub *h) {
   complain(
       "%s lists a file of %s whose name leads out of its folder: "
       "nothing was pulled",
-      h->endpoint, h->spec->id);
+      h->endpoint, h->model->name);
   return EXIT_FAILED;
 }
 
-/* A name that would lead elsewhere says that the server means harm: then
- * nothing of what it offers is taken. */
+/* A path that escapes the folder means a hostile server: the whole listing is
+ * rejected. */
 static int take_list(hub *h, const attend_json *root) {
   const char *commit = attend_json_string(attend_json_get(root, "sha"), NULL);
   const attend_json *list = attend_json_get(root, "siblings");
@@ -144,16 +141,16 @@ static int take_list(hub *h, const attend_json *root) {
     const char *name = attend_json_string(
         attend_json_get(attend_json_at(list, i), "rfilename"), &length);
     if (!name) return odd_answer(h);
-    if (!is_tame(name, length)) return hostile_name(h);
+    if (!attend_name_is_safe(name, length)) return hostile_name(h);
     names_add(&h->files, name);
   }
   return EXIT_OK;
 }
 
 int hub_list(hub *h) {
-  char *text, *revision = transfer_escape(h->line, h->spec->revision, false);
-  char *url = path_of("%s/api/models/%s/revision/%s", h->endpoint, h->spec->id,
-                      revision);
+  char *text, *revision = transfer_escape(h->line, h->model->revision, false);
+  char *url = path_of("%s/api/models/%s/revision/%s", h->endpoint,
+                      h->model->name, revision);
   size_t length;
   answer a;
   attend_json *root = NULL;
@@ -177,7 +174,7 @@ int hub_list(hub *h) {
 
 static char *url_of(const hub *h, const char *name) {
   char *escaped = transfer_escape(h->line, name, true);
-  char *url = path_of("%s/%s/resolve/%s/%s", h->endpoint, h->spec->id,
+  char *url = path_of("%s/%s/resolve/%s/%s", h->endpoint, h->model->name,
                       h->commit, escaped);
   free(escaped);
   return url;

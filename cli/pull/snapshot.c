@@ -1,7 +1,4 @@
-/* A model from a Hugging Face hub: from its name to a folder with its files.
- *
- * One of the two ways of `attend pull`.
- */
+/* attend pull hf:OWNER/NAME: from a name to a folder with its files. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +8,9 @@
 #include "pull/choice.h"
 
 typedef struct {
-  const pull_wish *wish;
-  hub_spec spec;
+  const pull_request *request;
+  const char *given; /* hf:OWNER/NAME[@REVISION] */
+  attend_model_name model;
   hub_cache cache;
   hub hub;
   bool *chosen, *done; /* [hub.files.count] */
@@ -23,20 +21,21 @@ typedef struct {
 /* Offline, the list is what the cache holds of the commit. */
 static int list_cached(snapshot *s) {
   hub *h = &s->hub;
-  *h = (hub){.spec = &s->spec, .ctx = s->wish->ctx};
-  h->commit = hub_cache_commit(&s->cache, s->spec.revision);
-  char *folder = h->commit ? hub_cache_snapshot(&s->cache, h->commit) : NULL;
-  bool found = folder && is_folder(folder) && names_below(folder, &h->files);
-  free(folder);
-  if (found) return EXIT_OK;
-  complain("%s at revision %s is not in %s: pull without --offline", s->spec.id,
-           s->spec.revision, s->cache.root);
+  char folder[ATTEND_PATH_SIZE];
+  *h = (hub){.model = &s->model, .ctx = s->request->ctx};
+  if (!attend_model_find(s->request->ctx, s->given, folder) &&
+      names_below(folder, &h->files)) {
+    h->commit = need_copy(strrchr(folder, '/') + 1);
+    return EXIT_OK;
+  }
+  complain("%s at revision %s is not in %s: pull without --offline",
+           s->model.name, s->model.revision, s->cache.root);
   return EXIT_FAILED;
 }
 
 static int list(snapshot *s) {
-  if (s->wish->offline) return list_cached(s);
-  int code = hub_open(&s->spec, s->wish->ctx, &s->hub);
+  if (s->request->offline) return list_cached(s);
+  int code = hub_open(&s->model, s->request->ctx, &s->hub);
   return code ? code : hub_list(&s->hub);
 }
 
@@ -62,44 +61,47 @@ static int pull_chosen(snapshot *s, pulled *got) {
   return EXIT_OK;
 }
 
-/* The indexes have been pulled; they say which weights are to follow. */
+/* The indexes have been pulled; they name the shards to pull. */
 static int choose_rest(snapshot *s) {
   const names *files = &s->hub.files;
   int code = EXIT_OK;
-  if (s->wish->all || s->wish->count) return EXIT_OK;
+  if (s->request->all || s->request->count) return EXIT_OK;
   for (size_t i = 0; !code && i < files->count; i++) {
     if (!is_index(files->name[i])) continue;
     char *folder = hub_cache_snapshot(&s->cache, s->hub.commit);
     char *path = path_of("%s/%s", folder, files->name[i]);
-    code = choose_shards(s->wish, path, files, s->chosen);
+    code = choose_shards(s->request, path, files, s->chosen);
     free(folder);
     free(path);
   }
   return code;
 }
 
-/* The revision is noted last: whoever looks it up finds a whole model. */
+/* The reference is written last, so that it always names a complete model. */
 static int pull_all(snapshot *s, pulled *got) {
   const names *files = &s->hub.files;
   s->chosen = need(files->count, sizeof *s->chosen);
   s->done = need(files->count, sizeof *s->done);
-  int code = choose_files(s->wish, files, s->chosen);
+  int code = choose_files(s->request, files, s->chosen);
   if (!code) code = pull_chosen(s, got);
   if (!code) code = choose_rest(s);
   if (!code) code = pull_chosen(s, got);
-  if (!code && !s->wish->offline &&
-      !hub_cache_keep_commit(s->wish->ctx, &s->cache, s->spec.revision,
+  if (!code && !s->request->offline &&
+      !hub_cache_keep_commit(s->request->ctx, &s->cache, s->model.revision,
                              s->hub.commit))
     code = EXIT_FAILED;
   return code;
 }
 
-int pull_from_hub(const char *given, const pull_wish *wish, pulled *got) {
-  snapshot s = {.wish = wish};
-  int code = EXIT_FAILED;
-  signal(SIGXFSZ, SIG_IGN); /* too large for a limit: an error, not the end */
-  if (!hub_spec_read(given, &s.spec)) return EXIT_USAGE;
-  if (hub_cache_open(&s.spec, &s.cache)) code = list(&s);
+int pull_from_hub(const char *given, const pull_request *request, pulled *got) {
+  snapshot s = {.request = request, .given = given};
+  signal(SIGXFSZ,
+         SIG_IGN); /* beyond a file size limit: an error, not a signal */
+  attend_status status = attend_model_name_parse(request->ctx, given, &s.model);
+  if (status) return complain_status(request->ctx, status);
+  if (!*s.model.revision) strcpy(s.model.revision, "main");
+  int code = hub_cache_open(request->ctx, &s.model, &s.cache);
+  if (!code) code = list(&s);
   if (!code) code = pull_all(&s, got);
   if (!code) {
     got->root = hub_cache_snapshot(&s.cache, s.hub.commit);
@@ -110,6 +112,5 @@ int pull_from_hub(const char *given, const pull_wish *wish, pulled *got) {
   free(s.done);
   hub_close(&s.hub);
   hub_cache_close(&s.cache);
-  hub_spec_free(&s.spec);
   return code;
 }

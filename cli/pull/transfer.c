@@ -1,7 +1,4 @@
-/* Asking a server over HTTP.
- *
- * Below the hub's protocol; libcurl is known here alone.
- */
+/* HTTP requests. The only file that includes libcurl. */
 #include "pull/transfer.h"
 
 #include <curl/curl.h>
@@ -197,7 +194,7 @@ static bool empty_file(sink *s) {
   return false;
 }
 
-/* A server that cannot continue in the middle starts over: so do we. */
+/* A server without range support restarts: truncate the file. */
 static bool start_file(sink *s, long status) {
   s->started = true;
   if (status == 206) return s->a->range == s->at;
@@ -219,7 +216,7 @@ static bool append_file(sink *s, const char *bytes, size_t n) {
   return true;
 }
 
-/* The bodies of redirects and refusals are pages for people: let go. */
+/* Bodies of redirects and errors are discarded. */
 static size_t take_body(char *bytes, size_t one, size_t n, void *user) {
   sink *s = user;
   long status = 0;
@@ -277,7 +274,7 @@ static CURLcode ask(transfer *t, const char *url, sink *s, answer *a) {
   return code;
 }
 
-/* With its redirects; of a HEAD, those at home alone. */
+/* Follows redirects; for a HEAD only those on the same server. */
 static CURLcode ask_on(transfer *t, const char *url, sink *s, answer *a) {
   char *at = need_copy(url);
   CURLcode code = CURLE_TOO_MANY_REDIRECTS;
@@ -316,7 +313,7 @@ static bool is_passing(CURLcode code) {
   }
 }
 
-/* Whether it is worth another try; if so, after a wait. */
+/* Whether to retry; if so, after a wait. */
 static bool wait_to_retry(CURLcode code, const answer *a, int tries) {
   bool worth = code ? is_passing(code) : a->status >= 500 || a->status == 429;
   if (!worth || tries >= RETRIES) return false;
@@ -348,7 +345,7 @@ static bool complain_broken(const transfer *t, CURLcode code) {
   return false;
 }
 
-/* ---- the questions ------------------------------------------------------------ */
+/* ---- accessors ---------------------------------------------------------------- */
 
 bool transfer_head(transfer *t, const char *url, answer *a) {
   CURLcode code;
@@ -373,7 +370,7 @@ bool transfer_text(transfer *t, const char *url, answer *a, char **text,
   return code ? complain_broken(t, code) : true;
 }
 
-/* Whether all is there; a file that is cut short is a broken connection. */
+/* Whether the file is complete; a truncated one is a broken connection. */
 static CURLcode fill_file(sink *s, const char *url, answer *a) {
   s->started = false;
   s->before = s->at;

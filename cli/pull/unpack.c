@@ -25,7 +25,7 @@ extern char **environ;
 
 enum { BLOCK = 512, LONGEST_EXTRA = 1 << 16 };
 
-typedef struct { /* as it lies in the file */
+typedef struct { /* layout in the file */
   char name[100], mode[8], uid[8], gid[8], size[12], time[12], sum[8], kind;
   char link[100], magic[6], version[2], owner[32], group[32], major[8],
       minor[8], prefix[155], rest[12];
@@ -172,7 +172,7 @@ static bool write_file(archive *a, const char *path, int64_t size) {
   return (!close(out) || wrong(a, strerror(errno))) && fine;
 }
 
-/* A folder is made for what lies in it; its own entry says nothing new. */
+/* Folders are created for their files; their own entries are redundant. */
 static bool take_entry(archive *a, const header *h, int64_t size) {
   bool plain = h->kind == '0' || h->kind == 0, folder = h->kind == '5';
   char *name = name_of(a, h);
@@ -182,7 +182,7 @@ static bool take_entry(archive *a, const header *h, int64_t size) {
   bool fine = true;
   if (!plain && !folder)
     fine = wrong(a, "it has links or devices in it");
-  else if (!is_tame(name, length))
+  else if (!attend_name_is_safe(name, length))
     fine = wrong(a, "a name in it leads out of its folder");
   else if (plain && (!slash || size < 0))
     fine = wrong(a, "it is no package of npm's");

@@ -1,16 +1,12 @@
-/* Unpacking a package's tarball where it can do no harm.
- *
- * Between npm, which fetched it, and the cache.
- */
+/* Unpacking a package's tarball safely. */
 #ifndef CLI_PULL_UNPACK_H
 #define CLI_PULL_UNPACK_H
 
 #include "cli.h"
 
-/* Unpacks a .tgz into a folder that is empty and nobody else's, without the
- * first part of each name ("package/"). Plain files and folders alone: what
- * has a link, a device, an absolute name or a ".." is refused as a whole.
- * Complains. */
+/* Unpacks a .tgz into an empty private folder, without the first part of each name
+ * ("package/"). Only plain files and folders: an archive with a link, a device, an
+ * absolute name or a ".." is rejected as a whole. Prints errors. */
 bool unpack(const char *tarball, const char *folder);
 
 #endif

@@ -149,8 +149,7 @@ static double work_of(const attend_config *c) {
   return (ROWS * sum + HEAD_ROWS * padded(c->vocab)) * sizeof(float);
 }
 
-/* Of one layer's form, asked of a state that holds nothing yet: it does not
- * grow. */
+/* Bytes per token of one layer's state, measured on an empty state. */
 static attend_status count_state(model_facts *f) {
   const attend_stack *s = &f->config->decoder;
   attend_form form = f->forms[ATTEND_DECODER_SELF];

@@ -1,4 +1,4 @@
-/* attend show: what a model is, what it takes, and what a token costs.
+/* attend show: architecture, memory, cost per token.
  *
  * Headers and the configuration are read, weights are not.
  */

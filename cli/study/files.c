@@ -1,4 +1,4 @@
-/* Reports where --out says, and in a browser. */
+/* attend study --out, --open: reports as files and in a browser. */
 #include <stdlib.h>
 #include <string.h>
 

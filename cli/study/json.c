@@ -1,4 +1,4 @@
-/* Reports for programs: everything that was said, and what was plotted. */
+/* Reports as JSON: paragraphs, tables, claims, and the data of plots. */
 #include "json_members.h"
 #include "study/study.h"
 

@@ -1,10 +1,9 @@
-/* Reports as one page that needs nothing beside it, plots inside: a study, or a
- * book of all that a lecturer could hand out.
- *
- * No script: what folds is the browser's own.
+/* Reports as one self-contained HTML page, plots inside: one study or all of them.
+ * No scripts.
  */
 #include <string.h>
 
+#include "html.h"
 #include "study/study.h"
 
 enum { LONG = 32 }; /* a cell of more bytes may be broken */
@@ -40,34 +39,15 @@ static const char style[] =
     "table{font-size:.7rem}h2{break-before:page}"
     "figure,table{break-inside:avoid}body{font-size:11pt}}\n";
 
-static void put_char(FILE *f, char c) {
-  if (c == '<')
-    fputs("&lt;", f);
-  else if (c == '>')
-    fputs("&gt;", f);
-  else if (c == '&')
-    fputs("&amp;", f);
-  else if (c == '"')
-    fputs("&quot;", f);
-  else
-    fputc(c, f);
-}
-
-static void put(FILE *f, const char *text) {
-  for (; *text; text++) put_char(f, *text);
-}
-
 /* `code` between back quotes. */
 static void put_marked(FILE *f, const char *text) {
-  bool code = false;
-  for (; *text; text++)
-    if (*text == '`') {
-      code = !code;
-      fputs(code ? "<code>" : "</code>", f);
-    } else {
-      put_char(f, *text);
-    }
-  if (code) fputs("</code>", f);
+  for (bool code = false;; code = !code) {
+    size_t n = strcspn(text, "`");
+    html_put_n(f, text, n);
+    text += n;
+    if (*text || code) fputs(code ? "</code>" : "<code>", f);
+    if (!*text++) return;
+  }
 }
 
 /* ---- blocks ------------------------------------------------------------------------ */
@@ -84,7 +64,7 @@ static void put_cell(FILE *f, attend_cell_kind kind,
     put_marked(f, c->text);
   } else if (kind != ATTEND_CELL_TEXT) {
     format_cell(study_cell_kind(kind), c->number, text, sizeof text);
-    put(f, text);
+    html_put(f, text);
   }
   fputs("</td>", f);
 }
@@ -162,22 +142,24 @@ static void put_claims(FILE *f, const attend_report *r) {
   fputs("</tbody></table></div></details>\n", f);
 }
 
-/* A word of a command, quoted where a shell would read more into it. */
+/* A word of a command, quoted for a shell where it must be. */
 static void put_word(FILE *f, const char *word) {
   bool plain = !word[strcspn(word, " \t\n'\"`$&|;<>()*?[]#~!{}\\")];
   if (!plain) fputc('\'', f);
-  for (; *word; word++)
-    if (*word == '\'')
-      fputs("'\\''", f);
-    else
-      put_char(f, *word);
+  for (size_t n; *word; word += n) {
+    n = strcspn(word, "'");
+    html_put_n(f, word, n);
+    if (!word[n]) break;
+    fputs("'\\''", f);
+    n++;
+  }
   if (!plain) fputc('\'', f);
 }
 
 /* How to run it again. */
 static void put_command(FILE *f, const attend_report *r) {
   fputs("<p class=\"soft\">Again: <code>attend study ", f);
-  put(f, r->study->name);
+  html_put(f, r->study->name);
   for (size_t i = 0; i < r->n_settings; i++) {
     const char *value = r->settings[i].value;
     if (!*value || !strcmp(value, r->study->settings[i].value)) continue;
@@ -190,11 +172,11 @@ static void put_command(FILE *f, const attend_report *r) {
 static int put_report(attend_context *ctx, FILE *f, const attend_report *r) {
   int code = EXIT_OK;
   fprintf(f, "<section id=\"%s\"><h2>", r->study->name);
-  put(f, r->study->title);
+  html_put(f, r->study->title);
   fputs("</h2>\n<p class=\"soft\">", f);
-  put(f, r->study->question);
+  html_put(f, r->study->question);
   fputs(" Documents: ", f);
-  put(f, r->study->answers);
+  html_put(f, r->study->answers);
   fputs(".</p>\n", f);
   for (size_t i = 0; i < r->n_blocks && !code; i++)
     code = put_block(ctx, f, &r->blocks[i]);
@@ -209,7 +191,7 @@ static void put_contents(FILE *f, const studied *s) {
   for (size_t i = 0; i < s->count; i++) {
     const attend_study *about = s->reports[i]->study;
     fprintf(f, "<li><a href=\"#%s\">", about->name);
-    put(f, about->title);
+    html_put(f, about->title);
     fputs("</a></li>\n", f);
   }
   fputs("</ol></nav>\n", f);
@@ -224,7 +206,7 @@ int study_print_page(const studied *s, FILE *f) {
       "<meta name=\"viewport\" content=\"width=device-width, "
       "initial-scale=1\">\n<title>",
       f);
-  put(f, title);
+  html_put(f, title);
   fprintf(f, "</title>\n<style>\n%s</style></head><body>\n", style);
   if (s->count != 1) {
     fprintf(f,

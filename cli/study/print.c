@@ -1,4 +1,4 @@
-/* A report in the terminal: paragraphs, tables, what holds. */
+/* A report in the terminal: paragraphs, tables, claims. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,7 +96,7 @@ static int print_table(const attend_study_table *from, FILE *out) {
   return code;
 }
 
-/* ---- what holds ---------------------------------------------------------------------- */
+/* ---- claims ---------------------------------------------------------------------- */
 
 static int print_claims(const attend_report *report, bool all, FILE *out) {
   static const column columns[] = {

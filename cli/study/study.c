@@ -36,7 +36,7 @@ static const struct argp_option shared[] = {
     {"quick", KEY_QUICK, 0, 0, "Smaller sizes, where none are given", 3},
     {0}};
 
-/* What argp is given: options of its own making need a place to lie. */
+/* For argp: options that are made here need memory that outlives the call. */
 typedef struct {
   study_options o;
   const attend_study *study; /* NULL: none, or all */
@@ -102,7 +102,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 
 /* ---- the options of a topic ------------------------------------------------------- */
 
-/* The first word that is one. */
+/* The first argument that names a topic. */
 static const attend_study *topic_among(int argc, char **argv) {
   for (int i = 1; i < argc; i++) {
     const attend_study *s = attend_study_find(argv[i]);
@@ -181,7 +181,7 @@ static int give(given *g, const attend_setting *s, const char *value) {
   return code;
 }
 
-/* What was asked for, and models that are defaults. */
+/* Requested settings, and the default models. */
 static int give_all(given *g, const attend_study *study,
                     const study_options *o) {
   int code = EXIT_OK;

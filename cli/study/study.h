@@ -1,7 +1,7 @@
-/* The verb study: its options, and what is made of reports.
+/* The verb study: its options, and showing reports.
  *
- * cmd_study.c reads options and runs, study_print.c writes to the terminal,
- * study_json.c for programs, study_page.c for readers, study_files.c where --out says.
+ * study.c reads options and runs studies; print.c writes to the terminal, json.c
+ * JSON, page.c HTML, files.c the files of --out.
  */
 #ifndef CLI_STUDY_VERB_H
 #define CLI_STUDY_VERB_H
@@ -38,12 +38,12 @@ int study_print_list(bool json, attend_context *ctx, FILE *out);
 /* Paragraphs, tables, and how many predictions hold; claims: each of them. */
 int study_print(const attend_report *report, bool claims, FILE *out);
 int study_print_json(const studied *s, FILE *out);
-/* A page that needs nothing beside it: a study, or a book of them. */
+/* A self-contained page: one study, or all of them. */
 int study_print_page(const studied *s, FILE *out);
 
-/* Asked before the work. Complains. */
+/* Checks --out before any work; complains. */
 bool study_can_write(const char *out);
-/* As the ending says: .html, .json, .svg, or a folder with all of them. */
+/* By the ending of the path: .html, .json, .svg, or a folder with all of them. */
 int study_write(const studied *s, const study_options *o);
 /* The page in a file of its own, and a browser that shows it. */
 int study_open(const studied *s);

@@ -1,7 +1,4 @@
-/* The documents that are summarized: files, lines, fields of JSON lines.
- *
- * See summarize.h; before the model is opened.
- */
+/* The documents that are summarized: files, lines, fields of JSON lines. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +8,8 @@
 #include "text_source.h"
 
 typedef struct {
-  summary_document *docs;
-  int count, capacity;
+  documents docs;
+  int capacity;
   const char *file; /* that is being read */
   bool lines;       /* each is a document */
   bool rows;        /* it has several */
@@ -22,20 +19,21 @@ typedef struct {
 } gathering;
 
 static void add_document(gathering *g) {
-  if (g->count == g->capacity) {
+  size_t n = (size_t)g->docs.count;
+  if (g->docs.count == g->capacity) {
     g->capacity = 2 * g->capacity + 16;
-    g->docs = need_more(g->docs, (size_t)g->count, (size_t)g->capacity,
-                        sizeof *g->docs);
+    size_t more = (size_t)g->capacity;
+    g->docs.name = need_more(g->docs.name, n, more, sizeof *g->docs.name);
+    g->docs.at = need_more(g->docs.at, n, more, sizeof *g->docs.at);
   }
   const char *file = strcmp(g->file, "-") ? g->file : "the standard input";
   g->row++;
-  g->docs[g->count] = (summary_document){
-      .name =
-          g->rows ? path_of("line %d of %s", g->row, file) : need_copy(file),
+  g->docs.name[n] =
+      g->rows ? path_of("line %d of %s", g->row, file) : need_copy(file);
+  g->docs.at[n] = (attend_document){
       .text = memcpy(need(g->length + 1, 1), g->text ? g->text : "", g->length),
       .length = g->length,
-      .number = g->count};
-  g->count++;
+      .number = g->docs.count++};
   g->length = 0;
 }
 
@@ -48,7 +46,7 @@ static void add_bytes(gathering *g, const char *text, size_t length) {
   g->length += length;
 }
 
-/* Pieces of a file come as they are read: a line may lie in two of them. */
+/* A line may lie in two of the chunks that are read. */
 static void add_lines(gathering *g, const char *text, size_t length,
                       bool ends) {
   const char *end = text + length, *line;
@@ -84,8 +82,7 @@ bool documents_are_rows(const summarize_options *o) {
   return o->n_files > 0;
 }
 
-int documents_read(const summarize_options *o, summary_document **docs,
-                   int *count) {
+int documents_read(const summarize_options *o, documents *docs) {
   static char dash[] = "-", document[] = "document";
   static char *input[] = {dash}, *usual[] = {document};
   char **files = o->n_files ? o->files : input;
@@ -100,7 +97,7 @@ int documents_read(const summarize_options *o, summary_document **docs,
                       .put = put,
                       .user = &g};
     bool json = is_json_file(o, files[i]);
-    in.format = json ? TEXT_JSONL : TEXT_PLAIN;
+    in.format = json ? ATTEND_FORMAT_JSONL : ATTEND_FORMAT_TEXT;
     g.file = files[i];
     g.row = 0;
     g.lines = o->lines && !json;
@@ -111,15 +108,14 @@ int documents_read(const summarize_options *o, summary_document **docs,
   free(g.text);
   attend_context_free(ctx);
   *docs = g.docs;
-  *count = g.count;
   return code;
 }
 
-void documents_free(summary_document *docs, int count) {
-  summaries_free(docs, count);
-  for (int i = 0; i < count; i++) {
-    free(docs[i].name);
-    free(docs[i].text);
+void documents_free(documents *docs) {
+  for (int i = 0; i < docs->count; i++) {
+    free(docs->name[i]);
+    free((char *)docs->at[i].text);
   }
-  free(docs);
+  free(docs->name);
+  free(docs->at);
 }

@@ -1,7 +1,4 @@
-/* Options that say how summaries are written.
- *
- * See summarize.h; a child of every argp whose verb writes some.
- */
+/* Options of generating summaries: a child of every argp whose verb does. */
 #include <string.h>
 
 #include "summarize/summarize.h"
@@ -21,48 +18,47 @@ enum {
 };
 
 enum { MOST_COUNT = 1 << 20, MOST_BEAMS = 1024 };
-#define TEMPERATURE 0.6f /* five that differ, and few that are noise */
+#define TEMPERATURE 0.6f /* samples differ, and few are noise */
 #define DIVERSITY 1.0f
 
 static const struct argp_option list[] = {
     {"length", KEY_LENGTH, "N", 0, "N words at most", 1},
     {"min", KEY_MIN, "N", 0, "N words at least", 1},
     {"tokens", 'n', "N", 0,
-     "N tokens at most (default: what the model's folder says, else 128)", 1},
-    {"no-repeat", KEY_NO_REPEAT, "N", 0, "No N tokens in a row twice", 1},
+     "N tokens at most (default: the model's setting, else 128)", 1},
+    {"no-repeat", KEY_NO_REPEAT, "N", 0, "Generate no n-gram of N tokens twice",
+     1},
     {"beams", KEY_BEAMS, "N", 0,
-     "Search with N beams; 1 takes the best token each time (default: what "
-     "the model's folder says, else 4)",
+     "Beam search with N beams; 1 is greedy (default: the model's setting, "
+     "else 4)",
      1},
     {"length-penalty", KEY_PENALTY, "X", 0,
-     "Compare beams by log probability / length^X (default: the folder's, "
-     "else 1)",
+     "Compare beams by log probability / length^X (default: the model's "
+     "setting, else 1)",
      1},
     {"early-stop", KEY_EARLY, 0, 0, "Stop when N beams have ended", 1},
     {0, 0, 0, 0, "Several summaries of each document:", 2},
     {"samples", KEY_SAMPLES, "N", 0,
-     "N different ones, drawn, best first; with --beams: the N best", 2},
+     "N different ones, sampled, best first; with --beams: the N best", 2},
     {"groups", KEY_GROUPS, "G", 0,
-     "Cut the beams into G groups that are kept apart, and write the best of "
-     "each",
+     "Diverse beam search: divide the beams into G groups, and write the best "
+     "of each",
      2},
     {"diversity", KEY_DIVERSITY, "X", 0,
-     "What a token costs that an earlier group takes in the same step, in log "
-     "probability (default: 1)",
+     "Penalty, in log probability, of a token that an earlier group chose in "
+     "the same step (default: 1)",
      2},
     SAMPLING_ROWS(
-        "Draw, with logits divided by T (default: 0.6 if --samples or "
-        "another option for drawing is given)",
-        "Seed of the draws: the same gives the same summaries "
-        "(default: 0); `random' takes a new one and says which",
+        "Sample with temperature T (default: 0.6 if --samples or another "
+        "option of sampling is given)",
+        "Seed of sampling: the same seed gives the same summaries "
+        "(default: 0); `random' takes a new one and prints it",
         2),
-    {0, 0, 0, 0, "What the model sees:", 3},
+    {0, 0, 0, 0, "What the model reads:", 3},
     {"context", KEY_CONTEXT, "N", 0,
-     "Read N tokens of a document at most (default: what the model was made "
-     "for)",
-     3},
-    {"batch", KEY_BATCH, "N", 0, "Summaries and beams at once (default: 32)",
-     3},
+     "Read N tokens of a document at most (default: the model's context)", 3},
+    {"batch", KEY_BATCH, "N", 0,
+     "Sequences, beams included, in a batch (default: 32)", 3},
     {0}};
 
 static int read_count(struct argp_state *state, const char *name,
@@ -70,24 +66,24 @@ static int read_count(struct argp_state *state, const char *name,
   return (int)options_number(state, name, text, low, MOST_COUNT);
 }
 
-/* ---- how long, and what is searched for --------------------------------------- */
+/* ---- length and search --------------------------------------- */
 
 static bool parse_length(int key, char *arg, struct argp_state *state,
                          summary_options *o) {
   switch (key) {
     case KEY_LENGTH:
-      o->most = read_count(state, "--length", arg, 1);
+      o->max_words = read_count(state, "--length", arg, 1);
       return true;
     case KEY_MIN:
-      o->least = read_count(state, "--min", arg, 1);
+      o->min_words = read_count(state, "--min", arg, 1);
       return true;
     case 'n':
       o->how.max_new = read_count(state, "--tokens", arg, 1);
-      o->given |= SUMMARY_MOST;
+      o->given |= ATTEND_SUMMARY_MAX_NEW;
       return true;
     case KEY_NO_REPEAT:
       o->how.no_repeat = read_count(state, "--no-repeat", arg, 0);
-      o->given |= SUMMARY_REPEAT;
+      o->given |= ATTEND_SUMMARY_NO_REPEAT;
       return true;
     case KEY_CONTEXT:
       o->how.context = read_count(state, "--context", arg, 2);
@@ -109,7 +105,7 @@ static bool parse_beams(int key, char *arg, struct argp_state *state,
   switch (key) {
     case KEY_BEAMS:
       o->how.beams = (int)options_number(state, "--beams", arg, 1, MOST_BEAMS);
-      o->given |= SUMMARY_BEAMS;
+      o->given |= ATTEND_SUMMARY_BEAMS;
       return true;
     case KEY_GROUPS:
       o->how.groups =
@@ -122,40 +118,40 @@ static bool parse_beams(int key, char *arg, struct argp_state *state,
     case KEY_PENALTY:
       o->how.length_penalty =
           (float)options_real(state, "--length-penalty", arg, -10, 10);
-      o->given |= SUMMARY_PENALTY;
+      o->given |= ATTEND_SUMMARY_LENGTH_PENALTY;
       return true;
     case KEY_EARLY:
       o->how.early_stop = true;
-      o->given |= SUMMARY_EARLY;
+      o->given |= ATTEND_SUMMARY_EARLY_STOP;
       return true;
     default:
       return false;
   }
 }
 
-/* ---- what goes together ------------------------------------------------------------ */
+/* ---- combinations ------------------------------------------------------------ */
 
 static void settle_draws(struct argp_state *state, summary_options *o) {
   attend_generate_options *how = &o->how;
-  if (o->given & SUMMARY_BEAMS && how->beams > 1) sampling_refuse(state);
+  if (o->given & ATTEND_SUMMARY_BEAMS && how->beams > 1) sampling_refuse(state);
   sampling_settle(&o->draw, TEMPERATURE, how);
   if (how->samples > 1 && how->temperature == 0)
     argp_error(state,
-               "--temp 0 draws nothing, so %d samples would be the same: "
-               "raise it, or take the best of --beams %d",
+               "--temp 0 is greedy, so %d samples would be the same: raise it, "
+               "or take the best of --beams %d",
                how->samples, how->samples);
   how->beams = 1;
-  o->given |= SUMMARY_BEAMS;
+  o->given |= ATTEND_SUMMARY_BEAMS;
 }
 
 static void settle_groups(struct argp_state *state, summary_options *o) {
   attend_generate_options *how = &o->how;
   int least = how->samples > how->groups ? how->samples : how->groups;
-  if (!(o->given & SUMMARY_BEAMS))
+  if (!(o->given & ATTEND_SUMMARY_BEAMS))
     how->beams = (least + how->groups - 1) / how->groups * how->groups;
-  o->given |= SUMMARY_BEAMS;
+  o->given |= ATTEND_SUMMARY_BEAMS;
   if (how->beams % how->groups)
-    argp_error(state, "--beams %d cannot be cut into %d groups: take %d",
+    argp_error(state, "--beams %d cannot be divided into %d groups: take %d",
                how->beams, how->groups,
                (how->beams / how->groups + 1) * how->groups);
   if (!(o->given & SUMMARY_DIVERSITY)) how->diversity = DIVERSITY;
@@ -165,19 +161,22 @@ static void settle_groups(struct argp_state *state, summary_options *o) {
 static void settle(struct argp_state *state, summary_options *o) {
   attend_generate_options *how = &o->how;
   bool searches =
-      how->groups > 1 || (o->given & SUMMARY_BEAMS && how->beams > 1);
+      how->groups > 1 || (o->given & ATTEND_SUMMARY_BEAMS && how->beams > 1);
   bool draws =
       o->draw.other || how->temperature > 0 || (how->samples > 1 && !searches);
-  if (o->most && o->least > o->most)
-    argp_error(state, "--min %d is more than --length %d", o->least, o->most);
+  if (o->max_words && o->min_words > o->max_words)
+    argp_error(state, "--min %d is more than --length %d", o->min_words,
+               o->max_words);
   if (o->given & SUMMARY_DIVERSITY && how->groups < 2)
-    argp_error(state, "--diversity is what --groups cost each other");
+    argp_error(state, "--diversity needs --groups");
   if (draws && how->groups > 1)
-    argp_error(state, "--groups search and do not draw");
+    argp_error(
+        state,
+        "--groups are of beam search: leave out the options of sampling");
   if (draws) settle_draws(state, o);
   if (how->groups > 1) settle_groups(state, o);
   if (how->beams > 1 && how->samples > how->beams)
-    argp_error(state, "--samples %d cannot come from --beams %d", how->samples,
+    argp_error(state, "--samples %d is more than --beams %d", how->samples,
                how->beams);
 }
 

@@ -1,7 +1,4 @@
-/* The view of what was just written: attend view of a document and its summary.
- *
- * See summarize.h; asks the verb view, as a user would.
- */
+/* The view of a document and its summary: runs attend view. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,12 +18,14 @@ static void add(command *c, const char *name, const char *value) {
   c->word[c->count++] = (char *)value;
 }
 
-/* What the encoder read: the prefix and as much of the text as fitted. */
-static char *text_read_of(const summarizer *s, const summary_document *d) {
-  size_t front = strlen(s->prefix);
+/* What the encoder read: the prefix and the part of the text that fitted. */
+static char *input_of(const summarizer *s, const attend_document *from,
+                      const attend_summarized *d) {
+  const char *prefix = attend_summarizer_prefix(s->s);
+  size_t front = strlen(prefix);
   char *text = need(front + d->read + 1, 1);
-  memcpy(text, s->prefix, front);
-  memcpy(text + front, d->text, d->read);
+  memcpy(text, prefix, front);
+  memcpy(text + front, from->text, d->read);
   return text;
 }
 
@@ -39,23 +38,24 @@ static char *all_heads(int heads) {
   return text;
 }
 
-/* The decoder's place of the first token that is no mark. */
-static int first_place(const summarizer *s, const summary *one) {
+/* The decoder's position of the first token that is not special. */
+static int first_place(const summarizer *s, const attend_summary *one) {
   int i = 0;
   while (i + 1 < one->count &&
-         attend_tokenizer_is_special(s->m.tokenizer, one->ids[i]))
+         attend_tokenizer_is_special(attend_summarizer_tokenizer(s->s),
+                                     one->ids[i]))
     i++;
   return i + 1;
 }
 
-/* At the last layer's cross-attention, where the first word is pinned. */
+/* At the last layer's cross-attention, with the first word selected. */
 int summary_show(const summarize_options *o, const summarizer *s,
-                 const summary_document *d) {
+                 const attend_document *from, const attend_summarized *d) {
   char layer[16], threads[16], place[16];
   command c = {{(char *)"attend view"}, 1};
   if (!d->count) return EXIT_OK;
   const attend_stack *decoder = &attend_model_config(s->m.model)->decoder;
-  char *text = text_read_of(s, d), *heads = all_heads(decoder->heads);
+  char *text = input_of(s, from, d), *heads = all_heads(decoder->heads);
   snprintf(layer, sizeof layer, "%d", decoder->layers - 1);
   snprintf(threads, sizeof threads, "%d", o->common.threads);
   add(&c, "--model", s->m.path);
@@ -74,7 +74,7 @@ int summary_show(const summarize_options *o, const summarizer *s,
   add(&c, "--out", o->out);
   if (!o->out) c.word[c.count++] = (char *)"--open";
   add(&c, "--", text);
-  c.word[c.count++] = d->best[0].text;
+  c.word[c.count++] = (char *)d->best[0].text;
   int code = cmd_view(c.count, c.word);
   free(text);
   free(heads);

@@ -1,24 +1,21 @@
-/* attend summarize: the few words that a text comes to.
- *
- * summarize.h says which file does what.
- */
+/* attend summarize: the verb; summarize.h says which file does what. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "folders.h"
 #include "interrupt.h"
-#include "summarize/long_summary.h"
 #include "progress.h"
 #include "summarize/summarize.h"
+#include "table.h"
 
 enum { WINDOW = 256 }; /* documents at a time */
 
 enum { KEY_LINES = 1700, KEY_FIELD, KEY_SOURCES, KEY_SHOW, KEY_OUT };
 
 static const struct argp_option list[] = {
-    {0, 0, 0, 0, "What goes in, what comes out:", 1},
+    {0, 0, 0, 0, "Input and output:", 1},
     {"model", 'm', "MODEL", 0,
-     "A bart or t5: a folder, hf:OWNER/NAME, a run (default: "
+     "A bart or t5: a directory, hf:OWNER/NAME, a training run (default: "
      "attend:summarizer)",
      1},
     {"lines", KEY_LINES, 0, 0, "Each line is a document", 1},
@@ -27,17 +24,17 @@ static const struct argp_option list[] = {
      "document, of files that end in .jsonl)",
      1},
     {"sources", KEY_SOURCES, "N", OPTION_ARG_OPTIONAL,
-     "Print each word's N sources: the document's words that cross-attention "
-     "weighed most when it was written (default: 3)",
+     "Print each word's N sources: the document's words with the largest "
+     "cross-attention weights (default: 3)",
      2},
     {"show", KEY_SHOW, 0, 0,
-     "Open the view of the first that was written: encoder, decoder, and the "
-     "cross-attention by which each word points at its sources",
+     "Open the view of the first summary: encoder, decoder, and the "
+     "cross-attention from each word to its sources",
      2},
     {"out", KEY_OUT, "FILE", 0,
      "With --show: write FILE.html, .svg, .png or .json instead of serving; "
      "with --long chunks: the tree of summaries as a page; with --extract: "
-     "the text with its sentences marked",
+     "the text with the chosen sentences marked",
      2},
     {0}};
 
@@ -75,19 +72,20 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       o->n_files = state->argc - state->next;
       return 0;
     case ARGP_KEY_END:
-      if (o->out && !o->show && !o->longer.chunks && !o->extract.asked)
+      if (o->out && !o->show && !o->longer.chunks && !o->extract.given)
         argp_error(state, "--out goes with --show, --long chunks or --extract");
       if (o->show && o->common.json && !o->out)
-        argp_error(state, "--json and a page do not mix: name --out FILE");
+        argp_error(state,
+                   "--json needs --show to write a file: add --out FILE");
       if ((o->show || o->sources) && (o->longer.chunks || o->longer.linear))
         argp_error(state,
-                   "--show and --sources are of a document that the encoder "
-                   "takes as it is: leave out --long");
-      if (o->extract.asked &&
+                   "--show and --sources need a document that fits the "
+                   "encoder: leave out --long");
+      if (o->extract.given &&
           (o->show || o->sources || o->longer.chunks || o->longer.linear))
         argp_error(state,
-                   "--extract writes nothing of its own: leave out --show, "
-                   "--sources and --long");
+                   "--extract generates no text: leave out --show, --sources "
+                   "and --long");
       return 0;
     default:
       return ARGP_ERR_UNKNOWN;
@@ -97,68 +95,135 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
 static const struct argp_child children[] = {
     {&options_json, 0, NULL, 3},
     {&options_run, 0, "", 6},
-    {&options_model, 0, "How it runs:", 5},
-    {&options_summary, 0, "How summaries are written:", 4},
+    {&options_model, 0, "Running the model:", 5},
+    {&options_summary, 0, "Generation:", 4},
     {&options_long, 0, "Documents of any length:", 5},
-    {&options_extract, 0, "Sentences of the text instead:", 4},
+    {&options_extract, 0, "Sentences of the text:", 4},
     {0}};
 static const struct argp argp = {
     .options = list,
     .parser = parse,
     .args_doc = "[FILE...]",
     .doc =
-        "The few words that a text comes to: of files, or of the standard "
-        "input, with the model that ships or any bart or t5."
-        "\vScores are mean log probabilities of a summary's tokens. What the "
-        "model's folder says of summaries (a prefix, beams, lengths) counts "
-        "where no option does. --attention here is the form of encoder and "
-        "cross-attention. What is longer than the encoder takes is cut, which "
-        "is said, unless --long reads all of it. Ctrl-C prints what is done "
-        "and exits with 130.",
+        "Summarizes files, or the standard input, with the model that ships "
+        "or any bart or t5."
+        "\vScores are mean log probabilities of a summary's tokens. The "
+        "settings of the model's directory (prefix, beams, lengths) apply "
+        "unless an option overrides them. --attention is the form of the "
+        "encoder and of cross-attention. A document that is longer than the "
+        "encoder's context is truncated, with a warning; --long reads all of "
+        "it. Ctrl-C prints what is done and exits with 130.",
     .children = children};
 
-/* ---- the verb ------------------------------------------------------------------- */
+/* ---- the model ------------------------------------------------------------------ */
 
-static void say_step(int done, int count, void *user) {
-  const int *before = user;
-  (void)count;
-  progress_step((size_t)(*before + done), "documents");
+summary_options summary_defaults(void) {
+  return (summary_options){.how = attend_summary_generate_defaults()};
+}
+
+int summarizer_open(const options *common, const model_options *model,
+                    const summary_options *o, summarizer *s) {
+  model_options chosen = *model;
+  attend_summarize_options how = ATTEND_SUMMARIZE_OPTIONS;
+  *s = (summarizer){0};
+  if (!chosen.path) chosen.path = "attend:summarizer";
+  if (chosen.attention && !chosen.roles) chosen.roles = SUMMARY_ROLES;
+  int code = model_open(common, &chosen, &s->m);
+  if (code) return code;
+  how.generate = &o->how;
+  how.given = o->given;
+  how.min_words = o->min_words;
+  how.max_words = o->max_words;
+  attend_status status =
+      attend_summarizer_create(s->m.model, s->m.path, &how, &s->s);
+  return status ? complain_status(s->m.ctx, status) : EXIT_OK;
+}
+
+void summarizer_close(summarizer *s) {
+  attend_summarizer_free(s->s);
+  model_close(&s->m);
+}
+
+/* ---- documents in their order ----------------------------------------------------- */
+
+static int on_progress(double done, void *user) {
+  (void)done;
+  progress_step((size_t) * (const int *)user, "documents");
+  return is_interrupted();
+}
+
+static void on_done(int document, const attend_summarized *one, void *user) {
+  (void)document;
+  (void)one;
+  ++*(int *)user;
+}
+
+static int write_window(summarizer *s, const documents *docs, int first, int n,
+                        attend_summaries **all) {
+  attend_summarize_callbacks callbacks = ATTEND_SUMMARIZE_CALLBACKS;
+  int done = first;
+  callbacks.progress = on_progress;
+  callbacks.on_done = on_done;
+  callbacks.user = &done;
+  progress_start("summarizing", (size_t)docs->count);
+  attend_status status =
+      attend_summarize(s->s, n, docs->at + first, &callbacks, all);
+  progress_end();
+  return status && status != ATTEND_STOPPED ? complain_status(s->m.ctx, status)
+                                            : EXIT_OK;
+}
+
+static void print_window(summary_printer *p, const documents *docs, int first,
+                         int n, const attend_summaries *all) {
+  for (int i = 0; i < n; i++) {
+    printed one = {docs->name[first + i], first + i,
+                   attend_summaries_get(all, i), all, i};
+    if (!summary_printer_put(p, &one)) return;
+  }
 }
 
 /* Documents are printed in their order, a window of them at a time, in which
- * those of alike length are written together. */
+ * batches are of similar length. *shown is the first window, for --show. */
 static int write_windows(const summarize_options *o, summarizer *s,
-                         summary_document *docs, int count) {
+                         const documents *docs, attend_summaries **shown) {
   summary_printer p;
-  int code = EXIT_OK, done = 0;
-  summary_watch watch = {.on_step = say_step, .user = &done};
-  summary_printer_start(&p, o, s, count);
-  for (; done < count && !code && !is_interrupted(); done += WINDOW) {
-    int n = count - done < WINDOW ? count - done : WINDOW;
-    progress_start("summarizing", (size_t)count);
-    code = summaries_write(s, docs + done, n, &watch);
-    progress_end();
-    if (!code) code = summary_printer_put(&p, docs + done, n);
+  int code = EXIT_OK;
+  summary_printer_start(&p, o, s, docs->count);
+  for (int first = 0; first < docs->count && !code && !is_interrupted();
+       first += WINDOW) {
+    int n = docs->count - first < WINDOW ? docs->count - first : WINDOW;
+    attend_summaries *all;
+    code = write_window(s, docs, first, n, &all);
+    if (!code) print_window(&p, docs, first, n, all);
+    if (!code) code = p.code;
+    if (!code) code = check_written(stdout, "the summaries");
+    if (first)
+      attend_summaries_free(all);
+    else
+      *shown = all;
   }
   return summary_printer_end(&p, code);
 }
 
 static int summarize_plain(const summarize_options *o) {
   summarizer s = {0};
-  summary_document *docs = NULL;
-  int count = 0, code = documents_read(o, &docs, &count);
+  documents docs = {0};
+  attend_summaries *first = NULL;
+  int code = documents_read(o, &docs);
   if (!code) code = summarizer_open(&o->common, &o->model, &o->how, &s);
   if (!code) {
     interrupt_watch();
-    code = write_windows(o, &s, docs, count);
+    code = write_windows(o, &s, &docs, &first);
   }
-  if (!code && o->show && !is_interrupted()) code = summary_show(o, &s, docs);
-  documents_free(docs, count);
+  if (!code && o->show && !is_interrupted() && docs.count)
+    code = summary_show(o, &s, docs.at, attend_summaries_get(first, 0));
+  attend_summaries_free(first);
   summarizer_close(&s);
+  documents_free(&docs);
   return !code && is_interrupted() ? EXIT_INTERRUPTED : code;
 }
 
-/* Before the work: what is written after it would be lost. */
+/* Checked before the work, which would be lost. */
 static int check_out(const summarize_options *o) {
   static const char *const ends[] = {".html", ".svg", ".png", ".json",
                                      ".safetensors"};
@@ -174,12 +239,11 @@ static int check_out(const summarize_options *o) {
   return EXIT_USAGE;
 }
 
-/* One line for each other way: --extract, --long. */
 static int summarize(const summarize_options *o) {
   int code = check_out(o);
   if (code) return code;
   if (o->longer.chunks || o->longer.linear) return summarize_long(o);
-  if (o->extract.asked) return summarize_extract(o);
+  if (o->extract.given) return summarize_extract(o);
   return summarize_plain(o);
 }
 

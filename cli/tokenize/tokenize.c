@@ -1,7 +1,5 @@
-/* attend tokenize: text to token ids, and back.
- *
- * Answers are a table, JSON, or a line for a line; what learns tokenizers is in
- * tokenize_train.c.
+/* attend tokenize: text to token ids, and back, as a table, JSON, or line by line.
+ * train.c has --train.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -67,7 +65,7 @@ static const struct argp_option list[] = {
     {"pair", KEY_PAIR, "TEXT", 0, "Encode this as a second text", 0},
     {"max-length", KEY_MAX, "N", 0, "Keep N ids at most, and say so", 0},
     {"train", KEY_TRAIN, 0, 0,
-     "Learn a tokenizer from text: see attend tokenize --train --help", 0},
+     "Train a tokenizer on text: see attend tokenize --train --help", 0},
     {0}};
 
 static void parse_arguments(tokenize_options *o, struct argp_state *state) {
@@ -115,25 +113,25 @@ static const struct argp argp = {
     .parser = parse,
     .args_doc = "MODEL [TEXT...]",
     .doc =
-        "The ids, pieces and places of a text's tokens. MODEL is a folder "
+        "The ids, pieces and offsets of a text's tokens. MODEL is a folder "
         "with a tokenizer, one of its files (tokenizer.json, vocab.json, "
         "vocab.txt, tokenizer.model, a llama2.c tok*.bin), or what was pulled: "
         "attend:NAME (what ships), hf:OWNER/NAME, npm:PACKAGE. Without a TEXT "
         "it is read from the "
         "standard input."
-        "\vPlaces are bytes of the text, from start to before end.",
+        "\vOffsets are bytes of the text, [start, end).",
     .children = children};
 
 /* ---- input ------------------------------------------------------------------------- */
 
-static void line_room(lines_buffer *b, size_t wanted) {
-  if (wanted <= b->capacity) return;
-  size_t capacity = wanted + b->capacity;
+static void line_room(lines_buffer *b, size_t needed) {
+  if (needed <= b->capacity) return;
+  size_t capacity = needed + b->capacity;
   b->text = need_more(b->text, b->end, capacity, 1);
   b->capacity = capacity;
 }
 
-/* More of the standard input behind what there is; false at its end. */
+/* Reads more of the standard input; false at its end. */
 static bool line_fill(lines_buffer *b) {
   enum { PIECE = 1 << 16 };
   fflush(stdout);
@@ -147,7 +145,7 @@ static bool line_fill(lines_buffer *b) {
   return n > 0;
 }
 
-/* The next line without its end; NULL behind the last. */
+/* The next line without its end; NULL after the last. */
 static char *line_next(lines_buffer *b, size_t *length) {
   size_t seen = 0;
   char *found = NULL;
@@ -186,7 +184,7 @@ static void keep_id(tokenize_run *run, int32_t id) {
   run->ids[run->count++] = id;
 }
 
-/* Numbers between anything that is no digit. */
+/* Numbers separated by anything that is no digit. */
 static int read_ids(tokenize_run *run, const char *text) {
   run->count = 0;
   for (const char *at = text + strspn(text, " \t\r\n,[]"); *at;
@@ -265,8 +263,8 @@ static char *put_digits(char *end, uint32_t n) {
   return end;
 }
 
-/* "[1, 2]" and a line end. The library's writer would do; this is the one place
- * where a program waits for millions of numbers. */
+/* "[1, 2]" and a line end, formatted by hand: this is the one place where a program
+ * waits for millions of numbers. */
 static int write_ids(tokenize_run *run) {
   enum { WIDEST = 12 };
   const attend_encoding *e = run->encoding;
@@ -339,8 +337,8 @@ static int one_line(tokenize_run *run, const char *text, size_t length,
   return fits ? code : EXIT_FAILED;
 }
 
-/* What is there is answered before more is waited for: whoever writes a line
- * and reads the answer gets it, and a file goes through in large pieces. */
+/* Output is flushed before blocking on more input: a client that writes a line and
+ * waits gets its answer, and a file is processed in large chunks. */
 static int all_lines(tokenize_run *run) {
   size_t number = 0, length;
   char *line;
@@ -373,7 +371,7 @@ static int decode_text(tokenize_run *run) {
   return check_written(stdout, "the text");
 }
 
-/* ---- the verb ------------------------------------------------------------------------------ */
+/* ---- main ---------------------------------------------------------------------------------- */
 
 static int tokenize(tokenize_run *run) {
   const tokenize_options *o = run->o;

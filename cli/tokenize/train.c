@@ -1,7 +1,4 @@
-/* attend tokenize --train: learn a tokenizer from text.
- *
- * The part of the verb that makes what the rest of it reads.
- */
+/* attend tokenize --train: train a tokenizer on text. */
 #include "tokenize/train.h"
 
 #include <stdio.h>
@@ -21,7 +18,7 @@ enum { MOST_LISTED = 1024 };
 typedef struct {
   options common;
   attend_text_train_options train;
-  text_format format;
+  attend_format format;
   const char *kind, *like, *out;
   char *special[MOST_LISTED], *field[MOST_LISTED];
   int specials, fields;
@@ -56,10 +53,10 @@ enum {
 };
 
 static const struct argp_option list[] = {
-    {"train", KEY_TRAIN, 0, 0, "Learn from DATA", 0},
+    {"train", KEY_TRAIN, 0, 0, "Train on DATA", 0},
     {"out", KEY_OUT, "DIR", 0, "Write the tokenizer into this folder", 0},
     {"like", KEY_LIKE, "MODEL", 0,
-     "Special tokens and what goes around a text as in gpt2, "
+     "Special tokens and template as in gpt2, "
      "bert, bart or llama (default: gpt2)",
      0},
     {"kind", KEY_KIND, "KIND", 0,
@@ -75,7 +72,7 @@ static const struct argp_option list[] = {
     {"alphabet", KEY_ALPHABET, "N", 0,
      "WordPiece: the N most frequent characters (default: 1000)", 0},
     {"longest", KEY_LONGEST, "N", 0,
-     "Letters of a piece at most: bytes (default: 128), or characters "
+     "Maximum length of a piece: bytes (default: 128), or characters "
      "(WordPiece, 100)",
      0},
     {"format", KEY_FORMAT, "NAME", 0,
@@ -182,7 +179,7 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       o->train.keep_accents = true;
       return 0;
     case KEY_FORMAT:
-      if (!text_format_named(arg, &o->format))
+      if (!attend_format_parse(arg, &o->format))
         argp_error(state, "--format is text, jsonl or tsv, not \"%s\"", arg);
       return 0;
     case KEY_FORCE:
@@ -206,13 +203,13 @@ static const struct argp argp = {
     .parser = parse,
     .args_doc = "--train DATA... --out DIR",
     .doc =
-        "Learns a tokenizer from texts: byte-level BPE, or WordPiece. DATA are "
+        "Trains a tokenizer on texts: byte-level BPE, or WordPiece. DATA are "
         "text files, .jsonl (an object or a string on each line), .tsv (each "
         "column is a text), or - for the standard input."
         "\vDIR then holds tokenizer.json, tokenizer_config.json, "
         "special_tokens_map.json, and vocab.json with merges.txt, or "
         "vocab.txt. "
-        "They depend on the texts and the options alone.",
+        "They depend only on the texts and the options.",
     .children = children};
 
 /* ---- learning -------------------------------------------------------------------- */
@@ -254,7 +251,7 @@ static int read_data(train_run *run) {
   return code;
 }
 
-/* Before anything is read: what would be replaced, and whether it may. */
+/* Checked before anything is read: what would be replaced, and whether it may be. */
 static int check_place(const train_options *o) {
   const char *name;
   for (int i = 0; !o->force && (name = attend_text_trainer_file(i)); i++) {
@@ -284,7 +281,7 @@ static int learn(train_run *run) {
   return status ? complain_status(run->ctx, status) : EXIT_OK;
 }
 
-/* A folder that could not be filled is not left behind. */
+/* Removes a new folder that could not be filled. */
 static int learn_into_folder(train_run *run) {
   const char *out = run->o->out;
   bool there = is_folder(out);
@@ -395,12 +392,12 @@ static int print_facts(const train_run *run) {
 
 static int answer(const train_run *run) {
   const attend_text_trained *t = attend_text_trainer_report(run->trainer);
-  int32_t asked = run->o->train.vocab ? run->o->train.vocab : 8192;
-  if (t->vocab < asked)
+  int32_t requested = run->o->train.vocab ? run->o->train.vocab : 8192;
+  if (t->vocab < requested)
     complain(
         "the text has pairs for %d of %d pieces: the vocabulary is smaller "
         "(lower --min-count, or give more text)",
-        (int)t->vocab, (int)asked);
+        (int)t->vocab, (int)requested);
   return run->o->common.json ? print_json(run) : print_facts(run);
 }
 

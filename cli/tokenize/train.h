@@ -1,13 +1,10 @@
-/* attend tokenize --train: learn a tokenizer from text.
- *
- * The part of the verb that makes what the rest of it reads.
- */
+/* attend tokenize --train: train a tokenizer on text. */
 #ifndef CLI_TOKENIZE_TRAIN_H
 #define CLI_TOKENIZE_TRAIN_H
 
 #include "cli.h"
 
-/* Whether the arguments ask for it. */
+/* Whether the arguments have --train. */
 bool is_tokenize_train(int argc, char **argv);
 int tokenize_train(int argc, char **argv);
 

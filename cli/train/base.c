@@ -1,7 +1,7 @@
-/* base/: what goes with the weights of every saved step.
+/* base/: the files that every saved step includes beside its weights.
  *
- * It is there as a whole or not at all: config.json, and the tokenizer's files, from a
- * model, from a tokenizer, or made here.
+ * config.json and the tokenizer's files, from a model, from a tokenizer, or new; written
+ * as a whole or not at all.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -47,15 +47,6 @@ static int copy_all(train_run *run, const char *from, const char *to,
   return code;
 }
 
-int train_copy_base(train_run *run, const char *folder) {
-  names below = {0};
-  int code = names_below(run->base, &below) ? EXIT_OK : EXIT_FAILED;
-  for (size_t i = 0; !code && i < below.count; i++)
-    code = copy_one(run, run->base, folder, below.name[i]);
-  names_free(&below);
-  return code;
-}
-
 /* ---- tokenizers -------------------------------------------------------------------- */
 
 /* The folder that a tokenizer lies in: it, or that of one of its files. */
@@ -68,7 +59,7 @@ static char *folder_of(const char *path) {
   return need_copy(path);
 }
 
-/* Whether there is one, said of where it was looked for. */
+/* Loads it once, so that errors name the original path. */
 static int check_tokenizer(const train_run *run, const char *path,
                            const char *remedy) {
   attend_tokenizer *t;
@@ -103,7 +94,7 @@ int train_special(const train_run *run, attend_special which,
   return id >= 0 ? id : attend_tokenizer_special(run->tokenizer, otherwise);
 }
 
-/* Positions that were never learnt with would be noise: no more than are used. */
+/* Positions that are never trained would be noise: no more than are used. */
 static int write_config(train_run *run, const char *folder) {
   attend_architecture a = run->s->made;
   a.roles = run->roles;
@@ -155,8 +146,7 @@ static attend_status rewrite_config(train_run *run, const char *path,
   return status;
 }
 
-/* A model that learns further with another form says so: with its old one it would
- * be nothing. */
+/* Weights trained further with another form need that form: config.json names it. */
 static int set_attention(train_run *run, const char *folder) {
   char *path = path_of("%s/config.json", folder);
   int code = EXIT_OK;
@@ -234,12 +224,11 @@ static int make_base(train_run *run) {
   return code;
 }
 
-/* A run that saved nothing yet begins anew: what it is asked for now may be
- * something else. */
+/* A run without a checkpoint begins anew: its options may have changed. */
 int train_base(train_run *run) {
   int code = EXIT_OK;
   run->base = path_of("%s/base", run->s->out);
-  if (!run->goes_on) remove_folder(run->base);
+  if (!run->resumes) remove_folder(run->base);
   if (!is_folder(run->base)) code = make_base(run);
   if (code) return code;
   attend_status status =

@@ -57,7 +57,7 @@ enum {
   KEY_SAVE,
   KEY_VALIDATE,
   KEY_LOG,
-  KEY_VALID_LESSONS,
+  KEY_VALID_BATCHES,
   KEY_KEEP,
   KEY_PATIENCE,
   KEY_AVERAGE,
@@ -65,31 +65,30 @@ enum {
 };
 
 static const struct argp_option list[] = {
-    {0, 0, 0, 0, "What is learnt from:", 1},
+    {0, 0, 0, 0, "Data:", 1},
     {"data", KEY_DATA, "FILE", 0,
      "Text, .jsonl or .tsv (pairs); may be repeated", 1},
-    {"valid", KEY_VALID, "FILE", 0,
-     "Measure with this, which is not learnt from; may be repeated", 1},
+    {"valid", KEY_VALID, "FILE", 0, "Validation data; may be repeated", 1},
     {"valid-share", KEY_VALID_SHARE, "X", 0,
-     "Hold this share of the data back to measure with (default: 0.02 without "
-     "--valid; 0: nothing)",
+     "Hold this share of the data out for validation (default: 0.02 without "
+     "--valid; 0: no validation)",
      1},
     {"task", KEY_TASK, "NAME", 0,
-     "causal (the next token), masked or pairs (default: what the model is "
-     "for; pairs if the data are .tsv)",
+     "causal (the next token), masked or pairs (default: by the model; pairs "
+     "if the data are .tsv)",
      1},
     {"field", KEY_FIELD, "NAME", 0,
      "Of .jsonl: the text (default: text; of pairs document or source)", 1},
     {"answer-field", KEY_ANSWER, "NAME", 0,
-     "Of .jsonl pairs: what is wanted (default: summary or target)", 1},
+     "Of .jsonl pairs: the answer (default: summary or target)", 1},
     {"length", KEY_LENGTH, "N", 0,
-     "Tokens of a text at most (default: 256, or what the model can take)", 1},
+     "Tokens of a text at most (default: 256, or the model's positions)", 1},
     {"target-length", KEY_TARGET, "N", 0,
-     "Of pairs: tokens of what is wanted, at most (default: as --length)", 1},
+     "Of pairs: tokens of an answer at most (default: as --length)", 1},
     {"mask-share", KEY_MASK, "X", 0,
-     "Masked: share of places that are asked for (default: 0.15)", 1},
+     "Masked: share of tokens to predict (default: 0.15)", 1},
 
-    {0, 0, 0, 0, "The model, if it is made from nothing:", 2},
+    {0, 0, 0, 0, "A new model:", 2},
     {"family", KEY_FAMILY, "NAME", 0,
      "gpt2, llama, bert, bart or t5 (default: gpt2)", 2},
     {"layers", KEY_LAYERS, "N", 0, "(default: 4)", 2},
@@ -98,7 +97,8 @@ static const struct argp_option list[] = {
     {"heads", KEY_HEADS, "N", 0, "(default: 4)", 2},
     {"kv-heads", KEY_KV_HEADS, "N", 0, "Llama (default: as many)", 2},
     {"width", KEY_WIDTH, "N", 0, "(default: 256)", 2},
-    {"mlp", KEY_MLP, "N", 0, "Width inside (default: 4 widths; llama 8/3)", 2},
+    {"mlp", KEY_MLP, "N", 0,
+     "Inner width of the MLP (default: 4 widths; llama 8/3)", 2},
     {"decoder-width", KEY_DECODER_WIDTH, "N", 0,
      "Of an encoder-decoder, whose other sizes are then the encoder's "
      "(default: as --width)",
@@ -107,80 +107,83 @@ static const struct argp_option list[] = {
     {"decoder-mlp", KEY_DECODER_MLP, "N", 0,
      "(default: as --mlp, or 4 decoder widths)", 2},
     {"positions", KEY_POSITIONS, "N", 0,
-     "Tokens that it can take (default: as --length)", 2},
+     "Longest sequence (default: as --length)", 2},
     {"untied", KEY_UNTIED, 0, 0, "A head of its own", 2},
     {"copy", KEY_COPY, "N", 0,
-     "Bart, t5: a head that copies words of what was read, with keys of this "
-     "width (default: none)",
+     "Bart, t5: a pointer-generator head that copies source tokens, with keys "
+     "of this width (default: none)",
      2},
     {"tokenizer", KEY_TOKENIZER, "PATH", 0,
      "Of a new model, or instead of MODEL's (attend tokenize --train makes "
-     "one; without it one is learnt from the data)",
+     "one; without it one is trained on the data)",
      2},
     {"vocab", KEY_VOCAB, "N", 0,
-     "Tokens of a tokenizer that is learnt (default: 4096)", 2},
+     "Tokens of a tokenizer that is trained (default: 4096)", 2},
     {"attention", KEY_ATTENTION, "FORM", 0,
-     "Learn with this form of attention, such as elu or favor(m=64)", 2},
+     "Train with this form of attention, such as elu or favor(m=64)", 2},
     {"attention-roles", KEY_ROLES, "ROLES", 0,
      "Where that form is: encoder, decoder, cross or several with commas "
      "(default: everywhere)",
      2},
 
-    {0, 0, 0, 0, "How it is learnt:", 3},
-    {"batch", KEY_BATCH, "N", 0, "Texts at once (default: 8)", 3},
+    {0, 0, 0, 0, "Training:", 3},
+    {"batch", KEY_BATCH, "N", 0, "Texts of a batch (default: 8)", 3},
     {"accumulate", KEY_ACCUMULATE, "N", 0, "Batches of a step (default: 1)", 3},
-    {"steps", KEY_STEPS, "N", 0, "In all (default: 1000)", 3},
-    {"epochs", KEY_EPOCHS, "X", 0, "The same in times through the data", 3},
+    {"steps", KEY_STEPS, "N", 0, "Steps in all (default: 1000)", 3},
+    {"epochs", KEY_EPOCHS, "X", 0, "Steps as epochs over the data", 3},
     {"optimizer", KEY_OPTIMIZER, "NAME", 0, "adamw or sgd (default: adamw)", 3},
     {"rate", KEY_RATE, "X", 0,
-     "The largest (default: 1e-3 from nothing, 1e-4 from a model)", 3},
+     "Peak learning rate (default: 1e-3 for a new model, else 1e-4)", 3},
     {"least-rate", KEY_LEAST, "X", 0,
-     "In the end (default: a tenth; linear: 0)", 3},
+     "Final learning rate (default: a tenth; linear: 0)", 3},
     {"warmup", KEY_WARMUP, "N", 0,
-     "Steps until the rate is full (default: 100, a tenth of all at most)", 3},
+     "Warm-up steps (default: 100, a tenth of all at most)", 3},
     {"schedule", KEY_SCHEDULE, "NAME", 0,
-     "cosine, linear or constant (default: cosine)", 3},
+     "Of the rate: cosine, linear or constant (default: cosine)", 3},
     {"beta1", KEY_BETA1, "X", 0, "AdamW (default: 0.9)", 3},
     {"beta2", KEY_BETA2, "X", 0, "AdamW (default: 0.95)", 3},
     {"momentum", KEY_MOMENTUM, "X", 0, "SGD (default: 0.9)", 3},
-    {"decay", KEY_DECAY, "X", 0, "Of matrices (default: 0.1)", 3},
+    {"decay", KEY_DECAY, "X", 0, "Weight decay of matrices (default: 0.1)", 3},
     {"decay-tables", KEY_DECAY_TABLES, "X", 0,
      "Of embeddings and positions (default: 0)", 3},
     {"decay-vectors", KEY_DECAY_VECTORS, "X", 0,
      "Of biases and norms (default: 0)", 3},
-    {"clip", KEY_CLIP, "X", 0, "Longest gradient; 0: any (default: 1)", 3},
-    {"smoothing", KEY_SMOOTHING, "X", 0, "Of targets (default: 0)", 3},
+    {"clip", KEY_CLIP, "X", 0,
+     "Largest norm of the gradient; 0: any (default: 1)", 3},
+    {"smoothing", KEY_SMOOTHING, "X", 0, "Label smoothing (default: 0)", 3},
     {"dropout", KEY_DROPOUT, "X", 0, "(default: 0)", 3},
     {"weights", KEY_WEIGHTS, "KIND", 0,
      "Multiply in f32 or bf16; values and sums stay f32 (default: f32)", 3},
     {"recompute", KEY_RECOMPUTE, 0, 0,
-     "Keep each layer's input alone and compute the rest again: less memory, "
-     "a fifth more time, the same bits",
+     "Recompute activations in backward: less memory, a fifth more time, the "
+     "same bits",
      3},
 
-    {0, 0, 0, 0, "What is kept:", 4},
+    {0, 0, 0, 0, "The run:", 4},
     {"out", KEY_OUT, "DIR", 0, "The run's folder", 4},
     {"resume", KEY_RESUME, 0, 0,
-     "Go on from the last saved step in --out, with the options it was begun "
+     "Resume from the last saved step in --out, with the options it was begun "
      "with and those given now; begin if there is none",
      4},
     {"resume-from", KEY_RESUME_FROM, "STEP", 0,
-     "Go on from this saved step, or last-good: the last that is not damaged; "
-     "later ones are removed",
+     "Resume from this saved step, or last-good: the last undamaged one; later "
+     "ones are removed",
      4},
     {"save-every", KEY_SAVE, "N", 0, "Steps (default: a tenth of all)", 4},
     {"valid-every", KEY_VALIDATE, "N", 0, "Steps (default: as --save-every)",
      4},
-    {"valid-lessons", KEY_VALID_LESSONS, "N", 0,
-     "Batches to measure with, at most (default: all)", 4},
+    {"valid-batches", KEY_VALID_BATCHES, "N", 0,
+     "Batches of a validation, at most (default: all)", 4},
+    /* The name until 0.1, which run.json of older runs has. */
+    {"valid-lessons", KEY_VALID_BATCHES, "N", OPTION_HIDDEN, NULL, 4},
     {"log-every", KEY_LOG, "N", 0, "Steps (default: a hundredth of all)", 4},
     {"keep", KEY_KEEP, "N", 0,
      "Saved steps, beside the first, the best and the last (default: all)", 4},
     {"patience", KEY_PATIENCE, "N", 0,
-     "End when so many measurements were no better than the best", 4},
+     "Stop after so many validations without improvement", 4},
     {"average", KEY_AVERAGE, "N", 0,
-     "In the end, DIR/average: the mean of the last N saved steps; with "
-     "--resume of a run that has ended, too",
+     "At the end, write DIR/average: the mean of the last N saved steps; "
+     "with --resume also for a finished run",
      4},
     {"save-as", KEY_SAVE_AS, "KIND", 0, "f32 or bf16 (default: f32)", 4},
     {0}};
@@ -418,8 +421,8 @@ static bool parse_keeping(int key, char *arg, struct argp_state *state,
     case KEY_VALIDATE:
       s->valid_every = SIZE("--valid-every", INT32_MAX);
       return true;
-    case KEY_VALID_LESSONS:
-      s->valid_lessons = COUNT("--valid-lessons");
+    case KEY_VALID_BATCHES:
+      s->valid_batches = COUNT("--valid-batches");
       return true;
     case KEY_LOG:
       s->log_every = SIZE("--log-every", INT32_MAX);
@@ -468,11 +471,10 @@ const struct argp train_argp = {
     .parser = parse,
     .args_doc = "[MODEL] --data FILE... --out DIR",
     .doc =
-        "A model learns from texts: MODEL further, or a new one. DIR gets "
-        "saved steps that attend and Hugging Face transformers open, "
-        "log.jsonl, and "
-        "loss.svg, which grows meanwhile. A run that was ended, by whatever, "
-        "goes on with --resume to the same bits as one that was not."
+        "Train MODEL further, or a new model, on texts. DIR receives saved "
+        "steps that attend and Hugging Face transformers open, log.jsonl and "
+        "loss.svg, both updated while training. An interrupted run resumes "
+        "bit-identically with --resume."
         "\vattend view --run DIR shows attention at each saved step.",
     .children = children};
 

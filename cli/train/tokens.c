@@ -1,7 +1,4 @@
-/* A tokenizer for a new model, learnt from what the model will learn from.
- *
- * See train.h; only if none was given.
- */
+/* A tokenizer for a new model, trained on the model's data if none was given. */
 #include <string.h>
 
 #include "attend/text_train.h"

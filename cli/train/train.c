@@ -1,7 +1,4 @@
-/* attend train: a model learns from texts.
- *
- * A verb; see train.h for its parts.
- */
+/* attend train: trains a model on texts; train.h lists the parts. */
 #include <signal.h>
 
 #include "train/train.h"
@@ -9,8 +6,8 @@
 int cmd_train(int argc, char **argv) {
   train_settings settings;
   train_run run;
-  signal(SIGXFSZ, SIG_IGN); /* too large for a limit: an error, not the end */
-  signal(SIGPIPE, SIG_IGN); /* nobody listens: it learns all the same */
+  signal(SIGXFSZ, SIG_IGN); /* a full disk is an error, not a signal */
+  signal(SIGPIPE, SIG_IGN); /* a closed output does not end the training */
   int code = train_parse(argc, argv, &settings);
   if (!code) {
     code = train_open(&settings, argc, argv, &run);

@@ -1,8 +1,7 @@
-/* The words that a run was begun with, kept and read again.
+/* run.json: the command lines of a run, saved and parsed again.
  *
- * Run.json holds lists of words: those that the run was begun with, and those that it
- * was gone on with. A run that goes on is parsed once for each, and then for the words
- * that are given now.
+ * It holds the words that began the run, and those of each --resume. Resuming parses all
+ * of them in order, and then the current command line.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,7 +146,7 @@ static bool names_path(const char *word, const char **value) {
          is_option(word, "--tokenizer", value);
 }
 
-/* A word that names a file must lead there from anywhere. To be freed. */
+/* Paths become absolute, so that the run resumes from any directory. To be freed. */
 static char *lasting(const char *before, const char *word) {
   const char *value, *none;
   bool named = names_path(word, &value) && value;
@@ -165,18 +164,18 @@ static char *lasting(const char *before, const char *word) {
 }
 
 /* Of one process, not of the run. */
-static bool is_passing(const char *word) {
+static bool is_transient(const char *word) {
   const char *value;
   return is_option(word, "--resume", &value) ||
          is_option(word, "--json", &value) || !strcmp(word, "-j");
 }
 
-/* What was given, but for where the run lies and what is passing. */
+/* The command line without --out and options of one process. */
 static names given_words(int argc, char **argv) {
   names list = {0};
   const char *value;
   for (int i = 1; i < argc; i++) {
-    if (is_passing(argv[i])) continue;
+    if (is_transient(argv[i])) continue;
     if (is_option(argv[i], "--out", &value) ||
         is_option(argv[i], "--resume-from", &value)) {
       if (!value) i++;

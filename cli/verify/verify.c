@@ -1,17 +1,30 @@
-/* attend verify: is it right?
- *
- * The ways to verify are in trial.c (a problem against the definition), cover.c (which
- * problems --all takes), invariance.c and golden.c; here are the options and the rows.
- */
+/* attend verify: options and tables of attend/verify.h. */
+#include "verify/verify.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "verify/cover.h"
-#include "verify/golden_model.h"
+#include "model_open.h"
 #include "progress.h"
-#include "verify/trial.h"
-#include "verify/verify.h"
+#include "table.h"
+
+typedef struct {
+  options common; /* first: the children of argp share it */
+  bool all, invariance, light;
+  const char *golden;
+  model_options model; /* path NULL: attention alone */
+  char **problems;
+  int count;
+} verify_options;
+
+typedef struct {
+  const verify_options *options;
+  attend_context *contexts[MOST_ISAS]; /* one per instruction set */
+  int isas;
+  table rows;
+  size_t failed, skipped, undecided;
+} verify_run;
 
 /* ---- options ------------------------------------------------------------------- */
 
@@ -36,8 +49,8 @@ static const struct argp_option list[] = {
     {0}};
 
 static void check_choice(struct argp_state *state, const verify_options *o) {
-  int ways = o->all + o->invariance + (o->golden != NULL) + (o->count > 0);
-  if (ways != 1)
+  int modes = o->all + o->invariance + (o->golden != NULL) + (o->count > 0);
+  if (modes != 1)
     argp_error(state,
                "name problems, or one of --all, --invariance and "
                "--golden FILE");
@@ -134,20 +147,20 @@ static const column columns[] = {{"problem", "problem", CELL_TEXT},
                                  {"dbias", NULL, CELL_SMALL},
                                  {NULL, NULL, CELL_TEXT}};
 
-void verify_add(verify_run *run, attend_context *ctx, const char *problem,
-                const char *engine, const char *check, const verdict *v) {
-  cell row[AT_OUTPUTS + OUTPUTS];
+static void add_row(verify_run *run, attend_context *ctx, const char *problem,
+                    const char *check, const attend_verification *v) {
+  cell row[AT_OUTPUTS + ATTEND_OUTPUTS];
   row[AT_PROBLEM] = cell_text(problem);
   row[AT_CHECK] = cell_text(check);
-  row[AT_ENGINE] = cell_text(engine ? engine : "-");
+  row[AT_ENGINE] = cell_text(v->engine);
   row[AT_ISA] = cell_text(attend_context_isa(ctx));
   row[AT_THREADS] = cell_number(attend_context_threads(ctx));
-  row[AT_WORST] = cell_text(output_names[v->worst]);
+  row[AT_WORST] = cell_text(attend_output_name(v->worst));
   row[AT_ERROR] = cell_number(v->error[v->worst]);
   row[AT_BOUND] = cell_number(v->bound[v->worst]);
   row[AT_OK] = cell_number(v->ok);
   row[AT_UNDECIDED] = cell_number((double)v->undecided);
-  for (int x = 0; x < OUTPUTS; x++)
+  for (int x = 0; x < ATTEND_OUTPUTS; x++)
     row[AT_OUTPUTS + x] = cell_number(v->error[x]);
   table_add(&run->rows, row);
   run->failed += !v->ok;
@@ -158,7 +171,7 @@ static const cell *row_at(const table *t, size_t r) {
   return t->cells + r * (size_t)t->width;
 }
 
-/* ---- many rows, told briefly ----------------------------------------------------- */
+/* ---- summaries of many rows ----------------------------------------------------- */
 
 typedef struct {
   const char *isa, *name;
@@ -251,31 +264,30 @@ static int print_answer(verify_run *run) {
 
 /* ---- problems ------------------------------------------------------------------ */
 
-/* Decoding is for states, which pad by key: lengths are another thing there. */
-static attend_status check_runnable(const attend_problem *p, const char *text) {
-  if (p->op == ATTEND_OP_SGEMM) {
-    complain("%s is not attention: only bench takes it", text);
-    return ATTEND_INVALID;
-  }
-  if (p->op != ATTEND_OP_DECODE || p->pad != ATTEND_PAD_LENGTHS)
-    return ATTEND_OK;
-  complain("%s: decoding takes padleft or padright, not lengths", text);
-  return ATTEND_INVALID;
+void verify_note(const attend_problem *problem) {
+  const attend_desc *d = &problem->desc;
+  double pairs = (double)d->batch * d->heads * d->q_len * d->kv_len;
+  int passes = problem->op == ATTEND_OP_BACKWARD ? 4 : 1;
+  double seconds = pairs * (d->dim + d->dim_v) * passes * 4e-9;
+  char text[96];
+  if (seconds < 2) return;
+  snprintf(text, sizeof text,
+           "computing the definition in double, about %.0f s", seconds);
+  progress_note(text);
 }
 
-static int try_on_all(verify_run *run, trial *t, const char *text,
-                      bool may_skip) {
+static int run_on_all(verify_run *run, attend_verifier *verifier,
+                      const char *text, bool may_skip) {
   for (int n = 0; n < run->isas; n++) {
     attend_context *ctx = run->contexts[n];
-    verdict v;
-    char engine[64];
-    attend_status status = trial_run(ctx, t, &v, engine);
+    attend_verification v;
+    attend_status status = attend_verifier_run(verifier, ctx, &v);
     if (status == ATTEND_UNSUPPORTED && may_skip)
       run->skipped++;
     else if (status)
       return complain_status(ctx, status);
     else
-      verify_add(run, ctx, text, engine, "definition", &v);
+      add_row(run, ctx, text, "definition", &v);
   }
   return EXIT_OK;
 }
@@ -283,37 +295,142 @@ static int try_on_all(verify_run *run, trial *t, const char *text,
 static int verify_problem(verify_run *run, const char *text, bool may_skip) {
   attend_context *ctx = run->contexts[0];
   attend_problem problem;
+  attend_verifier *verifier;
   attend_status status = attend_problem_parse(ctx, text, &problem);
   if (status) return complain_status(ctx, status);
-  if (check_runnable(&problem, text)) return EXIT_USAGE;
   problem.desc.engine = run->options->common.engine;
-  trial t;
-  status = trial_open(ctx, &problem, run->options->common.seed, &t);
-  int code = status ? complain_status(ctx, status)
-                    : try_on_all(run, &t, text, may_skip);
-  trial_close(&t);
+  verify_note(&problem);
+  status = attend_verifier_create(ctx, &problem, run->options->common.seed,
+                                  &verifier);
+  if (status) return complain_status(ctx, status);
+  int code = run_on_all(run, verifier, text, may_skip);
+  attend_verifier_free(verifier);
   return code;
 }
 
-static int verify_list(verify_run *run, char **problems, size_t count,
-                       bool may_skip) {
-  int code = EXIT_OK;
-  progress_start("verifying", count);
-  for (size_t n = 0; n < count && !code; n++) {
-    progress_step(n, problems[n]);
-    code = verify_problem(run, problems[n], may_skip);
+static int verify_list(verify_run *run) {
+  int code = EXIT_OK, count = run->options->count;
+  progress_start("verifying", (size_t)count);
+  for (int n = 0; n < count && !code; n++) {
+    progress_step((size_t)n, run->options->problems[n]);
+    code = verify_problem(run, run->options->problems[n], false);
   }
   progress_end();
   return code;
 }
 
-static int verify_every(verify_run *run) {
-  char **problems;
-  size_t count = cover_problems(run->options->light, &problems);
-  int code = verify_list(run, problems, count, true);
-  for (size_t n = 0; n < count; n++) free(problems[n]);
-  free(problems);
+static int verify_cases(verify_run *run) {
+  attend_cases *cases;
+  const char *text;
+  int code = EXIT_OK;
+  attend_status status =
+      attend_cases_create(run->contexts[0], run->options->light, &cases);
+  if (status) return complain_status(run->contexts[0], status);
+  progress_start("verifying", attend_cases_count(cases));
+  for (size_t n = 0; (text = attend_cases_get(cases, n)) && !code; n++) {
+    progress_step(n, text);
+    code = verify_problem(run, text, true);
+  }
+  progress_end();
+  attend_cases_free(cases);
   return code;
+}
+
+/* ---- invariance ---------------------------------------------------------------- */
+
+typedef struct {
+  verify_run *run;
+  attend_context *ctx;
+  const char *problem;
+} invariance;
+
+static void add_check(const char *check, const attend_verification *v,
+                      void *user) {
+  invariance *i = user;
+  add_row(i->run, i->ctx, i->problem, check, v);
+}
+
+static int verify_invariance(verify_run *run) {
+  size_t count = 0;
+  while (attend_invariance_problem(count)) count++;
+  if (run->options->light) count = ATTEND_INVARIANCE_LIGHT;
+  progress_start("invariance", count * (size_t)run->isas);
+  for (int c = 0; c < run->isas; c++)
+    for (size_t n = 0; n < count; n++) {
+      invariance i = {run, run->contexts[c], attend_invariance_problem(n)};
+      progress_step((size_t)c * count + n, i.problem);
+      attend_status status = attend_invariance(
+          i.ctx, i.problem, run->options->common.seed, add_check, &i);
+      if (status == ATTEND_UNSUPPORTED)
+        run->skipped++;
+      else if (status)
+        return complain_status(i.ctx, status);
+    }
+  progress_end();
+  return EXIT_OK;
+}
+
+/* ---- golden files ---------------------------------------------------------------- */
+
+static int verify_golden(verify_run *run) {
+  attend_golden *golden;
+  attend_context *ctx = run->contexts[0];
+  attend_status status = attend_golden_open(ctx, run->options->golden, &golden);
+  if (status) return complain_status(ctx, status);
+  size_t cases = attend_golden_count(golden);
+  progress_start("golden cases", cases);
+  for (size_t n = 0; n < cases && !status; n++) {
+    progress_step(n, attend_golden_name(golden, n));
+    for (int c = 0; c < run->isas && !status; c++) {
+      attend_verification v;
+      ctx = run->contexts[c];
+      status = attend_golden_run(golden, n, ctx, &v);
+      if (!status)
+        add_row(run, ctx, attend_golden_name(golden, n), "golden", &v);
+    }
+  }
+  progress_end();
+  if (status) complain_status(ctx, status);
+  attend_golden_close(golden);
+  return status ? EXIT_FAILED : EXIT_OK;
+}
+
+static const column model_columns[] = {{"quantity", "quantity", CELL_TEXT},
+                                       {"way", "computed", CELL_TEXT},
+                                       {"error", "error", CELL_SMALL},
+                                       {"bound", "bound", CELL_SMALL},
+                                       {"bits", "bits", CELL_TEXT},
+                                       {"ok", "ok", CELL_OK},
+                                       {NULL, NULL, CELL_TEXT}};
+
+typedef struct {
+  table rows;
+  size_t failed;
+} model_rows;
+
+static void add_quantity(const attend_golden_row *r, void *user) {
+  model_rows *m = user;
+  table_add(&m->rows, (cell[]){cell_text(r->quantity), cell_text(r->method),
+                               cell_number(r->error), cell_number(r->bound),
+                               cell_text(r->bits), cell_number(r->ok)});
+  m->failed += !r->ok;
+}
+
+static int verify_model(const model_opened *opened, const verify_options *o) {
+  model_rows m = {.rows = table_start(model_columns)};
+  size_t skipped;
+  attend_status status =
+      attend_golden_model(opened->model, o->golden, add_quantity, &m, &skipped);
+  int code = status           ? complain_status(opened->ctx, status)
+             : o->common.json ? table_print_json(&m.rows, opened->ctx, stdout)
+                              : table_print(&m.rows, stdout);
+  if (!status && skipped)
+    fprintf(stderr, "attend: %zu gradients of the file were not compared\n",
+            skipped);
+  if (!status && m.failed)
+    complain("%zu of %zu rows failed", m.failed, m.rows.rows);
+  table_free(&m.rows);
+  return m.failed && !code ? EXIT_FAILED : code;
 }
 
 /* ---- the verb ------------------------------------------------------------------ */
@@ -331,16 +448,16 @@ static int open_contexts(verify_run *run) {
 
 static int verify(verify_run *run) {
   const verify_options *o = run->options;
-  if (o->all) return verify_every(run);
+  if (o->all) return verify_cases(run);
   if (o->invariance) return verify_invariance(run);
-  if (o->golden) return verify_golden(run, o->golden);
-  return verify_list(run, o->problems, (size_t)o->count, false);
+  if (o->golden) return verify_golden(run);
+  return verify_list(run);
 }
 
-static int verify_a_model(verify_options *o) {
+static int open_and_verify(verify_options *o) {
   model_opened m;
   int code = model_open(&o->common, &o->model, &m);
-  if (!code) code = verify_model(m.ctx, m.model, o->golden, o->common.json);
+  if (!code) code = verify_model(&m, o);
   model_close(&m);
   return code;
 }
@@ -348,7 +465,7 @@ static int verify_a_model(verify_options *o) {
 int cmd_verify(int argc, char **argv) {
   verify_options o = {0};
   argp_parse(&argp, argc, argv, 0, NULL, &o);
-  if (o.model.path) return verify_a_model(&o);
+  if (o.model.path) return open_and_verify(&o);
   verify_run run = {.options = &o, .rows = table_start(columns)};
   int code = open_contexts(&run);
   if (!code) code = verify(&run);

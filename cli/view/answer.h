@@ -1,11 +1,6 @@
-/* Questions about models and texts, and their answers: what viewer/README.md
- * lists.
+/* The requests of the page, as JSON: what viewer/README.md lists.
  *
- * Between whoever asks (the server, a still page, a picture, the terminal, --json) and
- * the lens. All of them get their numbers here.
- *
- * A viewer may be asked by several threads at once; one at a time computes, and
- * long work lets others in between its steps.
+ * Several threads may call these at once; one thread computes.
  */
 #ifndef CLI_VIEW_ANSWER_H
 #define CLI_VIEW_ANSWER_H
@@ -22,16 +17,20 @@ typedef struct {
   size_t length;
 } view_reply;
 
-/* Whether there is such a request, and whether it is answered by events. */
+/* Whether there is such a request, and whether its answer is a stream of events. */
 bool view_knows(const char *name);
 bool view_is_long(const char *name);
 
-/* body: JSON, of untrusted origin. What is wrong with it is in the reply. */
-void view_answer(viewer *v, const char *name, const char *body, size_t length,
-                 view_reply *reply);
+/* Asked while a request waits: true cancels it. */
+typedef bool (*view_cancelled)(void *user);
 
-/* One event of a long answer; data is JSON on one line. Other than 0: nobody
- * listens any more, and the work stops. */
+/* body: JSON, of untrusted origin. What is wrong with it is in the reply. False:
+ * it was cancelled before its computation began. cancelled may be NULL. */
+bool view_answer(viewer *v, const char *name, const char *body, size_t length,
+                 view_cancelled cancelled, void *user, view_reply *reply);
+
+/* One event of a stream; data is JSON on one line. Called by the thread that computes:
+ * must not wait. Other than 0: the client has left, and the work stops. */
 typedef int (*view_say)(const char *event, const char *data, void *user);
 
 /* Returns when the work is done; the last event is "done" or "error". */

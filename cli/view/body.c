@@ -1,13 +1,10 @@
-/* The body of a request while it arrives: bounded, each and all together.
- *
- * Below the server of `attend view`.
- */
+/* The body of a request while it arrives; bounded by itself and in total. */
 #include "view/body.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* So that small questions are answered however many large ones there are. */
+/* Small requests do not count, so that large ones cannot block them. */
 enum { SMALL = 1 << 14 };
 
 static size_t counted(size_t capacity) {

@@ -1,9 +1,7 @@
-/* The body of a request while it arrives: bounded, each and all together.
+/* The body of a request while it arrives; bounded by itself and in total.
  *
- * Below the server of `attend view`.
- *
- * A body that is too long is not kept but read on for a while, since who still
- * sends does not see the refusal; one that is far too long is cut off.
+ * A body that is too long is dropped but read to its end, since a client that still
+ * sends does not read the refusal; one that is far too long is cut off.
  */
 #ifndef CLI_VIEW_BODY_H
 #define CLI_VIEW_BODY_H
@@ -14,7 +12,7 @@
 
 enum { BODY_MOST = 1 << 20, BODY_READ_ON = 8 << 20 };
 
-/* What all bodies hold beyond the small size that each may have. */
+/* Bytes of all bodies above the small size that each may have. */
 typedef struct {
   atomic_size_t held;
   size_t most;
@@ -23,7 +21,7 @@ typedef struct {
 typedef struct {
   char *bytes; /* [length], then a 0; NULL while there are none */
   size_t length, capacity;
-  size_t thrown; /* read, and not kept */
+  size_t thrown; /* read and dropped */
   int status;    /* 413: too long, 503: no room; else 0 */
 } view_body;
 

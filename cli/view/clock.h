@@ -1,7 +1,4 @@
-/* A clock that nobody sets, and waiting by it.
- *
- * For the threads of `attend view`'s server.
- */
+/* The monotonic clock, and waiting on a condition by it. */
 #ifndef CLI_VIEW_CLOCK_H
 #define CLI_VIEW_CLOCK_H
 

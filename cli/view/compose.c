@@ -1,7 +1,5 @@
-/* A still page: the built page, its style, its program and its answers in one
- * file.
- *
- * The end of view_still.c, and of attend design --out x.html.
+/* A page in one file: the built page, its style, its script and its data; of still.c,
+ * attend design and attend summarize.
  */
 #include <stdlib.h>
 #include <string.h>

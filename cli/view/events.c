@@ -1,7 +1,4 @@
-/* Long answers: work in a thread of its own, events on their way to a reader.
- *
- * Between the server's connections and view_stream.
- */
+/* Event streams of long requests, between view_stream and the server's connections. */
 #include "view/events.h"
 
 #include <pthread.h>
@@ -11,10 +8,10 @@
 
 #include "view/clock.h"
 #include "view/guard.h"
-#include "view/watch.h"
+#include "view/deadlines.h"
 
-enum { MOST_QUEUED = 1 << 18 };                      /* bytes */
-static const double HEARTBEAT = 1, LOOK_EVERY = 0.1; /* seconds */
+enum { MOST_QUEUED = 1 << 20 };                       /* bytes */
+static const double HEARTBEAT = 1, CHECK_EVERY = 0.1; /* seconds */
 
 typedef struct event {
   struct event *next;
@@ -29,6 +26,7 @@ struct stream {
   bool used;        /* the place is taken */
   bool ended, left; /* by the work; by the reader */
   bool gone;        /* the reader has left, but does not know it yet */
+  bool slow;        /* it does not read as fast as the work goes on */
   int socket;
   char name[GUARD_NAME + 1], *body;
   size_t length;
@@ -92,8 +90,8 @@ static void drop_old_progress(stream *s) {
 
 /* ---- the work's side ------------------------------------------------------- */
 
-static bool is_deaf(const stream *s) {
-  return s->gone || s->left || s->home->stopped;
+static bool is_unread(const stream *s) {
+  return s->gone || s->slow || s->left || s->home->stopped;
 }
 
 /* Of what both have left nothing stays but a thread to be joined. */
@@ -104,19 +102,21 @@ static void empty(stream *s) {
   s->body = NULL;
 }
 
+/* Called by the thread that computes for all: it never waits. The last event may be
+ * of any length. */
 static int say(const char *name, const char *data, void *user) {
   stream *s = user;
   event *e = make_event(name, data);
+  bool last = !strcmp(name, "done") || !strcmp(name, "error");
   pthread_mutex_lock(&s->home->lock);
   if (e && e->progress) drop_old_progress(s);
-  while (e && s->first && s->queued + e->length > MOST_QUEUED && !is_deaf(s))
-    pthread_cond_wait(&s->changed, &s->home->lock);
-  bool deaf = !e || is_deaf(s);
-  if (!deaf) append(s, e);
+  if (e && !last && s->queued + e->length > MOST_QUEUED) s->slow = true;
+  bool unread = !e || is_unread(s);
+  if (!unread) append(s, e);
   pthread_cond_broadcast(&s->changed);
   pthread_mutex_unlock(&s->home->lock);
-  if (deaf) free(e);
-  return deaf;
+  if (unread) free(e);
+  return unread;
 }
 
 static void *work(void *user) {
@@ -184,7 +184,7 @@ static stream *find_place(events *e) {
 static void settle(stream *s, events *e, int socket, const char *name) {
   s->home = e;
   s->socket = socket;
-  s->ended = s->left = s->gone = false;
+  s->ended = s->left = s->gone = s->slow = false;
   s->last = &s->first;
   snprintf(s->name, sizeof s->name, "%s", name);
 }
@@ -224,9 +224,9 @@ static size_t take_bytes(stream *s, char *to, size_t most) {
 /* Until there is something to send, or a heartbeat is due. */
 static void wait_for_event(stream *s) {
   double until = clock_now() + HEARTBEAT;
-  while (!s->first && !s->ended && !is_deaf(s) && clock_now() < until) {
-    clock_wait(&s->changed, &s->home->lock, clock_now() + LOOK_EVERY);
-    s->gone = socket_is_left(s->socket);
+  while (!s->first && !s->ended && !is_unread(s) && clock_now() < until) {
+    clock_wait(&s->changed, &s->home->lock, clock_now() + CHECK_EVERY);
+    s->gone = socket_is_closed(s->socket);
   }
 }
 
@@ -235,7 +235,7 @@ long stream_read(stream *s, char *to, size_t most) {
   long taken = STREAM_END;
   pthread_mutex_lock(&s->home->lock);
   wait_for_event(s);
-  if (is_deaf(s)) {
+  if (is_unread(s)) {
     taken = STREAM_BROKEN;
   } else if (s->first) {
     taken = (long)take_bytes(s, to, most);

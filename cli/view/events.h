@@ -1,11 +1,8 @@
-/* Long answers: work in a thread of its own, events on their way to a reader.
+/* Event streams of long requests, between view_stream and the server's connections.
  *
- * Between the server's connections and view_stream.
- *
- * A stream belongs to two: the work, which appends events, and the connection,
- * which takes bytes. Who leaves last frees it. What is under way is bounded:
- * work that is ahead of its reader waits, and progress that nobody has read yet
- * is replaced by newer progress.
+ * A stream has two sides: the request, which appends events, and the connection, which
+ * reads bytes; the last one to leave frees it. The events that wait are bounded: unread
+ * progress is replaced by newer progress, and a reader that is too slow is cut off.
  */
 #ifndef CLI_VIEW_EVENTS_H
 #define CLI_VIEW_EVENTS_H
@@ -15,9 +12,9 @@
 typedef struct events events;
 typedef struct stream stream;
 
-/* At most so many works at once. NULL: no memory. */
+/* At most so many streams at once. NULL: no memory. */
 events *events_open(viewer *v, int most);
-/* Tells all work that nobody listens, and lets no more begin. */
+/* Cancels all requests and opens no more streams. */
 void events_stop(events *e);
 /* After events_stop and after every stream was left: waits for the threads. */
 void events_close(events *e);

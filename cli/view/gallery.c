@@ -1,10 +1,10 @@
-/* The gallery: the course documents' examples with their questions, and hello.
+/* hello, the first request of a page, with the gallery: the course documents' examples
+ * and their questions.
  *
- * Behind view_answer.h: the first thing that a page asks.
- *
- * An example was thought of for a model of one kind; it opens on the first model
- * of that kind, and on the first model at all if there is none.
+ * An example is for one kind of model; it opens on the first model of that kind, or on
+ * the first of all.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "json_members.h"
@@ -110,9 +110,13 @@ static const example examples[] = {
                    "Between which words would you expect strong attention, and "
                    "what would the gradient of such a head do there?"}}};
 
-static const char *model_for(const viewer *v, attend_parts kind) {
-  for (int i = 0; i < v->n_models; i++)
-    if (v->models[i].config.parts == kind) return v->models[i].id;
+static const char *model_for(const viewer *v, attend_parts kind, char id[12]) {
+  const attend_view_model *m;
+  for (int i = 0; (m = attend_viewer_model(v->session, i)); i++)
+    if (m->config->parts == kind) {
+      snprintf(id, 12, "%d", i);
+      return id;
+    }
   return "0";
 }
 
@@ -129,7 +133,8 @@ static void put_case(attend_json_writer *w, const char *model, const char *text,
 
 static void put_example(attend_json_writer *w, const viewer *v,
                         const example *e) {
-  const char *model = model_for(v, e->kind);
+  char id[12];
+  const char *model = model_for(v, e->kind, id);
   attend_json_open(w, '{');
   json_text(w, "id", e->id);
   json_text(w, "title", e->title);
@@ -160,28 +165,32 @@ static void gallery_write(attend_json_writer *w, const viewer *v) {
   attend_json_close(w, ']');
 }
 
-bool answer_hello(asking *a) {
-  const viewer *v = a->v;
-  if (!steps_look(a)) return false;
-  attend_json_writer w = attend_json_writer_text(v->ctx);
-  attend_json_open(&w, '{');
-  json_text(&w, "version", attend_version());
-  attend_json_member(&w, "models");
-  attend_json_open(&w, '[');
-  for (int i = 0; i < v->n_models; i++) model_write(&w, &v->models[i]);
-  attend_json_close(&w, ']');
-  attend_json_member(&w, "course");
-  steps_write(&w, v);
-  attend_json_member(&w, "start");
-  state_write(&w, v->start);
-  attend_json_member(&w, "gallery");
-  gallery_write(&w, v);
-  attend_json_member(&w, "open_gallery");
-  attend_json_put_boolean(&w, v->gallery);
-  attend_json_member(&w, "live");
-  attend_json_put_boolean(&w, v->queue != NULL);
-  attend_json_member(&w, "block_cells");
-  attend_json_put_integer(&w, VIEW_CELLS);
-  attend_json_close(&w, '}');
-  return reply_json(a, &w);
+static void write_hello(attend_json_writer *w, const encoded *e) {
+  const viewer *v = e->v;
+  encoded training = encode_training(v);
+  attend_json_open(w, '{');
+  json_text(w, "version", attend_version());
+  attend_json_member(w, "models");
+  attend_json_open(w, '[');
+  for (int i = 0; attend_viewer_model(v->session, i); i++) write_model(w, v, i);
+  attend_json_close(w, ']');
+  attend_json_member(w, "course");
+  encoded_write(w, &training);
+  attend_json_member(w, "start");
+  state_write(w, v->start);
+  attend_json_member(w, "gallery");
+  gallery_write(w, v);
+  json_truth(w, "open_gallery", v->gallery);
+  json_truth(w, "live", v->live);
+  json_number(w, "block_cells", ATTEND_VIEW_CELLS);
+  attend_json_close(w, '}');
+}
+
+encoded encode_hello(const viewer *v) {
+  return (encoded){.write = write_hello, .v = v};
+}
+
+bool answer_hello(request *r) {
+  encoded e = encode_hello(r->v);
+  return request_steps(r) && request_reply(r, &e);
 }

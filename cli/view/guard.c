@@ -1,7 +1,4 @@
-/* Who may ask, and for what: a request's first lines are judged.
- *
- * Below the server of `attend view`; everything here is pure.
- */
+/* Which requests are allowed, by their request line and headers. */
 #include "view/guard.h"
 
 #include <arpa/inet.h>
@@ -69,9 +66,9 @@ static bool same_place(const place *a, const place *b) {
   return !strcasecmp(a->name, b->name);
 }
 
-/* ---- who asks -------------------------------------------------------------- */
+/* ---- from whom -------------------------------------------------------------- */
 
-/* A link on another site may lead to the page, which then asks by itself. */
+/* A link on another site may open the page, whose requests are then its own. */
 static bool opens_page(const guard_request *q) {
   return !q->origin && q->method && !strcmp(q->method, "GET") && q->path &&
          !strcmp(q->path, "/");
@@ -96,7 +93,8 @@ static const char *why_refused(const guard_rules *r, const guard_request *q) {
     return "the request names another host: open the address that attend "
            "view printed";
   if (!is_own_page(q, &host))
-    return "a page of another site asks, and only this program's own may: "
+    return "the request comes from a page of another site, and only this "
+           "program's own is allowed: "
            "type the address that attend view printed";
   return NULL;
 }
@@ -111,10 +109,11 @@ static bool same_token(const char *given, const char *token) {
 }
 
 static bool has_token(const guard_rules *r, const guard_request *q,
-                      guard_wish wish) {
+                      guard_target target) {
   static const char scheme[] = "Bearer ";
-  if (!r->token || wish == ASKS_SCRIPT || wish == ASKS_STYLE) return true;
-  if (wish == ASKS_PAGE) return same_token(q->token, r->token);
+  if (!r->token || target == TARGET_SCRIPT || target == TARGET_STYLE)
+    return true;
+  if (target == TARGET_PAGE) return same_token(q->token, r->token);
   return q->authorization &&
          !strncasecmp(q->authorization, scheme, sizeof scheme - 1) &&
          same_token(q->authorization + sizeof scheme - 1, r->token);
@@ -122,7 +121,7 @@ static bool has_token(const guard_rules *r, const guard_request *q,
 
 /* ---- for what -------------------------------------------------------------- */
 
-static bool read_question(const char *path, char name[GUARD_NAME + 1]) {
+static bool read_name(const char *path, char name[GUARD_NAME + 1]) {
   static const char below[] = "/api/";
   if (strncmp(path, below, sizeof below - 1)) return false;
   path += sizeof below - 1;
@@ -132,12 +131,12 @@ static bool read_question(const char *path, char name[GUARD_NAME + 1]) {
   return true;
 }
 
-static bool read_wish(const char *path, guard_verdict *v) {
+static bool read_target(const char *path, guard_verdict *v) {
   static const char *const files[] = {"/", "/page.js", "/page.css"};
-  for (int i = ASKS_PAGE; i <= ASKS_STYLE; i++)
-    if (!strcmp(path, files[i])) return v->wish = (guard_wish)i, true;
-  v->wish = ASKS_QUESTION;
-  return read_question(path, v->name);
+  for (int i = TARGET_PAGE; i <= TARGET_STYLE; i++)
+    if (!strcmp(path, files[i])) return v->target = (guard_target)i, true;
+  v->target = TARGET_REQUEST;
+  return read_name(path, v->name);
 }
 
 static bool is_json(const char *type) {
@@ -151,10 +150,10 @@ static bool is_json(const char *type) {
 static const char *why_not_method(const guard_request *q, guard_verdict *v) {
   bool post = !strcmp(q->method, "POST");
   bool get = !strcmp(q->method, "GET") || !strcmp(q->method, "HEAD");
-  if (v->wish == ASKS_QUESTION && !post)
-    return v->allow = "POST", "questions are asked with POST";
-  if (v->wish != ASKS_QUESTION && !get)
-    return v->allow = "GET, HEAD", "the page is asked for with GET";
+  if (v->target == TARGET_REQUEST && !post)
+    return v->allow = "POST", "API requests use POST";
+  if (v->target != TARGET_REQUEST && !get)
+    return v->allow = "GET, HEAD", "the page is read with GET";
   return NULL;
 }
 
@@ -164,17 +163,17 @@ static guard_verdict refuse(guard_verdict v, int status, const char *why) {
   return v;
 }
 
-guard_verdict guard_judge(const guard_rules *r, const guard_request *q) {
+guard_verdict guard_check(const guard_rules *r, const guard_request *q) {
   guard_verdict v = {.status = 200};
   const char *why = why_refused(r, q);
   if (why) return refuse(v, 403, why);
-  if (!read_wish(q->path, &v))
+  if (!read_target(q->path, &v))
     return refuse(v, 404, "there is nothing at this address: the page is at /");
   why = why_not_method(q, &v);
   if (why) return refuse(v, 405, why);
-  if (v.wish == ASKS_QUESTION && !is_json(q->type))
-    return refuse(v, 415, "ask with Content-Type: application/json");
-  if (!has_token(r, q, v.wish))
+  if (v.target == TARGET_REQUEST && !is_json(q->type))
+    return refuse(v, 415, "send Content-Type: application/json");
+  if (!has_token(r, q, v.target))
     return refuse(v, 403,
                   "the request lacks the token of this server: open the whole "
                   "address that attend view printed");

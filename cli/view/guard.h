@@ -1,18 +1,16 @@
-/* Who may ask, and for what: a request's first lines are judged.
+/* Which requests are allowed, by their request line and headers.
  *
- * Below the server of `attend view`; knows neither sockets nor HTTP's library, so that
- * a fuzzer can call it.
+ * Pure functions without sockets or libmicrohttpd, so that a fuzzer can call them.
  *
- * A page of another site may reach this server in two ways. By a name of its
- * own that leads to 127.0.0.1 (DNS rebinding): then Host has that name. By
- * asking across sites: then Origin or Sec-Fetch-Site says so. Another user of
- * this machine may reach it as well: he lacks the token, which is in the address
- * of the page and comes back with every question. All of these are looked at
- * before anything is read or computed.
+ * A page of another site may reach this server by a name of its own that resolves to
+ * 127.0.0.1 (DNS rebinding): then Host has that name; or by a cross-site request: then
+ * Origin or Sec-Fetch-Site says so. Another user of this machine lacks the token, which
+ * is in the page's address and in every request. All of this is checked before a body is
+ * read or anything is computed.
  *
- * The token comes back in a header rather than a cookie: browsers send cookies
- * of 127.0.0.1 to every port of it, and others may serve there. The script and
- * the style need no token: they are part of the program and the same for all.
+ * The token is in a header rather than a cookie: browsers send cookies of 127.0.0.1 to
+ * every port of it, also to servers of other users. The script and the style need no
+ * token: they are part of the program.
  */
 #ifndef CLI_VIEW_GUARD_H
 #define CLI_VIEW_GUARD_H
@@ -22,8 +20,8 @@
 
 typedef struct {
   int port;            /* the server's */
-  bool remote;         /* other machines may ask */
-  const char *machine; /* its name, for those; may be "" */
+  bool remote;         /* other machines are allowed */
+  const char *machine; /* this one's host name, for those; may be "" */
   const char *token;   /* NULL: none is needed */
 } guard_rules;
 
@@ -35,7 +33,12 @@ typedef struct {
   bool twice;        /* one of them came more than once */
 } guard_request;
 
-typedef enum { ASKS_PAGE, ASKS_SCRIPT, ASKS_STYLE, ASKS_QUESTION } guard_wish;
+typedef enum {
+  TARGET_PAGE,
+  TARGET_SCRIPT,
+  TARGET_STYLE,
+  TARGET_REQUEST
+} guard_target;
 
 enum { GUARD_NAME = 24 };
 
@@ -43,11 +46,11 @@ typedef struct {
   int status;           /* 200: go on */
   const char *sentence; /* otherwise what is wrong */
   const char *allow;    /* the methods there are, for 405; else NULL */
-  guard_wish wish;
-  char name[GUARD_NAME + 1]; /* of the question */
+  guard_target target;
+  char name[GUARD_NAME + 1]; /* of the API request */
 } guard_verdict;
 
-guard_verdict guard_judge(const guard_rules *rules,
+guard_verdict guard_check(const guard_rules *rules,
                           const guard_request *request);
 
 /* Whether Accept-Encoding allows gzip; the header may be NULL. */

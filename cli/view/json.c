@@ -1,170 +1,137 @@
 /* attend view --json: the numbers of a view, as the page gets them.
  *
- * The same answers in one JSON object: the state, the runs, and the answers that the
- * view is drawn from, binary ones as nested lists.
+ * One JSON object: the state, the runs, and the answers that the view is drawn from,
+ * those in parts as nested lists.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "view/subject.h"
 #include "view/view.h"
-#include "view/fetch.h"
-
-enum { CELLS = 256 }; /* a side of what is written whole */
 
 typedef struct {
   viewer *v;
   const view_options *o;
   attend_json_writer w;
-  fetched run, other;
+  const attend_view_run *run, *other;
   subject s;
-  char error[640];
+  char error[SUBJECT_ERROR];
 } writing;
 
-/* ---- values ------------------------------------------------------------------------- */
-
-/* Floats are written as what they are: the shortest decimals that read back. */
-static void put_float(attend_json_writer *w, float x) {
-  char text[32];
-  for (int digits = 6; digits <= 9; digits++) {
-    snprintf(text, sizeof text, "%.*g", digits, (double)x);
-    if (strtof(text, NULL) == x) break;
-  }
-  attend_json_put_number(w, strtod(text, NULL));
+/* Writes a result as a member and frees its memory; false if the call failed. */
+static bool put(writing *p, const char *member, attend_status status, encoded e,
+                void *memory) {
+  if (!subject_status(p->v, status, p->error)) return false;
+  attend_json_member(&p->w, member);
+  encoded_write(&p->w, &e);
+  attend_viewer_release(p->v->session, memory);
+  return true;
 }
 
-static const float *put_nested(attend_json_writer *w, const float *x,
-                               const int *shape, int rank) {
-  attend_json_open(w, '[');
-  for (int i = 0; i < shape[0]; i++) {
-    if (rank > 1)
-      x = put_nested(w, x, shape + 1, rank - 1);
-    else
-      put_float(w, *x++);
-  }
-  attend_json_close(w, ']');
-  return x;
+static bool put_patterns(writing *p) {
+  attend_view_head h = subject_head(&p->s, NULL);
+  attend_view_patterns x;
+  attend_status status = attend_viewer_patterns(p->v->session, &h, &x);
+  return put(p, "patterns", status, encode_patterns(&x), x.memory);
 }
 
-static void put_parts(attend_json_writer *w, const fetched *f) {
-  const attend_json *parts = attend_json_get(f->root, "parts");
-  attend_json_open(w, '{');
-  for (size_t i = 0; i < attend_json_count(f->root); i++) {
-    const attend_json *x = attend_json_at(f->root, i);
-    if (x == parts) continue;
-    attend_json_member(w, attend_json_name(x, NULL));
-    json_tree(w, x);
-  }
-  for (size_t i = 0; i < attend_json_count(parts); i++) {
-    const attend_json *part = attend_json_at(parts, i);
-    const char *name = attend_json_string(attend_json_get(part, "name"), NULL);
-    int shape[4], rank = (int)attend_json_count(attend_json_get(part, "shape"));
-    float *x = fetched_part(f, name, shape);
-    attend_json_member(w, name);
-    put_nested(w, x, shape, rank);
-    free(x);
-  }
-  attend_json_close(w, '}');
+static bool put_thumbs(writing *p) {
+  attend_view_head h = subject_head(&p->s, NULL);
+  attend_view_thumbs x;
+  attend_status status = attend_viewer_thumbs(p->v->session, &h, 48, &x);
+  return put(p, "thumbs", status, encode_thumbs(&x), x.memory);
 }
 
-/* ---- answers -------------------------------------------------------------------------- */
-
-/* Asks, and writes what comes as a member. */
-static bool put_answer(writing *p, const char *member, const char *name,
-                       attend_json_writer *question) {
-  fetched f;
-  bool ok = fetch(p->v, name, question, &f);
-  if (ok) {
-    attend_json_member(&p->w, member);
-    if (f.data)
-      put_parts(&p->w, &f);
-    else
-      json_tree(&p->w, f.root);
-  } else {
-    snprintf(p->error, sizeof p->error, "%s", f.error);
-  }
-  fetched_free(&f);
-  return ok;
+static bool put_block(writing *p, const char *member,
+                      const attend_view_head *h) {
+  attend_view_block x;
+  attend_status status = attend_viewer_block(p->v->session, h, NULL, &x);
+  return put(p, member, status, encode_block(&x), x.memory);
 }
 
-static bool put_about(writing *p, const char *name, bool place) {
-  attend_json_writer q = question_about(p->v, &p->s, place);
-  return put_answer(p, name, name, &q);
+static bool put_tile(writing *p, const char *member, const attend_view_head *h,
+                     int level) {
+  bool mean = !strcmp(p->o->state.pool, "mean");
+  attend_view_place place = {.head = *h,
+                             .level = level,
+                             .pool = mean ? ATTEND_POOL_MEAN : ATTEND_POOL_MAX};
+  attend_view_tile x;
+  attend_status status = attend_viewer_tile(p->v->session, &place, &x);
+  return put(p, member, status, encode_tile(&x, level), x.memory);
 }
 
-/* A head whole, or in as many cells as make sense. */
-static bool put_head(writing *p, const char *member, int head,
-                     const char *form) {
-  subject s = p->s;
-  s.head = head;
-  attend_json_writer q = question_about(p->v, &s, true);
-  if (form && *form) json_text(&q, "attention", form);
-  bool whole = s.rows <= CELLS && s.keys <= CELLS;
-  int level = 0;
-  while (s.rows >> level > CELLS || s.keys >> level > CELLS) level++;
-  if (!whole) json_number(&q, "level", level);
-  if (!whole) json_text(&q, "pool", p->o->state.pool);
-  return put_answer(p, member, whole ? "block" : "tile", &q);
+/* A head in full, or in cells. */
+static bool put_head(writing *p, const char *member, int head) {
+  attend_view_head h = subject_head(&p->s, NULL);
+  int level = subject_level(&p->s);
+  h.at.head = head;
+  return level ? put_tile(p, member, &h, level) : put_block(p, member, &h);
 }
 
 static bool put_heads(writing *p) {
   const view_state *s = &p->o->state;
-  if (!s->n_heads) return put_head(p, "block", p->s.head, NULL);
+  if (!s->n_heads) return put_head(p, "block", p->s.head);
   bool ok = true;
   attend_json_member(&p->w, "heads");
   attend_json_open(&p->w, '{');
   for (int i = 0; i < s->n_heads && ok; i++) {
     char name[16];
     snprintf(name, sizeof name, "%d", s->heads[i]);
-    ok = put_head(p, name, s->heads[i], NULL);
+    ok = put_head(p, name, s->heads[i]);
   }
   attend_json_close(&p->w, '}');
   return ok;
 }
 
 static bool put_neuron(writing *p) {
-  int token = p->o->state.token < 0 ? p->s.rows - 1 : p->o->state.token;
-  attend_json_writer q = question_about(p->v, &p->s, true);
-  json_number(&q, "row", token);
-  json_number(&q, "rows", 1);
-  return put_answer(p, "vectors", "vectors", &q);
+  int token = p->o->state.token < 0 ? p->s.s.rows - 1 : p->o->state.token;
+  attend_view_head h = subject_head(&p->s, NULL);
+  attend_view_range one = {token, 1, 0, p->s.s.keys};
+  attend_view_vectors x;
+  attend_status status = attend_viewer_vectors(p->v->session, &h, &one, &x);
+  return put(p, "vectors", status, encode_vectors(&x, p->s.run->c.attention),
+             x.memory);
 }
 
 static bool put_flow(writing *p) {
-  subject followed = subject_followed(&p->s);
-  attend_json_writer q = question_about(p->v, &followed, false);
-  if (p->o->state.token >= 0) json_number(&q, "token", p->o->state.token);
-  json_text(&q, "way", p->o->state.way);
-  return put_answer(p, "flow", "flow", &q);
+  attend_view_head h = subject_followed(&p->s);
+  int given = p->o->state.token;
+  int token = given < 0 ? h.run->shape[h.at.role].rows - 1 : given;
+  attend_view_reach reach;
+  attend_view_rollout rollout;
+  attend_status status;
+  if (!strcmp(p->o->state.way, "argmax")) {
+    status = attend_viewer_reach(p->v->session, &h, token, &reach);
+    return put(p, "flow", status, encode_reach(&reach), reach.memory);
+  }
+  status = attend_viewer_rollout(p->v->session, &h, token, &rollout);
+  return put(p, "flow", status, encode_rollout(&rollout), rollout.memory);
 }
 
 static bool put_compare(writing *p) {
   const char *form = p->o->state.form;
-  attend_json_writer q = question_about(p->v, &p->s, false);
-  if (p->other.root)
-    json_text(&q, "other",
-              attend_json_string(attend_json_get(p->other.root, "run"), NULL));
-  else
-    json_text(&q, "attention", *form ? form : VIEW_OTHER_FORM);
-  return put_answer(p, "compare", "compare", &q) &&
-         put_head(p, "block", p->s.head, NULL);
+  attend_view_head h = subject_head(&p->s, *form ? form : VIEW_OTHER_FORM);
+  attend_view_comparison x;
+  attend_status status = attend_viewer_compare(p->v->session, &h, p->other, &x);
+  return put(p, "compare", status, encode_comparison(&x), x.memory) &&
+         put_head(p, "block", p->s.head);
 }
 
 static bool put_embeddings(writing *p) {
-  attend_json_writer q = question_open(p->v);
-  json_text(&q, "run", p->s.id);
-  json_text(&q, "side",
-            attend_json_string(attend_json_get(p->s.role, "row_side"), NULL));
-  json_number(&q, "layer", p->s.layer);
-  if (p->s.rows > CELLS) {
-    json_number(&q, "rows", CELLS);
-    json_number(&q, "keys", CELLS);
-  }
-  if (!put_answer(p, "embeddings", "embeddings", &q)) return false;
-  q = question_open(p->v);
-  json_text(&q, "model", p->o->state.c.model);
-  json_number(&q, "step", p->o->state.c.step);
-  return put_answer(p, "positions", "positions", &q);
+  const view_case *c = &p->o->state.c;
+  int n = p->s.s.rows < SUBJECT_CELLS ? p->s.s.rows : SUBJECT_CELLS;
+  attend_role side =
+      p->s.role == ATTEND_CROSS ? ATTEND_DECODER_SELF : p->s.role;
+  attend_view_range all = {0, n, 0, n};
+  attend_view_embeddings x;
+  attend_view_positions y;
+  attend_status status = attend_viewer_embeddings(p->v->session, p->s.run, side,
+                                                  p->s.layer, &all, &x);
+  if (!put(p, "embeddings", status, encode_embeddings(&x), x.memory))
+    return false;
+  status = attend_viewer_positions(p->v->session, viewer_model(p->v, c->model),
+                                   c->step, 64, 64, &y);
+  return put(p, "positions", status, encode_positions(&y), y.memory);
 }
 
 static bool put_view(writing *p) {
@@ -175,23 +142,17 @@ static bool put_view(writing *p) {
   if (!strcmp(view, "compare")) return put_compare(p);
   if (!strcmp(view, "embeddings")) return put_embeddings(p);
   if (!strcmp(view, "generate")) return true; /* the run has the steps */
-  return put_about(p, "patterns", false) && put_about(p, "thumbs", false);
+  return put_patterns(p) && put_thumbs(p);
 }
 
 static bool put_all(writing *p) {
   attend_json_open(&p->w, '{');
   attend_json_member(&p->w, "state");
   state_write(&p->w, &p->o->state);
-  attend_json_member(&p->w, "run");
-  json_tree(&p->w, p->run.root);
-  if (steps_course(p->v, p->o->state.c.model)) {
-    attend_json_member(&p->w, "course");
-    steps_write(&p->w, p->v);
-  }
-  if (p->other.root) {
-    attend_json_member(&p->w, "other");
-    json_tree(&p->w, p->other.root);
-  }
+  put(p, "run", ATTEND_OK, encode_run(p->v, p->run), NULL);
+  if (viewer_training(p->v, p->o->state.c.model))
+    put(p, "course", ATTEND_OK, encode_training(p->v), NULL);
+  if (p->other) put(p, "other", ATTEND_OK, encode_run(p->v, p->other), NULL);
   attend_json_member(&p->w, "answers");
   attend_json_open(&p->w, '{');
   bool ok = put_view(p);
@@ -200,26 +161,12 @@ static bool put_all(writing *p) {
   return ok;
 }
 
-/* ---- running ------------------------------------------------------------------------------ */
-
-static bool run_cases(writing *p) {
-  const view_state *s = &p->o->state;
-  bool ok = strcmp(s->view, "generate")
-                ? fetch_run(p->v, &s->c, &p->run)
-                : fetch_generated(p->v, &s->c, p->o->new_tokens, &p->run);
-  if (!ok) snprintf(p->error, sizeof p->error, "%s", p->run.error);
-  if (ok && s->has_other) {
-    ok = fetch_run(p->v, &s->other, &p->other);
-    if (!ok) snprintf(p->error, sizeof p->error, "%s", p->other.error);
-  }
-  return ok && subject_read(&p->run, s, &p->s, p->error);
-}
-
 int view_print_json(viewer *v, const view_options *o, const char *path) {
   writing p = {.v = v, .o = o, .w = attend_json_writer_text(v->ctx)};
   int code = EXIT_OK;
   attend_json_indent(&p.w, false);
-  bool ok = run_cases(&p) && put_all(&p);
+  bool ok = run_state(v, &o->state, o->new_tokens, &p.run, &p.other, p.error) &&
+            subject_read(p.run, &o->state, &p.s, p.error) && put_all(&p);
   if (!ok) {
     complain("%s", p.error);
     code = EXIT_FAILED;
@@ -228,8 +175,6 @@ int view_print_json(viewer *v, const view_options *o, const char *path) {
   } else {
     code = view_write_bytes(v->ctx, path ? path : "-", p.w.text, p.w.length);
   }
-  fetched_free(&p.run);
-  fetched_free(&p.other);
   attend_json_writer_free(&p.w);
   return code;
 }

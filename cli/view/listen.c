@@ -1,21 +1,22 @@
-/* The socket that `attend view` listens on.
- *
- * Below the server of `attend view`.
- */
+/* The listening socket of `attend view`, and the thread that accepts connections. */
+#define _GNU_SOURCE /* accept4 */
 #include "view/listen.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "cli.h"
 
-/* What the system keeps for who reads slowly is bounded, too. */
+/* UNREAD bounds what the system buffers for a slow reader. */
 enum { BACKLOG = 1024, UNREAD = 1 << 18 };
 
 typedef struct {
@@ -112,4 +113,55 @@ int view_listen(const char *text, bool remote, int *port, int *listening) {
   }
   *listening = open_port(&a, port);
   return *listening < 0 ? complain_port(&a, *port, errno) : EXIT_OK;
+}
+
+/* ---- accepting ----------------------------------------------------------------- */
+
+struct acceptor {
+  int listening;
+  deadlines *deadlines;
+  acceptor_enter enter;
+  void *user;
+  atomic_bool closing;
+  pthread_t thread;
+};
+
+static bool accept_one(acceptor *d) {
+  struct sockaddr_storage from;
+  socklen_t length = sizeof from;
+  int s = accept4(d->listening, (struct sockaddr *)&from, &length,
+                  SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (s >= 0) return d->enter(s, (struct sockaddr *)&from, length, d->user);
+  if (errno != EINTR && errno != ECONNABORTED)
+    usleep(50000); /* out of descriptors or memory: try again soon */
+  return false;
+}
+
+static void *accept_loop(void *user) {
+  acceptor *d = user;
+  while (!d->closing)
+    if (deadlines_take_slot(d->deadlines) && !accept_one(d))
+      deadlines_remove(d->deadlines, NULL);
+  return NULL;
+}
+
+acceptor *acceptor_open(int listening, deadlines *w, acceptor_enter enter,
+                        void *user) {
+  acceptor *d = calloc(1, sizeof *d);
+  if (d) {
+    *d = (acceptor){listening, w, enter, user, false, 0};
+    if (!pthread_create(&d->thread, NULL, accept_loop, d)) return d;
+  }
+  free(d);
+  close(listening);
+  return NULL;
+}
+
+void acceptor_close(acceptor *d) {
+  if (!d) return;
+  d->closing = true;
+  shutdown(d->listening, SHUT_RDWR); /* ends accept */
+  pthread_join(d->thread, NULL);
+  close(d->listening);
+  free(d);
 }

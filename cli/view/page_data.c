@@ -5,7 +5,7 @@
  */
 #include "view/page_data.h"
 
-#include "embed/data.h"
+#include "incbin.h"
 
 EMBED(embedded_html, PAGE_FOLDER "/page.html");
 EMBED(embedded_html_gz, PAGE_FOLDER "/page.html.gz");

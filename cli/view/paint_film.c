@@ -1,19 +1,20 @@
-/* The picture of a head over the steps of a course.
+/* The picture of a head over the steps of a training run.
  *
- * Steps are run one after the other and let go of: what is kept of each are the cells
- * of its maps.
+ * Each step is run and dropped before the next: the cells of its maps stay.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/course.h"
+#include "attend/training_run.h"
 #include "view/painting.h"
 
 enum { FRAMES = 12, POINTS = 400 };
 
 typedef struct {
   painting *p;
-  const course *of;
+  const attend_training_run *of;
+  const int *steps; /* [count] of the run */
+  int count;
   int places[FRAMES], frames;
   int own[1];
   const int *head; /* [heads] */
@@ -42,32 +43,30 @@ static bool keep_grid(shooting *s, int frame, int head, const grid *g) {
 
 static bool shoot(shooting *s, int frame) {
   painting *p = s->p;
-  fetched run;
+  const attend_view_run *run;
   view_case c = p->s->c;
-  c.step = s->of->steps[s->places[frame]];
+  c.step = s->steps[s->places[frame]];
   s->step[frame] = c.step;
-  s->loss[frame] = course_loss(s->of, c.step);
-  bool ok = fetch_run(p->v, &c, &run) || paint_fail(p, run.error);
+  s->loss[frame] = attend_training_run_loss_at(s->of, c.step);
+  bool ok = run_case(p->v, &c, &run, p->error);
   for (int i = 0; i < s->heads && ok; i++) {
     grid g = {0};
     p->at.head = s->head[i];
-    ok = get_grid(p, text_at(run.root, "run"), NULL, &g) &&
-         keep_grid(s, frame, i, &g);
+    ok = get_grid(p, run, NULL, &g) && keep_grid(s, frame, i, &g);
     grid_free(&g);
   }
-  fetched_free(&run);
   return ok;
 }
 
 /* Stretches of a long curve become their means. */
-static picture_point *points_of(const course_curve *curve, int *n) {
-  size_t count = curve->count < POINTS ? curve->count : POINTS;
+static picture_point *points_of(attend_log_curve curve, int *n) {
+  size_t count = curve.count < POINTS ? curve.count : POINTS;
   picture_point *points = need(count + 1, sizeof *points);
   for (size_t i = 0; i < count; i++) {
-    size_t from = i * curve->count / count, to = (i + 1) * curve->count / count;
+    size_t from = i * curve.count / count, to = (i + 1) * curve.count / count;
     for (size_t k = from; k < to; k++) {
-      points[i].step += curve->at[k].step / (double)(to - from);
-      points[i].loss += curve->at[k].loss / (double)(to - from);
+      points[i].step += curve.at[k].step / (double)(to - from);
+      points[i].loss += curve.at[k].loss / (double)(to - from);
     }
   }
   *n = (int)count;
@@ -88,13 +87,13 @@ static bool develop(shooting *s) {
                          .width = s->width,
                          .cells = s->cells,
                          .mask = s->mask,
-                         .is_signed = flag(p->at.role, "signed"),
-                         .left_out = s->frames < s->of->count};
-  picture_point *curve = points_of(&s->of->loss, &d.losses);
-  picture_point *valid = points_of(&s->of->valid, &d.valids);
+                         .is_signed = p->at.s.is_signed,
+                         .left_out = s->frames < s->count};
+  picture_point *curve = points_of(attend_training_run_loss(s->of), &d.losses);
+  picture_point *valid = points_of(attend_training_run_valid(s->of), &d.valids);
   d.curve = curve;
   d.valid = valid;
-  d.about.model = p->v->models[0].name;
+  d.about.model = attend_viewer_model(p->v->session, 0)->name;
   if (s->heads > 1) d.about.head = -1;
   bool ok = paint_fail(p, picture_film(&d, &p->look, p->out));
   free(curve);
@@ -103,8 +102,9 @@ static bool develop(shooting *s) {
 }
 
 bool paint_film(painting *p) {
-  shooting s = {.p = p, .of = steps_course(p->v, p->s->c.model)};
-  s.frames = course_some(s.of, FRAMES, s.places);
+  shooting s = {.p = p, .of = viewer_training(p->v, p->s->c.model)};
+  s.steps = attend_training_run_steps(s.of, &s.count);
+  s.frames = training_some(s.of, FRAMES, s.places);
   s.own[0] = p->at.head;
   s.head = p->s->n_heads ? p->s->heads : s.own;
   s.heads = p->s->n_heads ? p->s->n_heads : 1;

@@ -8,53 +8,55 @@
 
 /* ---- views -------------------------------------------------------------------------------- */
 
-static const char **does_of(const fetched *f, int layers, int heads) {
-  const attend_json *does = attend_json_get(f->root, "does");
-  const char **list = need((size_t)(layers * heads), sizeof *list);
-  for (int i = 0; i < layers * heads; i++)
-    list[i] = attend_json_string(
-        attend_json_at(attend_json_at(does, (size_t)(i / heads)),
-                       (size_t)(i % heads)),
-        NULL);
+/* "previous", .. of each head; "": nothing stands out. */
+static const char **does_of(const attend_view_patterns *x) {
+  int n = x->layers * x->heads;
+  const char **list = need((size_t)n, sizeof *list);
+  for (int i = 0; i < n; i++)
+    list[i] = x->scores[i].pattern < 0
+                  ? ""
+                  : attend_head_pattern_name(
+                        (attend_head_pattern)x->scores[i].pattern);
   return list;
 }
 
+static bool paint_thumbs(painting *p, const attend_view_thumbs *t,
+                         const attend_view_patterns *patterns) {
+  size_t n = (size_t)(t->layers * t->heads) * (size_t)(t->height * t->width);
+  uint8_t *bytes = need(n, 1);
+  for (size_t i = 0; i < n; i++) bytes[i] = (uint8_t)lrintf(t->cells[i]);
+  const char **does = does_of(patterns);
+  picture_model_data d = {p->about, t->layers, t->heads, t->height,
+                          t->width, bytes,     does};
+  bool ok = true;
+  if (p->s->head < 0) d.about.layer = d.about.head = -1;
+  if (p->terminal)
+    terminal_model(stdout, &d, p->terminal);
+  else
+    ok = paint_fail(p, picture_model(&d, &p->look, p->out));
+  free(does);
+  free(bytes);
+  return ok;
+}
+
 bool paint_model(painting *p) {
-  fetched thumbs, patterns = {0};
-  int size[4];
-  attend_json_writer q = question_about(p->v, &p->at, false);
-  bool ok = paint_ask(p, "thumbs", &q, &thumbs);
-  q = question_about(p->v, &p->at, false);
-  ok = ok ? paint_ask(p, "patterns", &q, &patterns)
-          : (attend_json_writer_free(&q), false);
-  if (ok) {
-    float *cells = fetched_part(&thumbs, "cells", size);
-    size_t n =
-        (size_t)size[0] * (size_t)size[1] * (size_t)size[2] * (size_t)size[3];
-    uint8_t *bytes = need(n, 1);
-    for (size_t i = 0; i < n; i++) bytes[i] = (uint8_t)lrintf(cells[i]);
-    const char **does = does_of(&patterns, size[0], size[1]);
-    picture_model_data d = {p->about, size[0], size[1], size[2],
-                            size[3],  bytes,   does};
-    if (p->s->head < 0) d.about.layer = d.about.head = -1;
-    if (p->terminal)
-      terminal_model(stdout, &d, p->terminal);
-    else
-      ok = paint_fail(p, picture_model(&d, &p->look, p->out));
-    free(does);
-    free(bytes);
-    free(cells);
-  }
-  fetched_free(&thumbs);
-  fetched_free(&patterns);
+  attend_viewer *session = p->v->session;
+  attend_view_head h = subject_head(&p->at, NULL);
+  attend_view_thumbs thumbs;
+  attend_view_patterns patterns = {0};
+  bool ok = paint_status(p, attend_viewer_thumbs(session, &h, 48, &thumbs)) &&
+            paint_status(p, attend_viewer_patterns(session, &h, &patterns)) &&
+            paint_thumbs(p, &thumbs, &patterns);
+  attend_viewer_release(session, thumbs.memory);
+  attend_viewer_release(session, patterns.memory);
   return ok;
 }
 
 bool paint_head(painting *p) {
   int own[1] = {p->at.head}, n = p->s->n_heads ? p->s->n_heads : 1;
   const int *heads = p->s->n_heads ? p->s->heads : own;
-  size_t one = (size_t)p->at.rows * (size_t)p->at.keys;
-  if (p->at.rows > PAINT_CELLS || p->at.keys > PAINT_CELLS)
+  size_t one = (size_t)p->at.s.rows * (size_t)p->at.s.keys;
+  if (p->at.s.rows > PAINT_CELLS || p->at.s.keys > PAINT_CELLS)
     return paint_fail(
         p,
         "a text of more than 256 tokens is too long for lines: draw "
@@ -77,38 +79,24 @@ bool paint_head(painting *p) {
 }
 
 bool paint_neuron(painting *p) {
-  int row = p->s->token < 0 ? p->at.rows - 1 : p->s->token, size[4];
-  int end =
-      flag(p->at.role, "causal") ? row + 1 : flag(p->at.role, "real_keys");
+  const attend_lens_shape *s = &p->at.s;
+  int row = p->s->token < 0 ? s->rows - 1 : p->s->token;
+  int end = s->causal ? row + 1 : s->real_keys;
   int first = end > PAINT_KEYS ? end - PAINT_KEYS : 0;
-  fetched f;
-  attend_json_writer q = question_about(p->v, &p->at, true);
-  json_number(&q, "row", row);
-  json_number(&q, "rows", 1);
-  json_number(&q, "key", first);
-  json_number(&q, "keys", end - first);
-  bool ok = paint_ask(p, "vectors", &q, &f);
-  if (ok) {
-    static const char *const names[] = {"q", "k", "v", "out", "weights"};
-    float *x[5];
-    for (int i = 0; i < 5; i++) x[i] = fetched_part(&f, names[i], size);
-    picture_neuron_data d = {p->about,
-                             p->rows.text[row],
-                             row,
-                             {p->keys.text + first, end - first},
-                             first,
-                             flag(p->at.role, "dim"),
-                             flag(p->at.role, "dim_v"),
-                             fetched_number(&f, "scale"),
-                             x[0],
-                             x[1],
-                             x[2],
-                             x[4],
-                             x[3]};
-    ok = paint_fail(p, picture_neuron(&d, &p->look, p->out));
-    for (int i = 0; i < 5; i++) free(x[i]);
-  }
-  fetched_free(&f);
+  attend_view_head h = subject_head(&p->at, NULL);
+  attend_view_range range = {row, 1, first, end - first};
+  attend_view_vectors x;
+  if (!paint_status(p, attend_viewer_vectors(p->v->session, &h, &range, &x)))
+    return false;
+  picture_neuron_data d = {p->about, p->rows.text[row],
+                           row,      {p->keys.text + first, end - first},
+                           first,    x.dim,
+                           x.dim_v,  (double)x.scale,
+                           x.q,      x.k,
+                           x.v,      x.weights,
+                           x.out};
+  bool ok = paint_fail(p, picture_neuron(&d, &p->look, p->out));
+  attend_viewer_release(p->v->session, x.memory);
   return ok;
 }
 
@@ -123,11 +111,12 @@ bool paint_matrix(painting *p) {
                              .width = g.width,
                              .cells = g.cells,
                              .mask = g.mask,
-                             .is_signed = flag(p->at.role, "signed"),
+                             .is_signed = p->at.s.is_signed,
                              .token = p->s->token,
                              .key = p->s->key};
     if (p->terminal)
-      terminal_matrix(stdout, &d, p->terminal);
+      ok =
+          paint_fail(p, draw_message(terminal_matrix(stdout, &d, p->terminal)));
     else
       ok = paint_fail(p, picture_matrix(&d, &p->look, p->out));
   }
@@ -135,64 +124,44 @@ bool paint_matrix(painting *p) {
   return ok;
 }
 
-/* layers + 1 rows of the answer, the last layer first, into [layers + 1][T]. */
-static void read_shares(const painting *p, const attend_json *layers,
-                        float *shares) {
-  for (int i = 0; i <= p->at.layers; i++) {
-    const attend_json *list = attend_json_at(layers, (size_t)i);
-    float *row = shares + (size_t)(p->at.layers - i) * (size_t)p->at.rows;
-    for (size_t j = 0; j < attend_json_count(list); j++) {
-      const attend_json *x = attend_json_at(list, j);
-      bool pair = attend_json_kind_of(x) == ATTEND_JSON_ARRAY;
-      double at = attend_json_number(pair ? attend_json_at(x, 0) : x, 0);
-      row[(int)at] =
-          pair ? (float)attend_json_number(attend_json_at(x, 1), 0) : 1;
-    }
-  }
+static bool draw_flow(painting *p, int token, picture_flow_data d) {
+  d.about = p->about;
+  d.about.layer = d.about.head = -1;
+  d.tokens = p->rows;
+  d.layers = p->at.s.layers;
+  d.token = token;
+  return paint_fail(p, picture_flow(&d, &p->look, p->out));
 }
 
-static picture_edge *read_edges(const attend_json *list, int *n) {
-  *n = (int)attend_json_count(list);
-  picture_edge *edges = need((size_t)*n + 1, sizeof *edges);
-  for (int i = 0; i < *n; i++) {
-    int x[4];
-    for (size_t j = 0; j < 4; j++)
-      x[j] = (int)attend_json_number(
-          attend_json_at(attend_json_at(list, (size_t)i), j), 0);
-    edges[i] = (picture_edge){x[0], x[1], x[2], x[3]};
-  }
-  return edges;
+static bool paint_reach(painting *p, const attend_view_head *h, int token) {
+  attend_view_reach x;
+  if (!paint_status(p, attend_viewer_reach(p->v->session, h, token, &x)))
+    return false;
+  picture_edge *edges = need((size_t)x.n_edges + 1, sizeof *edges);
+  for (int i = 0; i < x.n_edges; i++)
+    edges[i] = (picture_edge){x.edges[i].layer, x.edges[i].from, x.edges[i].to,
+                              x.edges[i].head};
+  bool ok = draw_flow(
+      p, token,
+      (picture_flow_data){
+          .reached = x.reached, .edges = edges, .edge_count = x.n_edges});
+  free(edges);
+  attend_viewer_release(p->v->session, x.memory);
+  return ok;
+}
+
+static bool paint_rollout(painting *p, const attend_view_head *h, int token) {
+  attend_view_rollout x;
+  if (!paint_status(p, attend_viewer_rollout(p->v->session, h, token, &x)))
+    return false;
+  bool ok = draw_flow(p, token, (picture_flow_data){.shares = x.shares});
+  attend_viewer_release(p->v->session, x.memory);
+  return ok;
 }
 
 bool paint_flow(painting *p) {
-  int token = p->s->token < 0 ? p->at.rows - 1 : p->s->token;
-  bool rollout = strcmp(p->s->way, "argmax");
-  fetched f;
-  subject followed = subject_followed(&p->at);
-  attend_json_writer q = question_about(p->v, &followed, false);
-  json_number(&q, "token", token);
-  json_text(&q, "way", p->s->way);
-  bool ok = paint_ask(p, "flow", &q, &f);
-  if (ok) {
-    size_t n = (size_t)(p->at.layers + 1) * (size_t)p->at.rows;
-    float *shares = need(n, sizeof *shares);
-    uint8_t *reached = need(n, 1);
-    int count = 0;
-    picture_edge *edges = read_edges(attend_json_get(f.root, "edges"), &count);
-    read_shares(p, attend_json_get(f.root, "layers"), shares);
-    for (size_t i = 0; i < n; i++) reached[i] = shares[i] > 0;
-    picture_flow_data d = {p->about, p->rows, p->at.layers, token,
-                           NULL,     NULL,    edges,        count};
-    if (rollout)
-      d.shares = shares;
-    else
-      d.reached = reached;
-    d.about.layer = d.about.head = -1;
-    ok = paint_fail(p, picture_flow(&d, &p->look, p->out));
-    free(edges);
-    free(reached);
-    free(shares);
-  }
-  fetched_free(&f);
-  return ok;
+  int token = p->s->token < 0 ? p->at.s.rows - 1 : p->s->token;
+  attend_view_head h = subject_followed(&p->at);
+  return strcmp(p->s->way, "argmax") ? paint_rollout(p, &h, token)
+                                     : paint_reach(p, &h, token);
 }

@@ -6,26 +6,19 @@
 
 #include "view/painting.h"
 
-static double head_number(const painting *p, const fetched *f,
-                          const char *name) {
-  const attend_json *layer =
-      attend_json_at(attend_json_get(f->root, name), (size_t)p->at.layer);
-  return attend_json_number(attend_json_at(layer, (size_t)p->at.head), NAN);
-}
-
 /* What tells one of the two from the other. */
 static void name_case(const painting *p, bool other, char name[200]) {
   const view_case *a = &p->s->c, *b = &p->s->other, *c = other ? b : a;
   const char *form = *p->s->form ? p->s->form : VIEW_OTHER_FORM;
-  if (!p->other.root)
+  const attend_view_run *run = other && p->other ? p->other : p->run;
+  const attend_view_model *model =
+      attend_viewer_model(p->v->session, run->c.model);
+  if (!p->other)
     snprintf(name, 200, "%s", other ? form : a->attention);
   else if (strcmp(a->text, b->text))
     snprintf(name, 200, "%.120s", c->text);
   else if (strcmp(a->model, b->model))
-    snprintf(
-        name, 200, "%s",
-        text_at(attend_json_get(other ? p->other.root : p->run.root, "model"),
-                "name"));
+    snprintf(name, 200, "%s", model->name);
   else if (a->step != b->step)
     snprintf(name, 200, "step %d", c->step);
   else if (a->untrained != b->untrained)
@@ -34,24 +27,16 @@ static void name_case(const painting *p, bool other, char name[200]) {
     snprintf(name, 200, "%s", c->attention);
 }
 
-static float *distances_of(const painting *p, const fetched *f) {
-  const attend_json *list = attend_json_get(f->root, "distance");
-  if (attend_json_kind_of(list) != ATTEND_JSON_ARRAY) return NULL;
-  float *x = need((size_t)(p->at.layers * p->at.heads), sizeof *x);
-  for (int i = 0; i < p->at.layers * p->at.heads; i++)
-    x[i] = (float)attend_json_number(
-        attend_json_at(attend_json_at(list, (size_t)(i / p->at.heads)),
-                       (size_t)(i % p->at.heads)),
-        NAN);
-  return x;
-}
-
-static bool paint_pair(painting *p, const fetched *f, const grid *a,
-                       const grid *b) {
+static bool paint_pair(painting *p, const attend_view_comparison *c,
+                       const grid *a, const grid *b) {
   char name[200], other[200];
+  int n = c->layers * c->heads;
+  const attend_difference *own =
+      &c->difference[p->at.layer * c->heads + p->at.head];
+  float *distances = need((size_t)n, sizeof *distances);
+  for (int i = 0; i < n; i++) distances[i] = (float)c->difference[i].distance;
   name_case(p, false, name);
   name_case(p, true, other);
-  float *distances = distances_of(p, f);
   picture_compare_data d = {.about = p->about,
                             .name = name,
                             .other_name = other,
@@ -62,12 +47,12 @@ static bool paint_pair(painting *p, const fetched *f, const grid *a,
                             .cells = a->cells,
                             .other = b->cells,
                             .mask = a->mask,
-                            .distance = head_number(p, f, "distance"),
-                            .output_error = head_number(p, f, "output_error"),
-                            .entropy = head_number(p, f, "entropy"),
-                            .other_entropy = head_number(p, f, "other_entropy"),
-                            .layers = p->at.layers,
-                            .heads = p->at.heads,
+                            .distance = own->distance,
+                            .output_error = own->output,
+                            .entropy = own->entropy,
+                            .other_entropy = own->other_entropy,
+                            .layers = c->layers,
+                            .heads = c->heads,
                             .distances = distances};
   bool ok = paint_fail(p, picture_compare(&d, &p->look, p->out));
   free(distances);
@@ -75,54 +60,44 @@ static bool paint_pair(painting *p, const fetched *f, const grid *a,
 }
 
 bool paint_compare(painting *p) {
-  const char *form = p->other.root ? NULL
+  const char *form = p->other      ? NULL
                      : *p->s->form ? p->s->form
                                    : VIEW_OTHER_FORM;
-  const char *than = p->other.root ? text_at(p->other.root, "run") : NULL;
   grid a = {0}, b = {0};
-  fetched f = {0};
-  attend_json_writer q = question_about(p->v, &p->at, false);
-  if (than)
-    json_text(&q, "other", than);
-  else
-    json_text(&q, "attention", form);
-  bool ok = paint_ask(p, "compare", &q, &f);
-  const char *why = ok ? text_at(f.root, "why") : "";
-  if (ok && *why) {
+  attend_view_head h = subject_head(&p->at, form);
+  attend_view_comparison c;
+  if (!paint_status(p, attend_viewer_compare(p->v->session, &h, p->other, &c)))
+    return false;
+  if (c.why) {
     snprintf(p->error, sizeof p->error, "there is no difference to draw: %s",
-             why);
-    ok = false;
+             c.why);
+    return false;
   }
-  ok = ok && get_grid(p, NULL, NULL, &a) && get_grid(p, than, form, &b) &&
-       paint_pair(p, &f, &a, &b);
+  bool ok = get_grid(p, NULL, NULL, &a) && get_grid(p, p->other, form, &b) &&
+            paint_pair(p, &c, &a, &b);
   grid_free(&a);
   grid_free(&b);
-  fetched_free(&f);
+  attend_viewer_release(p->v->session, c.memory);
   return ok;
 }
 
-static void read_step(painting *p, const attend_json *x, picture_step *s) {
-  const attend_json *list = attend_json_get(x, "candidates");
-  s->candidate_count = (int)attend_json_count(list);
-  picture_candidate *c = need((size_t)s->candidate_count + 1, sizeof *c);
-  for (int i = 0; i < s->candidate_count; i++) {
-    const attend_json *one = attend_json_at(list, (size_t)i);
-    c[i] =
-        (picture_candidate){token_label(p, text_at(one, "text")),
-                            attend_json_number(attend_json_get(one, "p"), 0)};
-  }
-  s->candidates = c;
-  s->text = token_label(p, text_at(x, "text"));
-  s->p = attend_json_number(attend_json_get(x, "p"), NAN);
-  s->cache_bytes = attend_json_number(attend_json_get(x, "cache_bytes"), NAN);
+static void read_step(painting *p, const attend_view_step *x, picture_step *s) {
+  int model = p->run->c.model;
+  picture_candidate *c = need((size_t)x->n + 1, sizeof *c);
+  for (int i = 0; i < x->n; i++)
+    c[i] = (picture_candidate){id_label(p, model, x->candidate[i].id),
+                               x->candidate[i].p};
+  *s = (picture_step){.text = id_label(p, model, x->id),
+                      .p = x->p,
+                      .candidates = c,
+                      .candidate_count = x->n,
+                      .cache_bytes = (double)x->cache_bytes};
 }
 
 bool paint_generate(painting *p) {
-  const attend_json *list = attend_json_get(p->run.root, "steps");
-  int n = (int)attend_json_count(list);
+  int n = p->run->n_steps;
   picture_step *steps = need((size_t)n + 1, sizeof *steps);
-  for (int i = 0; i < n; i++)
-    read_step(p, attend_json_at(list, (size_t)i), &steps[i]);
+  for (int i = 0; i < n; i++) read_step(p, &p->run->steps[i], &steps[i]);
   picture_generate_data d = {p->about, p->s->c.text, steps, n};
   bool ok = paint_fail(p, picture_generate(&d, &p->look, p->out));
   for (int i = 0; i < n; i++) free((void *)steps[i].candidates);
@@ -130,41 +105,29 @@ bool paint_generate(painting *p) {
   return ok;
 }
 
+static bool draw_embeddings(painting *p, int n, const float *cosine,
+                            const attend_view_positions *x) {
+  picture_embeddings_data d = {
+      p->about,      {p->rows.text, n}, {p->rows.text, n}, n,        n,
+      cosine,        x->count,          x->width,          x->table, x->shift,
+      x->shift_error};
+  return paint_fail(p, picture_embeddings(&d, &p->look, p->out));
+}
+
 bool paint_embeddings(painting *p) {
-  fetched f, g = {0};
-  int size[4], sizes[4] = {0};
-  attend_json_writer q = question_open(p->v);
-  json_text(&q, "run", p->at.id);
-  json_text(&q, "side", text_at(p->at.role, "row_side"));
-  json_number(&q, "layer", p->at.layer);
-  int n = p->at.rows < PAINT_CELLS ? p->at.rows : PAINT_CELLS;
-  json_number(&q, "rows", n);
-  json_number(&q, "keys", n);
-  bool ok = paint_ask(p, "embeddings", &q, &f);
-  q = question_open(p->v);
-  ok = ok ? paint_ask(p, "positions", &q, &g)
-          : (attend_json_writer_free(&q), false);
-  if (ok) {
-    float *cosine = fetched_part(&f, "cosine", size);
-    float *shift = fetched_part(&g, "shift", sizes);
-    float *table = fetched_part(&g, "table", sizes);
-    picture_embeddings_data d = {p->about,
-                                 {p->rows.text, n},
-                                 {p->rows.text, n},
-                                 n,
-                                 n,
-                                 cosine,
-                                 sizes[0],
-                                 sizes[1],
-                                 table,
-                                 shift,
-                                 fetched_number(&g, "shift_error")};
-    ok = paint_fail(p, picture_embeddings(&d, &p->look, p->out));
-    free(cosine);
-    free(shift);
-    free(table);
-  }
-  fetched_free(&f);
-  fetched_free(&g);
+  attend_viewer *session = p->v->session;
+  int n = p->at.s.rows < PAINT_CELLS ? p->at.s.rows : PAINT_CELLS;
+  attend_role side =
+      p->at.role == ATTEND_CROSS ? ATTEND_DECODER_SELF : p->at.role;
+  attend_view_range all = {0, n, 0, n};
+  attend_view_embeddings e;
+  attend_view_positions x = {0};
+  bool ok =
+      paint_status(p, attend_viewer_embeddings(session, p->run, side,
+                                               p->at.layer, &all, &e)) &&
+      paint_status(p, attend_viewer_positions(session, -1, -1, 64, 64, &x)) &&
+      draw_embeddings(p, n, e.cosine, &x);
+  attend_viewer_release(session, e.memory);
+  attend_viewer_release(session, x.memory);
   return ok;
 }

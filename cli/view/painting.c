@@ -13,9 +13,8 @@ bool paint_fail(painting *p, const char *sentence) {
   return false;
 }
 
-bool paint_ask(painting *p, const char *name, attend_json_writer *q,
-               fetched *f) {
-  return fetch(p->v, name, q, f) || paint_fail(p, f->error);
+bool paint_status(painting *p, attend_status status) {
+  return subject_status(p->v, status, p->error);
 }
 
 /* Bytes of a space at the beginning, as tokenizers write it: U+0120, U+2581. */
@@ -61,48 +60,40 @@ const char *token_label(painting *p, const char *token) {
   return keep_label(p, n ? label : "∅");
 }
 
-static picture_tokens tokens_of(painting *p, const attend_json *side) {
-  const attend_json *list = attend_json_get(side, "tokens");
-  int n = (int)attend_json_count(list);
-  const char **text = need((size_t)n + 1, sizeof *text);
-  for (int i = 0; i < n; i++)
-    text[i] = token_label(
-        p, attend_json_string(attend_json_at(list, (size_t)i), NULL));
-  return (picture_tokens){text, n};
+const char *id_label(painting *p, int model, int32_t id) {
+  char text[TOKEN_TEXT];
+  token_text(attend_viewer_model(p->v->session, model), id, text);
+  return token_label(p, text);
 }
 
-const char *text_at(const attend_json *object, const char *name) {
-  const char *text = attend_json_string(attend_json_get(object, name), NULL);
-  return text ? text : "";
+static picture_tokens tokens_of(painting *p, const attend_view_side *side) {
+  const char **text = need((size_t)side->n + 1, sizeof *text);
+  for (int i = 0; i < side->n; i++)
+    text[i] = id_label(p, p->run->c.model, side->ids[i]);
+  return (picture_tokens){text, side->n};
 }
 
 /* "gpt2", or "tiny, step 500". */
-static void name_model(painting *p, const attend_json *model,
-                       const attend_json *kase) {
-  double step = attend_json_number(attend_json_get(kase, "step"), -1);
-  int n = snprintf(p->name, sizeof p->name, "%.120s", text_at(model, "name"));
-  if (step >= 0)
-    snprintf(p->name + n, sizeof p->name - (size_t)n, ", step %.0f", step);
+static void name_model(painting *p) {
+  const attend_view_case *c = &p->run->c;
+  const char *name = attend_viewer_model(p->v->session, c->model)->name;
+  int n = snprintf(p->name, sizeof p->name, "%.120s", name);
+  if (c->step >= 0)
+    snprintf(p->name + n, sizeof p->name - (size_t)n, ", step %d", c->step);
 }
 
 static bool run_cases(painting *p) {
-  const view_state *s = p->s;
-  bool writes = !strcmp(s->view, "generate");
-  bool ok = writes ? fetch_generated(p->v, &s->c, p->new_tokens, &p->run)
-                   : fetch_run(p->v, &s->c, &p->run);
-  if (!ok) return paint_fail(p, p->run.error);
-  if (s->has_other && !fetch_run(p->v, &s->other, &p->other))
-    return paint_fail(p, p->other.error);
-  if (!subject_read(&p->run, s, &p->at, p->error)) return false;
-  const attend_json *kase = attend_json_get(p->run.root, "case");
-  const char *notice = text_at(p->run.root, "notice");
-  name_model(p, attend_json_get(p->run.root, "model"), kase);
+  if (!run_state(p->v, p->s, p->new_tokens, &p->run, &p->other, p->error) ||
+      !subject_read(p->run, p->s, &p->at, p->error))
+    return false;
+  name_model(p);
+  memcpy(p->notice, p->run->notice, sizeof p->notice);
   p->about = (picture_about){.model = p->name,
-                             .form = text_at(kase, "attention"),
-                             .role = p->at.role_name,
+                             .form = p->s->c.attention,
+                             .role = attend_role_name(p->at.role),
                              .layer = p->at.layer,
                              .head = p->at.head,
-                             .notice = *notice ? notice : NULL};
+                             .notice = *p->notice ? p->notice : NULL};
   p->rows = tokens_of(p, subject_side(&p->at, false));
   p->keys = tokens_of(p, subject_side(&p->at, true));
   return true;
@@ -115,18 +106,9 @@ void grid_free(grid *g) {
   free(g->mask);
 }
 
-int flag(const attend_json *role, const char *name) {
-  const attend_json *x = attend_json_get(role, name);
-  return attend_json_kind_of(x) == ATTEND_JSON_BOOL
-             ? attend_json_boolean(x, false)
-             : (int)attend_json_number(x, 0);
-}
-
 /* Why no weight of a cell can be other than 0. */
-static uint8_t *mask_of(const subject *s, int height, int width) {
+static uint8_t *mask_of(const attend_lens_shape *s, int height, int width) {
   uint8_t *mask = need((size_t)height * (size_t)width, 1);
-  int causal = flag(s->role, "causal"), window = flag(s->role, "window");
-  int real = flag(s->role, "real_keys");
   for (int y = 0; y < height; y++)
     for (int x = 0; x < width; x++) {
       int64_t row = (int64_t)y * s->rows / height;
@@ -134,9 +116,9 @@ static uint8_t *mask_of(const subject *s, int height, int width) {
       int64_t key = (int64_t)x * s->keys / width;
       int64_t end = (int64_t)(x + 1) * s->keys / width - 1;
       uint8_t *m = &mask[y * width + x];
-      if (causal && key > last) *m = PICTURE_LATER;
-      if (window && end < row - window + 1) *m = PICTURE_FAR;
-      if (key >= real) *m = PICTURE_PADDING;
+      if (s->causal && key > last) *m = PICTURE_LATER;
+      if (s->window && end < row - s->window + 1) *m = PICTURE_FAR;
+      if (key >= s->real_keys) *m = PICTURE_PADDING;
     }
   return mask;
 }
@@ -145,39 +127,57 @@ static uint8_t *mask_of(const subject *s, int height, int width) {
 static void filter_grid(const painting *p, float *w) {
   const char *filter = p->s->filter;
   if (strlen(filter) != 2) return;
-  const attend_json *a = attend_json_get(subject_side(&p->at, false), "part");
-  const attend_json *b = attend_json_get(subject_side(&p->at, true), "part");
-  for (int i = 0; i < p->at.rows; i++)
-    for (int j = 0; j < p->at.keys; j++) {
-      double x = attend_json_number(attend_json_at(a, (size_t)i), -1);
-      double y = attend_json_number(attend_json_at(b, (size_t)j), -1);
-      if ((int)x != filter[0] - 'a' || (int)y != filter[1] - 'a')
-        w[i * p->at.keys + j] = 0;
-    }
+  const signed char *a = subject_side(&p->at, false)->part;
+  const signed char *b = subject_side(&p->at, true)->part;
+  int keys = p->at.s.keys;
+  for (int i = 0; i < p->at.s.rows; i++)
+    for (int j = 0; j < keys; j++)
+      if (a[i] != filter[0] - 'a' || b[j] != filter[1] - 'a')
+        w[i * keys + j] = 0;
 }
 
-bool get_grid(painting *p, const char *run, const char *form, grid *g) {
-  subject s = p->at;
-  fetched f;
-  int size[4], level = 0;
-  if (run) s.id = run;
-  while (s.rows >> level > PAINT_CELLS || s.keys >> level > PAINT_CELLS)
-    level++;
-  attend_json_writer q = question_about(p->v, &s, true);
-  if (form) json_text(&q, "attention", form);
-  json_number(&q, "level", level);
-  json_text(&q, "pool", p->s->pool);
-  bool whole = level == 0;
-  bool ok = paint_ask(p, whole ? "block" : "tile", &q, &f);
-  if (ok) {
-    g->cells = fetched_part(&f, whole ? "weights" : "cells", size);
-    g->height = size[0];
-    g->width = size[1];
-    g->mask = mask_of(&s, g->height, g->width);
-    if (whole && !run) filter_grid(p, g->cells);
-  }
-  fetched_free(&f);
-  return ok;
+static void grid_make(const painting *p, int height, int width, grid *g) {
+  size_t n = (size_t)height * (size_t)width;
+  *g = (grid){need(n + 1, sizeof *g->cells), mask_of(&p->at.s, height, width),
+              height, width};
+}
+
+static bool get_block(painting *p, const attend_view_head *h, grid *g) {
+  attend_view_block b;
+  if (!paint_status(p, attend_viewer_block(p->v->session, h, NULL, &b)))
+    return false;
+  grid_make(p, b.rows, b.keys, g);
+  memcpy(g->cells, b.weights,
+         (size_t)b.rows * (size_t)b.keys * sizeof *b.weights);
+  attend_viewer_release(p->v->session, b.memory);
+  return true;
+}
+
+static bool get_tile(painting *p, const attend_view_head *h, int level,
+                     grid *g) {
+  bool mean = !strcmp(p->s->pool, "mean");
+  attend_view_place place = {.head = *h,
+                             .level = level,
+                             .pool = mean ? ATTEND_POOL_MEAN : ATTEND_POOL_MAX};
+  attend_view_tile t;
+  if (!paint_status(p, attend_viewer_tile(p->v->session, &place, &t)))
+    return false;
+  encoded e = encode_tile(&t, level);
+  grid_make(p, t.height, t.width, g);
+  part_read(&e.part[0], g->cells); /* as the page shows it */
+  attend_viewer_release(p->v->session, t.memory);
+  return true;
+}
+
+bool get_grid(painting *p, const attend_view_run *run, const char *form,
+              grid *g) {
+  attend_view_head h = subject_head(&p->at, form);
+  int level = subject_level(&p->at);
+  if (run) h.run = run;
+  if (level) return get_tile(p, &h, level, g);
+  if (!get_block(p, &h, g)) return false;
+  if (!run) filter_grid(p, g->cells);
+  return true;
 }
 
 bool paint(painting *p) {
@@ -196,7 +196,5 @@ bool paint(painting *p) {
   free((void *)p->keys.text);
   for (size_t i = 0; i < p->n_labels; i++) free(p->labels[i]);
   free(p->labels);
-  fetched_free(&p->run);
-  fetched_free(&p->other);
   return ok;
 }

@@ -1,17 +1,14 @@
-/* A state of the page on its way to a picture.
- *
- * Asks the viewer what a state shows and hands it to pictures.h, or to the terminal.
- * view_painting.c asks what every picture needs, the files view_paint_*.c what each
- * view needs.
+/* A state of the page on its way to a picture: from attend/view.h to pictures.h, or to
+ * the terminal. painting.c has what every picture needs.
  */
 #ifndef CLI_VIEW_PAINTING_H
 #define CLI_VIEW_PAINTING_H
 
 #include "pictures/pictures.h"
 #include "pictures/terminal_map.h"
-#include "view/fetch.h"
+#include "view/subject.h"
 
-enum { PAINT_CELLS = 256, PAINT_KEYS = 200 };
+enum { PAINT_CELLS = SUBJECT_CELLS, PAINT_KEYS = 200 };
 
 typedef struct {
   viewer *v;
@@ -19,9 +16,9 @@ typedef struct {
   picture_look look;
   const terminal_look *terminal; /* NULL: into `out` */
   int new_tokens;
-  bool film; /* in place of all heads: one, at the steps of its course */
-  char name[160];
-  fetched run, other;
+  bool film; /* in place of all heads: one, at the steps of a training run */
+  char name[160], notice[256];
+  const attend_view_run *run, *other; /* other NULL: none */
   subject at;
   picture_about about;
   picture_tokens rows, keys;
@@ -38,13 +35,12 @@ bool paint(painting *p);
 
 /* True where there is no sentence. */
 bool paint_fail(painting *p, const char *sentence);
-bool paint_ask(painting *p, const char *name, attend_json_writer *q,
-               fetched *f);
+bool paint_status(painting *p, attend_status status);
 /* A token as the page shows it (viewer/src/token_label.tsx): a dot is the space
  * before a word. Lives as long as the painting. */
 const char *token_label(painting *p, const char *token);
-const char *text_at(const attend_json *object, const char *name);
-int flag(const attend_json *role, const char *name); /* a number or a truth */
+/* The label of token id of a model. */
+const char *id_label(painting *p, int model, int32_t id);
 
 typedef struct { /* a head in cells */
   float *cells;
@@ -53,7 +49,8 @@ typedef struct { /* a head in cells */
 } grid;
 
 /* Of the run (NULL: the first), under a form (NULL: its own). */
-bool get_grid(painting *p, const char *run, const char *form, grid *g);
+bool get_grid(painting *p, const attend_view_run *run, const char *form,
+              grid *g);
 void grid_free(grid *g);
 
 /* ---- views ------------------------------------------------------------------------ */

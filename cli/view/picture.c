@@ -1,7 +1,4 @@
-/* A state of the page as a picture, for --out, --terminal and the page itself.
- *
- * The end of view_painting.h, where a build has pictures.
- */
+/* A state of the page as a picture, for --out, --terminal and the page itself. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,37 +14,35 @@ static bool make_picture(painting *p, const char *as, void **bytes,
   drawing d = {0};
   p->out = &d;
   bool ok = paint(p);
-  if (ok && !strcmp(as, "svg"))
-    draw_svg(&d, (char **)bytes, length);
-  else if (ok && draw_png(&d, 2, bytes, length))
-    ok = paint_fail(p,
-                    "the picture is too large to be drawn in pixels: take a "
-                    "smaller width, or .svg");
+  if (ok)
+    ok = paint_fail(p, draw_message(!strcmp(as, "svg")
+                                        ? draw_svg(&d, (char **)bytes, length)
+                                        : draw_png(&d, 2, bytes, length)));
   drawing_free(&d);
   return ok;
 }
 
-bool answer_picture(asking *a) {
+bool answer_picture(request *r) {
   view_state s;
   const char *as;
   int width;
-  bool ok = state_read(a, attend_json_get(a->q, "state"), &s) &&
-            ask_text(a, "as", "svg", &as) &&
-            ask_integer(a, "width", 320, 4000, 1200, &width);
+  bool ok = state_read(r, attend_json_get(r->q, "state"), &s) &&
+            request_text(r, "as", "svg", &as) &&
+            request_integer(r, "width", 320, 4000, 1200, &width);
   if (ok && strcmp(as, "svg") && strcmp(as, "png"))
-    ok = ask_fail(a, 400, "\"as\" must be \"svg\" or \"png\"");
+    ok = request_fail(r, 400, "\"as\" must be \"svg\" or \"png\"");
   if (ok) {
-    painting p = {.v = a->v,
+    painting p = {.v = r->v,
                   .s = &s,
                   .new_tokens = 20,
                   .look = {width, attend_json_boolean(
-                                      attend_json_get(a->q, "dark"), false)}};
+                                      attend_json_get(r->q, "dark"), false)}};
     void *bytes = NULL;
     size_t length = 0;
     ok = make_picture(&p, as, &bytes, &length) ||
-         ask_fail(a, 400, "%s", p.error);
+         request_fail(r, 400, "%s", p.error);
     const char *type = strcmp(as, "svg") ? "image/png" : "image/svg+xml";
-    if (ok) *a->reply = (view_reply){200, type, bytes, length};
+    if (ok) *r->reply = (view_reply){200, type, bytes, length};
   }
   state_free(&s);
   return ok;
@@ -70,12 +65,12 @@ int view_draw_terminal(viewer *v, const view_options *o) {
 }
 
 int view_write_picture(viewer *v, const view_options *o, const char *as) {
-  painting p = {.v = v,
-                .s = &o->state,
-                .film = v->models[0].course && !o->step &&
-                        !strcmp(o->state.view, "model"),
-                .new_tokens = o->new_tokens,
-                .look = {o->width, o->dark}};
+  painting p = {
+      .v = v,
+      .s = &o->state,
+      .film = v->training && !o->step && !strcmp(o->state.view, "model"),
+      .new_tokens = o->new_tokens,
+      .look = {o->width, o->dark}};
   void *bytes = NULL;
   size_t length = 0;
   if (!make_picture(&p, as, &bytes, &length)) {
@@ -87,8 +82,8 @@ int view_write_picture(viewer *v, const view_options *o, const char *as) {
   return code;
 }
 #else
-bool answer_picture(asking *a) {
-  return ask_fail(a, 501, "this build draws no pictures");
+bool answer_picture(request *r) {
+  return request_fail(r, 501, "this build draws no pictures");
 }
 int view_draw_terminal(viewer *v, const view_options *o) {
   (void)v;

@@ -1,7 +1,4 @@
-/* What goes back over HTTP: files of the page, answers, streams, refusals.
- *
- * Below the server of `attend view`; each takes care of headers.
- */
+/* HTTP responses: files of the page, answers, streams, refusals, with their headers. */
 #include "view/respond.h"
 
 #include <stdint.h>
@@ -33,7 +30,7 @@ static bool add(struct MHD_Response *r, const char *name, const char *value) {
   return MHD_add_response_header(r, name, value) == MHD_YES;
 }
 
-/* Sends the reply, which is let go of in any case. */
+/* Queues the response and drops its reference in any case. */
 static enum MHD_Result send_reply(struct MHD_Connection *c, int status,
                                   const char *type, const char *cached,
                                   struct MHD_Response *r) {
@@ -65,16 +62,16 @@ void page_tags_make(page_tags *tags) {
   }
 }
 
-static const char *asked(struct MHD_Connection *c, const char *name) {
+static const char *header_of(struct MHD_Connection *c, const char *name) {
   return MHD_lookup_connection_value(c, MHD_HEADER_KIND, name);
 }
 
 enum MHD_Result respond_page(struct MHD_Connection *c, const page_tags *tags,
                              page_part part, size_t *bytes) {
   page_file f = page_data(part);
-  bool packed = guard_takes_gzip(asked(c, "Accept-Encoding"));
+  bool packed = guard_takes_gzip(header_of(c, "Accept-Encoding"));
   const char *tag = packed ? tags->packed[part] : tags->plain[part];
-  bool known = guard_has_tag(asked(c, "If-None-Match"), tag);
+  bool known = guard_has_tag(header_of(c, "If-None-Match"), tag);
   *bytes = known ? 0 : packed ? f.packed_length : f.length;
   struct MHD_Response *r = MHD_create_response_from_buffer(
       *bytes, (void *)(packed ? f.packed : f.bytes), MHD_RESPMEM_PERSISTENT);

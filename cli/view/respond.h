@@ -1,8 +1,6 @@
-/* What goes back over HTTP: files of the page, answers, streams, refusals.
+/* HTTP responses: files of the page, answers, streams, refusals, with their headers.
  *
- * Below the server of `attend view`; each takes care of headers.
- *
- * All return whether the reply is on its way; *bytes is how long its body is.
+ * All return whether the response was queued; *bytes is the length of its body.
  */
 #ifndef CLI_VIEW_RESPOND_H
 #define CLI_VIEW_RESPOND_H
@@ -14,7 +12,7 @@
 
 enum { TAG_SIZE = 24 };
 
-/* Names of what the files hold, for caches: plain, and in gzip. */
+/* ETags of the files, plain and in gzip. */
 typedef struct {
   char plain[PAGE_FILES][TAG_SIZE], packed[PAGE_FILES][TAG_SIZE];
 } page_tags;

@@ -1,7 +1,4 @@
-/* attend view as a server: starts it, says where it is, waits for Ctrl-C.
- *
- * Between the verb and view_server.h.
- */
+/* attend view as a server: starts it, prints its address, waits for Ctrl-C. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,9 +18,9 @@ static void wait_for_end(const sigset_t *ends) {
 
 enum { TOKEN_BYTES = 16, ADDRESS = 240 };
 
-typedef char token_text[2 * TOKEN_BYTES + 1];
+typedef char token_hex[2 * TOKEN_BYTES + 1];
 
-static bool make_token(token_text token) {
+static bool make_token(token_hex token) {
   unsigned char bytes[TOKEN_BYTES];
   if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) {
     complain("the system has no random bytes for a token: try --no-token");
@@ -67,14 +64,14 @@ static void serve_until_end(const view_options *o, const char *address,
 }
 
 int view_serve(viewer *v, const view_options *o) {
-  token_text token;
+  token_hex token;
   char address[ADDRESS];
   view_server_options wanted = {
       .bind = o->bind,
       .port = o->port,
       .allow_remote = o->allow_remote,
       .token = o->no_token ? NULL : token,
-      .most_streams = 64}; /* they wait in line, and that costs little */
+      .most_streams = 64}; /* most of them wait in the queue */
   view_server *server = NULL;
   sigset_t ends;
   sigemptyset(&ends);
@@ -83,14 +80,16 @@ int view_serve(viewer *v, const view_options *o) {
   sigaddset(&ends, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &ends, NULL);
   if (!o->no_token && !make_token(token)) return EXIT_FAILED;
-  int code = viewer_share(v);
+  attend_status status = attend_viewer_start(v->session);
+  v->live = true;
+  int code = status ? complain_status(v->ctx, status) : EXIT_OK;
   if (!code) code = view_server_start(v, &wanted, &server);
   if (!code) {
     write_address(o, view_server_port(server), wanted.token, address);
     serve_until_end(o, address, &ends);
     view_server_stop(server);
   }
-  viewer_unshare(v);
+  attend_viewer_stop(v->session);
   return code;
 }
 #else

@@ -1,13 +1,10 @@
-/* The server of `attend view`: the page, questions and long answers, over HTTP.
+/* The server of `attend view`: the page, its requests and event streams, over HTTP.
  *
- * Between browsers and view_answer.h; cmd_view.c starts and stops it. What it answers
- * is in viewer/README.md.
- *
- * Threads: one for each connection, which moves bytes and waits; a few that
- * compute (view_turns.h); one for each long answer (view_events.h); one that
- * lets connections in (view_door.h), and one that cuts off who is slow
- * (view_watch.h). All of them leave SIGINT, SIGTERM and SIGHUP to the thread
- * that started the server. SIGPIPE is ignored while there is a server.
+ * Threads: one for each connection, which moves bytes and waits for the one thread that
+ * computes (attend/view.h); one for each event stream (events.h); one that accepts
+ * connections (listen.h), and one that cuts off slow ones (deadlines.h). All of them
+ * leave SIGINT, SIGTERM and SIGHUP to the thread that started the server. SIGPIPE is
+ * ignored while there is a server.
  */
 #ifndef CLI_VIEW_SERVER_H
 #define CLI_VIEW_SERVER_H
@@ -23,8 +20,8 @@ typedef struct {
   int most_connections; /* 128; more wait */
   int most_streams;     /* 8 long answers at once; more are refused */
   int arrive_seconds;   /* 10, for a request to arrive in full */
-  int idle_seconds; /* 10 (2 at least), without a byte in either direction */
-  size_t most_held; /* 32 MiB, of bodies of requests in all */
+  int idle_seconds;  /* 10 (2 at least), without a byte in either direction */
+  size_t most_bytes; /* 32 MiB, of bodies of requests in all */
 } view_server_options;
 
 typedef struct view_server view_server;

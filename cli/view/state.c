@@ -29,54 +29,55 @@ view_state state_defaults(void) {
                       .way = "rollout"};
 }
 
-static bool word(asking *a, const char *name, char *to, size_t room) {
+static bool word(request *r, const char *name, char *to, size_t room) {
   const char *text;
-  if (!ask_text(a, name, NULL, &text)) return false;
+  if (!request_text(r, name, NULL, &text)) return false;
   if (!text) return true;
   if (strlen(text) >= room)
-    return ask_fail(a, 400, "\"%s\" is longer than anything it may be", name);
+    return request_fail(r, 400, "\"%s\" is longer than anything it may be",
+                        name);
   snprintf(to, room, "%s", text);
   return true;
 }
 
-static bool read_heads(asking *a, view_state *s) {
-  const attend_json *heads = attend_json_get(a->q, "heads");
+static bool read_heads(request *r, view_state *s) {
+  const attend_json *heads = attend_json_get(r->q, "heads");
   size_t n = attend_json_count(heads);
   if (n > STATE_HEADS)
-    return ask_fail(a, 400, "%zu heads are more than %d at once", n,
-                    STATE_HEADS);
+    return request_fail(r, 400, "%zu heads are more than %d at once", n,
+                        STATE_HEADS);
   for (size_t i = 0; i < n; i++) {
     int64_t head;
     if (!attend_json_integer(attend_json_at(heads, i), &head) || head < 0 ||
         head > 4096)
-      return ask_fail(a, 400, "\"heads\" must be numbers of heads");
+      return request_fail(r, 400, "\"heads\" must be numbers of heads");
     s->heads[s->n_heads++] = (int)head;
   }
   return true;
 }
 
-bool state_read(asking *a, const attend_json *q, view_state *s) {
-  const attend_json *whole = a->q, *other = attend_json_get(q, "other");
+bool state_read(request *r, const attend_json *q, view_state *s) {
+  const attend_json *whole = r->q, *other = attend_json_get(q, "other");
   *s = state_defaults();
-  a->q = q;
+  r->q = q;
   s->has_other = attend_json_kind_of(other) == ATTEND_JSON_OBJECT;
-  bool ok = word(a, "view", s->view, sizeof s->view) &&
-            word(a, "role", s->role, sizeof s->role) &&
-            word(a, "filter", s->filter, sizeof s->filter) &&
-            word(a, "pool", s->pool, sizeof s->pool) &&
-            word(a, "way", s->way, sizeof s->way) &&
-            word(a, "form", s->form, sizeof s->form) &&
-            word(a, "sort", s->sort, sizeof s->sort) &&
-            ask_integer(a, "layer", -1, 4096, -1, &s->layer) &&
-            ask_integer(a, "head", -1, 4096, -1, &s->head) &&
-            ask_integer(a, "token", -1, VIEW_LONGEST, -1, &s->token) &&
-            ask_integer(a, "key", -1, VIEW_LONGEST, -1, &s->key) &&
-            read_heads(a, s) &&
-            case_read(a, attend_json_get(q, "case"), &s->c) &&
-            (!s->has_other || case_read(a, other, &s->other));
+  bool ok =
+      word(r, "view", s->view, sizeof s->view) &&
+      word(r, "role", s->role, sizeof s->role) &&
+      word(r, "filter", s->filter, sizeof s->filter) &&
+      word(r, "pool", s->pool, sizeof s->pool) &&
+      word(r, "way", s->way, sizeof s->way) &&
+      word(r, "form", s->form, sizeof s->form) &&
+      word(r, "sort", s->sort, sizeof s->sort) &&
+      request_integer(r, "layer", -1, 4096, -1, &s->layer) &&
+      request_integer(r, "head", -1, 4096, -1, &s->head) &&
+      request_integer(r, "token", -1, ATTEND_VIEW_LONGEST, -1, &s->token) &&
+      request_integer(r, "key", -1, ATTEND_VIEW_LONGEST, -1, &s->key) &&
+      read_heads(r, s) && request_case(r, attend_json_get(q, "case"), &s->c) &&
+      (!s->has_other || request_case(r, other, &s->other));
   if (ok && !state_has_view(s->view))
-    ok = ask_fail(a, 400, "there is no view \"%s\"", s->view);
-  a->q = whole;
+    ok = request_fail(r, 400, "there is no view \"%s\"", s->view);
+  r->q = whole;
   return ok;
 }
 
@@ -91,10 +92,10 @@ void state_write(attend_json_writer *w, const view_state *given) {
   attend_json_open(w, '{');
   json_text(w, "view", s->view);
   attend_json_member(w, "case");
-  case_write(w, &s->c);
+  write_case(w, &s->c);
   attend_json_member(w, "other");
   if (s->has_other)
-    case_write(w, &s->other);
+    write_case(w, &s->other);
   else
     attend_json_put_null(w);
   json_text(w, "role", s->role);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "train/course.h"
+#include "attend/training_run.h"
 #include "input.h"
 #include "model_path.h"
 #include "view/view.h"
@@ -39,7 +39,7 @@ enum {
 };
 
 static const struct argp_option list[] = {
-    {0, 0, 0, 0, "What is looked at:", 1},
+    {0, 0, 0, 0, "Input:", 1},
     {"model", 'm', "MODEL", 0,
      "A folder, attend:NAME (what ships), hf:OWNER/NAME or npm:PACKAGE; "
      "may be repeated, to compare",
@@ -66,7 +66,7 @@ static const struct argp_option list[] = {
     {"new", KEY_NEW, "N", 0, "Tokens to generate, in the view generate", 1},
     {"gallery", KEY_GALLERY, 0, 0,
      "Open the course documents' examples and their questions", 1},
-    {0, 0, 0, 0, "How:", 2},
+    {0, 0, 0, 0, "View:", 2},
     {"view", KEY_VIEW, "NAME", 0,
      "model, head, neuron, matrix, flow, compare, generate or embeddings "
      "(default: model)",
@@ -76,13 +76,13 @@ static const struct argp_option list[] = {
     {"layer", KEY_LAYER, "N", 0, "Its layer, from 0", 2},
     {"head", KEY_HEAD, "N[,N..]", 0,
      "Its heads, from 0; the view head draws several", 2},
-    {"token", KEY_TOKEN, "N", 0, "The query that is looked at", 2},
-    {"key", KEY_KEY, "N", 0, "The key that is looked at", 2},
+    {"token", KEY_TOKEN, "N", 0, "The query token", 2},
+    {"key", KEY_KEY, "N", 0, "The key token", 2},
     {"filter", KEY_FILTER, "WHICH", 0,
      "Of a pair of texts: aa, ab, ba, bb or all", 2},
     {"pool", KEY_POOL, "HOW", 0, "Cells of many weights: max or mean", 2},
     {"way", KEY_WAY, "WAY", 0, "Flow by rollout or argmax", 2},
-    {0, 0, 0, 0, "Where to:", 3},
+    {0, 0, 0, 0, "Output:", 3},
     {"out", KEY_OUT, "FILE", 0,
      "Write FILE.html (a page that needs nothing else), .svg, .png, .json, or "
      ".safetensors (everything recorded) instead of serving",
@@ -96,7 +96,7 @@ static const struct argp_option list[] = {
     {"allow-remote", KEY_REMOTE, 0, 0,
      "Let --bind be an address that others can reach", 3},
     {"no-token", KEY_NO_TOKEN, 0, 0,
-     "Answer whoever asks on this machine, without the token of the address",
+     "Answer all requests on this machine, without the token of the address",
      3},
     {"open", KEY_OPEN, 0, 0, "Open the page in the browser", 3},
     {"memory", KEY_MEMORY, "MB", 0, "Of recorded runs at most (default: 2048)",
@@ -143,8 +143,8 @@ static void read_against(struct argp_state *state, const char *arg,
   else if (value && n == 4 && !memcmp(arg, "step", n))
     o->other_step = value + 1;
   else if (value && n == 9 && !memcmp(arg, "attention", n) &&
-           strlen(value) <= VIEW_FORM)
-    snprintf(s->other.attention, VIEW_FORM, "%s", value + 1);
+           strlen(value) <= ATTEND_VIEW_FORM)
+    snprintf(s->other.attention, ATTEND_VIEW_FORM, "%s", value + 1);
   else
     argp_error(state,
                "--against takes untrained, text=TEXT, second=TEXT, "
@@ -217,10 +217,11 @@ static error_t parse_how(int key, char *arg, struct argp_state *state) {
       read_heads(state, arg, s);
       return 0;
     case KEY_TOKEN:
-      s->token = (int)options_number(state, "--token", arg, 0, VIEW_LONGEST);
+      s->token =
+          (int)options_number(state, "--token", arg, 0, ATTEND_VIEW_LONGEST);
       return 0;
     case KEY_KEY:
-      s->key = (int)options_number(state, "--key", arg, 0, VIEW_LONGEST);
+      s->key = (int)options_number(state, "--key", arg, 0, ATTEND_VIEW_LONGEST);
       return 0;
     case KEY_FILTER:
       read_word(state, "--filter", arg, " all aa ab ba bb ", s->filter,
@@ -264,15 +265,16 @@ static error_t parse(int key, char *arg, struct argp_state *state) {
       return 0;
     case KEY_PAD:
       o->state.c.pad =
-          (int)options_number(state, "--pad", arg, 0, VIEW_LONGEST);
+          (int)options_number(state, "--pad", arg, 0, ATTEND_VIEW_LONGEST);
       return 0;
     case 'f':
-      if (strlen(arg) >= VIEW_FORM)
+      if (strlen(arg) >= ATTEND_VIEW_FORM)
         argp_error(state, "\"%s\" is longer than any form", arg);
-      snprintf(o->state.form, VIEW_FORM, "%s", arg);
+      snprintf(o->state.form, ATTEND_VIEW_FORM, "%s", arg);
       return 0;
     case KEY_NEW:
-      o->new_tokens = (int)options_number(state, "--new", arg, 1, VIEW_NEW);
+      o->new_tokens =
+          (int)options_number(state, "--new", arg, 1, ATTEND_VIEW_NEW);
       return 0;
     case KEY_AGAINST:
       read_against(state, arg, o);
@@ -318,7 +320,7 @@ static const struct argp argp = {
         "a page, a picture or the numbers, or draws in the terminal."
         "\vSECOND is a sentence pair's other sentence (encoders), or what the "
         "decoder says (encoder-decoders; without it, the model writes). The "
-        "page needs no network and asks nobody but this program.",
+        "page needs no network and sends requests to this program alone.",
     .children = children};
 
 /* ---- running ------------------------------------------------------------------------- */
@@ -343,23 +345,29 @@ static int read_file(const char *path, char **text) {
 
 /* A model is best seen at work: without a text there is an example. */
 static const char *example_text(const viewer *v) {
-  const view_model *m = &v->models[0];
+  const attend_view_model *m = attend_viewer_model(v->session, 0);
   if (!m->tokenizer) return "0 1 2 0 1 2";
-  return m->config.parts == ATTEND_DECODER ? "The dog sitting in the car"
-                                           : "The keys to the old cabinet are "
-                                             "on the table.";
+  return m->config->parts == ATTEND_DECODER ? "The dog sitting in the car"
+                                            : "The keys to the old cabinet are "
+                                              "on the table.";
+}
+
+static int fail_step(const viewer *v) {
+  complain("%s", attend_message(v->ctx));
+  return EXIT_FAILED;
 }
 
 /* The steps that are meant, and whether they are there. */
 static int complete_steps(const viewer *v, view_options *o) {
-  const course *c = v->models[0].course;
+  attend_training_run *c = v->training;
   view_case *mine = &o->state.c, *other = &o->state.other;
   if (!c) return EXIT_OK;
-  if (!course_choose(c, o->step ? o->step : "last", &mine->step))
-    return EXIT_FAILED;
+  if (attend_training_run_choose(c, o->step ? o->step : "last", &mine->step))
+    return fail_step(v);
   other->step = !other->model || !strcmp(other->model, "0") ? mine->step : -1;
-  if (o->other_step && !course_choose(c, o->other_step, &other->step))
-    return EXIT_FAILED;
+  if (o->other_step &&
+      attend_training_run_choose(c, o->other_step, &other->step))
+    return fail_step(v);
   return EXIT_OK;
 }
 
@@ -371,7 +379,8 @@ static void complete_other(view_state *s) {
   if (!c->text) c->text = need_copy(s->c.text);
   if (same_text && !c->second && s->c.second)
     c->second = need_copy(s->c.second);
-  if (!c->attention[0]) snprintf(c->attention, VIEW_FORM, "%s", s->c.attention);
+  if (!c->attention[0])
+    snprintf(c->attention, ATTEND_VIEW_FORM, "%s", s->c.attention);
   c->untrained |= s->c.untrained;
   c->seed = c->untrained ? s->c.seed : 0;
   c->pad = s->c.pad;
@@ -380,7 +389,7 @@ static void complete_other(view_state *s) {
 /* --attention and where it is, else what the model learnt with. */
 static void complete_form(const viewer *v, const model_options *o,
                           view_case *c) {
-  const attend_config *config = &v->models[0].config;
+  const attend_config *config = attend_viewer_model(v->session, 0)->config;
   char learnt[ATTEND_ROLES_TEXT];
   const char *form = o->attention;
   const char *roles = o->roles ? o->roles : "";
@@ -389,9 +398,10 @@ static void complete_form(const viewer *v, const model_options *o,
     roles = attend_roles_text(config->roles, learnt);
   }
   if (!form) return;
-  char text[2 * VIEW_FORM];
+  char text[2 * ATTEND_VIEW_FORM];
   snprintf(text, sizeof text, "%s%s%s", form, *roles ? "@" : "", roles);
-  if (strlen(text) < VIEW_FORM) memcpy(c->attention, text, strlen(text) + 1);
+  if (strlen(text) < ATTEND_VIEW_FORM)
+    memcpy(c->attention, text, strlen(text) + 1);
 }
 
 static int complete(viewer *v, view_options *o) {

@@ -1,10 +1,8 @@
-/* The verb view: its options, and what it can do with them.
- *
- * cmd_view.c reads, the others serve, draw or write.
- */
+/* The verb view: its options (view.c reads them) and its outputs. */
 #ifndef CLI_VIEW_H
 #define CLI_VIEW_H
 
+#include "model_open.h"
 #include "view/state.h"
 
 enum { VIEW_MODELS = 8 };

@@ -1,7 +1,4 @@
-/* attend view --out FILE: what the name's end says.
- *
- * Between the verb and the writers.
- */
+/* attend view --out FILE, by the file's extension. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +6,7 @@
 #include "folders.h"
 #include "table.h"
 #include "view/view.h"
-#include "view/fetch.h"
+#include "view/subject.h"
 
 int view_write_bytes(attend_context *ctx, const char *path, const void *bytes,
                      size_t length) {
@@ -23,17 +20,14 @@ int view_write_bytes(attend_context *ctx, const char *path, const void *bytes,
 
 /* Everything that was recorded, for NumPy and PyTorch. */
 static int write_trace(viewer *v, const view_options *o) {
-  fetched f;
-  int code = EXIT_OK;
-  if (!fetch_run(v, &o->state.c, &f)) {
-    complain("%s", f.error);
-    code = EXIT_FAILED;
-  } else {
-    attend_status status = attend_trace_save(v->runs->trace, o->out);
-    if (status) code = complain_status(v->ctx, status);
+  const attend_view_run *run;
+  char error[SUBJECT_ERROR];
+  if (!run_case(v, &o->state.c, &run, error)) {
+    complain("%s", error);
+    return EXIT_FAILED;
   }
-  fetched_free(&f);
-  return code;
+  attend_status status = attend_trace_save(attend_view_run_trace(run), o->out);
+  return status ? complain_status(v->ctx, status) : EXIT_OK;
 }
 
 static int write_as(viewer *v, const view_options *o, const char *as) {

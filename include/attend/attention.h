@@ -17,14 +17,14 @@
  * S key length, D width of q and k, M width of v and o. dX is the gradient
  * of X.
  *
- * Promises:
- *  - A row that sees no key gives zeros, lse = -inf (0 where lse is the
- *    denominator itself: attend_form_signed) and zero gradients.
+ * Guarantees:
+ *  - A row that sees no key gives zeros, lse = -inf (0 where lse is the denominator
+ *    itself: attend_form_signed) and zero gradients.
  *  - Masked keys and values are never read: NaN there changes nothing.
- *  - The same bits always: a query row's result depends on that row, the keys
- *    it sees and the description alone; not on the number of threads, the
- *    batch, the position in a tile, or how the keys were fed.
- *  - No memory is taken inside forward, backward, observe or merge.
+ *  - Bit-identical results: a query row's result depends on that row, the keys it sees
+ *    and the description alone; not on the number of threads, the batch, the position
+ *    in a tile, or how the keys are split over calls.
+ *  - forward, backward, observe and merge allocate no memory.
  */
 #ifndef ATTEND_ATTENTION_H
 #define ATTEND_ATTENTION_H
@@ -42,10 +42,10 @@ typedef enum {
   ATTEND_ARGMAX,      /* 1 at the best key, else 0                           */
   ATTEND_POLY,        /* (a q.k + c)^degree                                  */
   ATTEND_GAUSSIAN,    /* exp(-|q-k|^2 / 2 sigma^2)                           */
-  ATTEND_ELU,         /* phi(q).phi(k), phi(x) = elu(x) + 1                  */
-  ATTEND_FOURIER,     /* softmax, by sines and cosines of random projections */
-  ATTEND_FAVOR,       /* softmax, by positive random features                */
-  ATTEND_CUSTOM       /* the caller's sim, or the caller's phi               */
+  ATTEND_ELU,         /* linear attention: phi(q).phi(k), phi(x) = elu(x) + 1 */
+  ATTEND_FOURIER,     /* softmax, by random Fourier features: sin, cos of w.x */
+  ATTEND_FAVOR, /* softmax, by FAVOR+ (Performer): positive random features */
+  ATTEND_CUSTOM /* the caller's sim, or the caller's phi               */
 } attend_form_kind;
 
 typedef enum { ATTEND_TIES_FIRST = 0, ATTEND_TIES_AVERAGE } attend_ties;
@@ -55,9 +55,9 @@ typedef enum { ATTEND_TIES_FIRST = 0, ATTEND_TIES_AVERAGE } attend_ties;
 typedef double (*attend_sim)(const double *q, const double *k, int dim,
                              double *dq, double *dk, void *user);
 
-/* The caller's feature map: sim(q, k) = phi(q).phi(k), which is linear in
- * length. Fills features[count] from x[dim]; key says which side x is. Rows are
- * mapped by several threads at once. */
+/* The caller's feature map: sim(q, k) = phi(q).phi(k), so attention is linear in the
+ * length. Fills features[count] from x[dim]; key: x is a key, else a query. Called by
+ * several threads at once. */
 typedef void (*attend_phi)(const float *x, int dim, int key, float *features,
                            int count, void *user);
 /* Its derivative: dx[dim] = d(features)/dx . dfeatures[count]. */
@@ -68,29 +68,30 @@ typedef void (*attend_phi_back)(const float *x, int dim, int key,
 typedef enum { ATTEND_ORTHOGONAL = 0, ATTEND_IID } attend_draw;
 typedef enum { ATTEND_POSITIVE = 0, ATTEND_TRIGONOMETRIC } attend_map;
 
-/* Random features. The directions w are drawn from Philox by seed and redraw
- * alone: the same matrix on any machine. favor takes exp(w.x - |x|^2/2), with
- * pairs exp(w.x) and exp(-w.x) of half as many directions (lower variance);
- * fourier takes sin and cos of w.x, half of its features each. */
+/* Random features: the directions w are drawn from Philox by seed and redraw alone, the
+ * same matrix on any machine. favor: exp(w.x - |x|^2/2), with pairs exp(w.x) and
+ * exp(-w.x) of half as many directions (lower variance). fourier: sin and cos of w.x,
+ * half of the features each. */
 typedef struct {
   attend_form_kind kind;
   attend_ties ties;  /* argmax                                              */
   float temperature; /* argmax: 0 is hard; t > 0 is softmax of score / t    */
   int degree;        /* poly: 0 means 2                                     */
-  float a, c;        /* poly: a 0 means 1; c is taken as it is. On the linear
+  float a, c;        /* poly: a 0 means 1; c 0 means 0. On the linear
                         engine |q_i|^degree and |k_i|^degree must fit f32    */
-  float sigma;       /* gaussian: 0 means dim^(1/4), softmax's own width;
-                        favor and fourier: another way to say scale 1/sigma^2 */
+  float sigma;       /* gaussian: 0 means dim^(1/4), softmax's width;
+                        favor and fourier: sets scale to 1/sigma^2         */
   int features;      /* favor, fourier: 0 means 256. gaussian: 0 is exact,
                         otherwise random features. custom: length of phi    */
   uint64_t seed;     /* favor, fourier, gaussian                            */
-  uint64_t redraw;   /* which drawing of this seed                          */
+  uint64_t redraw;   /* number of the draw from this seed                   */
   attend_draw draw;  /* directions orthogonal in blocks of dim, or iid      */
   int pairs;         /* favor: exp(w.x) and exp(-w.x) together              */
   attend_map map;    /* gaussian with features: favor's or fourier's        */
-  float error;       /* favor, fourier: as many features as this relative
-                        error of the output needs; features must be 0. The
-                        choice takes its place: then error, spread are 0    */
+  float error;       /* favor, fourier: chooses the number of features for
+                        this relative error of the output; features must be
+                        0. A completed description has features set and
+                        error, spread 0                                     */
   float spread;      /* for error: root mean square of the elements of q
                         and k; 0 means 1                                    */
   attend_sim sim;    /* custom: one of sim                                  */
@@ -103,9 +104,9 @@ typedef struct {
 
 typedef enum {
   ATTEND_NOT_CAUSAL = 0,
-  ATTEND_CAUSAL,       /* key j <= query i; only where q_len == kv_len       */
-  ATTEND_CAUSAL_TOP,   /* j <= i: query 0 stands at key 0                    */
-  ATTEND_CAUSAL_BOTTOM /* j <= i + kv_len - q_len: the last stands at the last */
+  ATTEND_CAUSAL,     /* key j <= query i; only where q_len == kv_len       */
+  ATTEND_CAUSAL_TOP, /* j <= i: query 0 is at the position of key 0        */
+  ATTEND_CAUSAL_BOTTOM /* j <= i + kv_len - q_len: the last query at the last key */
 } attend_causal;
 
 typedef struct {
@@ -135,22 +136,22 @@ typedef struct {
   attend_view dense;   /* [B,H,T,S]                                          */
 } attend_bias;         /* pointers are borrowed and read at each call        */
 
-/* The usual ALiBi slopes for a number of heads. */
+/* The slopes of the ALiBi paper for a number of heads. */
 ATTEND_API void attend_alibi_slopes(int heads, float *slopes /* [heads] */);
 /* T5's bucket for key position minus query position. */
 ATTEND_API int attend_bucket(const attend_bias *bias, int64_t key_minus_query);
 
 /* ---- the problem ----------------------------------------------------------- */
 
-/* What a plan will be asked for beyond attend_forward. For states q_len is the
- * most rows in one call, and kv_len is not used. */
+/* What a plan supports beyond attend_forward. With ATTEND_FOR_EXTEND q_len is the most
+ * rows of one call, and kv_len is not used. */
 enum { ATTEND_FOR_BACKWARD = 1, ATTEND_FOR_EXTEND = 2 };
 
 typedef struct {
   attend_form form;
   int batch, heads;  /* 0: 1                                                 */
   int kv_heads;      /* 0: heads; otherwise divides heads                    */
-  int q_len, kv_len; /* taken as they are: 0 is no query, no key             */
+  int q_len, kv_len; /* 0: no query, no key                                  */
   int dim, dim_v;    /* dim_v 0: dim                                         */
   attend_mask mask;
   attend_bias bias;
@@ -172,8 +173,8 @@ ATTEND_API int64_t attend_form_features(const attend_form *form, int dim);
 
 typedef struct attend_plan attend_plan;
 
-/* Fills in the defaults and checks everything that can be checked without the
- * tensors. The same work opens attend_plan_create. */
+/* Fills in the defaults and checks everything that can be checked without the tensors.
+ * attend_plan_create does it first. */
 ATTEND_API attend_status attend_desc_complete(attend_context *ctx,
                                               attend_desc *desc);
 
@@ -185,7 +186,7 @@ ATTEND_API const attend_desc *attend_plan_desc(const attend_plan *plan);
 ATTEND_API const char *attend_plan_engine(const attend_plan *plan);
 ATTEND_API size_t attend_plan_workspace(const attend_plan *plan); /* bytes */
 
-/* Points the plan at other lengths and key_mask (either may be NULL). */
+/* Sets the plan's lengths and key_mask (either may be NULL). */
 ATTEND_API void attend_plan_set_padding(attend_plan *plan,
                                         const int32_t *lengths,
                                         const uint8_t *key_mask);
@@ -202,9 +203,9 @@ ATTEND_API attend_status attend_forward(attend_plan *plan,
                                         attend_view o, /* [B,H,T,M] */
                                         float *lse /* [B,H,T] or NULL */);
 
-/* Everything backward needs is what forward took and gave. dbias is NULL or
- * has the shape of the bias: [H] for ALiBi's slopes, [buckets, H], or the
- * dense bias with its strides (broadcast dimensions are summed over). */
+/* q, k, v, o and lse as forward read and wrote them. dbias is NULL or has the shape of
+ * the bias: [H] for ALiBi's slopes, [buckets, H], or the dense bias with its strides
+ * (broadcast dimensions are summed over). */
 ATTEND_API attend_status attend_backward(attend_plan *plan, attend_view q,
                                          attend_view k, attend_view v,
                                          attend_view o, const float *lse,
@@ -212,25 +213,24 @@ ATTEND_API attend_status attend_backward(attend_plan *plan, attend_view q,
                                          attend_view dk, attend_view dv,
                                          float *dbias);
 
-/* Two disjoint sets of keys -> their union: (o, lse) takes in (o2, lse2). */
+/* Merges (o2, lse2), computed on other keys, into (o, lse): attention over both sets. */
 ATTEND_API attend_status attend_merge(attend_plan *plan, attend_view o,
                                       float *lse, attend_view o2,
                                       const float *lse2);
 
-/* Rows of the last forward or extend whose denominator was lost: for signed
- * similarities less than a thousandth of what it was summed from, so that the
- * output is mostly rounding or nothing but noise; for all linear forms, and for
- * poly and gaussian pair by pair, underflowed to 0 or nearly so although keys
- * were seen (the output is zeros then). A denominator that no
- * f32 holds counts too: fourier's grows as exp(scale |q|^2 / 2), and since
- * backward starts from it, such a row has no gradient. */
+/* Rows of the last forward or extend whose denominator is unreliable. Signed
+ * similarities: it is less than a thousandth of the sum of absolute weights, so the
+ * output is mostly rounding error. All linear forms, and poly and gaussian pair by
+ * pair: it underflowed although keys were visible (the output is zeros). Overflow of
+ * f32 counts too: fourier's denominator grows as exp(scale |q|^2 / 2), and such a row
+ * has no gradient. */
 ATTEND_API int64_t attend_plan_weak_rows(const attend_plan *plan);
 
-/* Draws the random directions of favor, fourier or gaussian anew: number
- * `redraw` of the form's seed. Not while a state is in use. */
+/* Redraws the random directions of favor, fourier or gaussian: draw number `redraw` of
+ * the form's seed. States of the plan become invalid. */
 ATTEND_API attend_status attend_plan_redraw(attend_plan *plan, uint64_t redraw);
 
-/* ---- what would run, and its cost ------------------------------------------ */
+/* ---- engines and their cost ------------------------------------------ */
 
 typedef struct {
   const char *engine;
@@ -243,17 +243,16 @@ typedef struct {
 
 ATTEND_API attend_status attend_plan_cost(const attend_plan *plan,
                                           attend_cost *cost);
-/* The same without a plan, for asking about many shapes: by sums of features if
- * the description's engine is "linear", otherwise by pairs; engine is what the
- * description says, and workspace_bytes is 0. */
+/* The same without a plan: by sums of features if the description's engine is
+ * "linear", otherwise by pairs. engine is the description's, workspace_bytes 0. */
 ATTEND_API attend_status attend_desc_cost(attend_context *ctx,
                                           const attend_desc *desc,
                                           attend_cost *cost);
 
-/* The engines in the order in which the plan asks them. Returns 0 past the
- * last. *refusal is NULL where the engine applies, else why not. */
-ATTEND_API int attend_engine_ask(const attend_plan *plan, int index,
-                                 const char **name, const char **refusal);
+/* The engines that the plan considered, in order of preference. Returns 0 past the last.
+ * *refusal is NULL where the engine applies, else the reason. */
+ATTEND_API int attend_plan_candidate(const attend_plan *plan, int index,
+                                     const char **name, const char **refusal);
 
 #ifdef __cplusplus
 }

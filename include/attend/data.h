@@ -1,15 +1,15 @@
-/* attend/data.h - what models learn from: texts as ids, cut into lessons.
+/* attend/data.h - training data: texts as ids, cut into batches.
  *
  *   attend_corpus *texts;
  *   attend_batches *batches;
  *   attend_corpus_create(ctx, &texts);
  *   attend_corpus_read(texts, "train.txt", &how);
  *   attend_batches_create(texts, &cut, &batches);
- *   attend_batches_get(batches, 7, &lesson);       the eighth lesson
+ *   attend_batches_get(batches, 7, &batch);        the eighth
  *
- * A lesson depends on the corpus, the options and its number alone: nothing has
- * to be remembered to go on in the middle, and no order of asking matters. Every
- * document is used once in an epoch; each epoch has another order.
+ * A batch depends on the corpus, the options and its number alone: there is no state
+ * to save or restore. Every document is used once in an epoch; each epoch has another
+ * order.
  */
 #ifndef ATTEND_DATA_H
 #define ATTEND_DATA_H
@@ -21,7 +21,7 @@
 extern "C" {
 #endif
 
-/* ---- a corpus: documents, or pairs of a document and what is wanted for it ------ */
+/* ---- a corpus: documents, or pairs of a document and its answer ----------------- */
 
 typedef struct attend_corpus attend_corpus;
 
@@ -36,17 +36,17 @@ ATTEND_API attend_status attend_corpus_add(attend_corpus *corpus, size_t n,
                                            const int32_t *answer);
 
 typedef enum {
-  ATTEND_LEARN_CAUSAL = 0, /* what comes next                                 */
-  ATTEND_LEARN_MASKED,     /* what stood under the masks                      */
-  ATTEND_LEARN_PAIRS       /* the second text, from the first                 */
+  ATTEND_LEARN_CAUSAL = 0, /* predict the next token                          */
+  ATTEND_LEARN_MASKED,     /* predict masked tokens                           */
+  ATTEND_LEARN_PAIRS       /* predict the second text from the first          */
 } attend_task;
 
 typedef struct { /* zero means default */
   const attend_tokenizer *tokenizer;
   attend_task task;
   attend_parts parts; /* of the model: for a decoder, pairs are one text      */
-  int end; /* put behind documents, and behind what is wanted of a pair where the
-              tokenizer puts none; negative: none                             */
+  int end; /* appended to documents, and to the answer of a pair where the
+              tokenizer appends none; negative: none                          */
   const char *field;        /* of JSONL: the text; NULL: "text", or of pairs
                         "document" or "source"                                */
   const char *answer_field; /* of pairs; NULL: "summary" or "target"          */
@@ -81,14 +81,14 @@ ATTEND_API attend_status attend_corpus_split(attend_corpus *corpus,
                                              double share, uint64_t seed,
                                              attend_corpus **held);
 
-/* ---- lessons -------------------------------------------------------------------- */
+/* ---- batches -------------------------------------------------------------------- */
 
 typedef struct { /* zero means default */
   attend_task task;
   attend_parts parts; /* of the model: pairs are one sequence for a decoder   */
-  int batch;          /* sequences in a lesson; 0: 8                          */
+  int batch;          /* sequences in a batch; 0: 8                          */
   int length;   /* tokens of a sequence; of pairs, those at most; 0: 256 */
-  int in_order; /* once through, nothing drawn from the epoch: to measure */
+  int in_order; /* one pass, in the corpus' order, for validation */
   uint64_t seed;
   int start;          /* of decoders beside an encoder: the first token; must
                          not be negative                                     */
@@ -105,16 +105,16 @@ ATTEND_API attend_status attend_batches_create(
     const attend_corpus *corpus, const attend_batch_options *options,
     attend_batches **batches);
 ATTEND_API void attend_batches_free(attend_batches *batches);
-/* Lessons of an epoch, rounded up. */
+/* Batches of an epoch, rounded up. */
 ATTEND_API uint64_t attend_batches_epoch(const attend_batches *batches);
-/* Fills ids, lengths and targets, which stay until the next call; the other
- * fields are left as they are. Past an epoch in order: a batch of 0. */
+/* Fills ids, lengths and targets, valid until the next call; the other fields are
+ * left as they are. Past an epoch in order: a count of 0. */
 ATTEND_API attend_status attend_batches_get(attend_batches *batches,
                                             uint64_t number,
-                                            attend_batch *lesson);
-/* Places of a lesson that are scored; tokens that are real, on both sides. */
-ATTEND_API int attend_batch_scored(const attend_batch *lesson);
-ATTEND_API int64_t attend_batch_tokens(const attend_batch *lesson);
+                                            attend_batch *batch);
+/* Positions of a batch that are scored; tokens without padding, of both sides. */
+ATTEND_API int attend_batch_scored(const attend_batch *batch);
+ATTEND_API int64_t attend_batch_tokens(const attend_batch *batch);
 
 #ifdef __cplusplus
 }

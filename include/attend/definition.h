@@ -1,8 +1,7 @@
-/* attend/definition.h - the equation, literally, in double.
+/* attend/definition.h - the equation in double: the reference implementation.
  *
- * The executable specification: every form, mask and bias, one loop per sum.
- * Slow on purpose. Every engine is tested against it, and `attend verify`
- * shows the difference.
+ * Every form, mask and bias, one loop per sum, slow. Every engine is tested against it;
+ * `attend verify` prints the difference.
  */
 #ifndef ATTEND_DEFINITION_H
 #define ATTEND_DEFINITION_H
@@ -35,7 +34,7 @@ ATTEND_API attend_status attend_definition_weights(attend_context *ctx,
                                                    attend_view q, attend_view k,
                                                    double *weights);
 
-/* Whether query i of batch b sees key j, by the rule alone. */
+/* Whether the mask lets query i of batch entry b see key j. */
 ATTEND_API int attend_visible(const attend_desc *desc, int b, int64_t i,
                               int64_t j);
 

@@ -4,7 +4,7 @@
  *   attend_design_open(ctx, "models/designs/previous.json", &design);
  *   attend_verdict verdict;
  *   attend_design_check(design, (attend_way){ATTEND_DESIGNED, 0}, NULL, &verdict);
- *   if (!verdict.ok) ... verdict.input, verdict.wanted, verdict.given
+ *   if (!verdict.ok) ... verdict.input, verdict.expected, verdict.predicted
  *   attend_design_free(design);
  *
  * A spec says in JSON what every head of an attention-only transformer selects
@@ -54,10 +54,10 @@ typedef enum {
 } attend_design_positions;
 
 typedef enum {
-  ATTEND_ASKED_EVERY = 0, /* an answer at each letter */
-  ATTEND_ASKED_FIRST,     /* one, at the first place  */
-  ATTEND_ASKED_LAST
-} attend_design_asked;
+  ATTEND_READOUT_EVERY = 0, /* an answer at each letter */
+  ATTEND_READOUT_FIRST,     /* one, at the first place  */
+  ATTEND_READOUT_LAST
+} attend_design_readout;
 
 typedef struct {
   const char *name, *about;
@@ -75,7 +75,7 @@ typedef struct {
   int layers, heads;     /* heads of all layers                               */
   int causal;
   attend_design_positions positions;
-  attend_design_asked asked;
+  attend_design_readout at;
   uint64_t inputs;   /* from the shortest to the longest; UINT64_MAX: more */
   uint64_t examples; /* that are the task; 0: the task is a rule          */
   int steps, batch;  /* of learning, as the spec has them                 */
@@ -124,7 +124,7 @@ typedef struct {
 ATTEND_API int attend_design_part_get(const attend_design *design, int i,
                                       attend_design_part *part);
 enum { ATTEND_QUERY_PART = 0, ATTEND_KEY_PART, ATTEND_VALUE_PART };
-/* All numbers, as one stretch; NULL for a learned twin that there is not. */
+/* All numbers, as one array; NULL for a learned twin that there is not. */
 ATTEND_API const float *attend_design_weights(const attend_design *design,
                                               attend_twin twin, size_t *count);
 
@@ -148,16 +148,18 @@ ATTEND_API attend_status attend_design_run_create(const attend_design *design,
                                                   attend_design_run **run);
 ATTEND_API void attend_design_run_free(attend_design_run *run);
 
-enum { ATTEND_NOT_ASKED = -1, ATTEND_UNDECIDED = -2 };
+enum { ATTEND_NO_TARGET = -1, ATTEND_UNDECIDED = -2 };
 
 typedef struct {
   int length;            /* T, with what is put around the input              */
   const int32_t *tokens; /* [T]                                               */
   const float *x;        /* [T][features] after the last layer                */
   const float *logits;   /* [T][answers]                                      */
-  const int32_t *given;  /* [T] the answer with the largest logit; if two share
-                            it, ATTEND_UNDECIDED; elsewhere ATTEND_NOT_ASKED  */
-  const int32_t *wanted; /* [T], ATTEND_NOT_ASKED where the task is silent    */
+  const int32_t
+      *predicted; /* [T] the answer with the largest logit; if two share
+                            it, ATTEND_UNDECIDED; elsewhere ATTEND_NO_TARGET  */
+  const int32_t
+      *expected; /* [T], ATTEND_NO_TARGET where the task is silent    */
 } attend_design_result;
 
 typedef struct {
@@ -194,7 +196,8 @@ typedef struct {
   /* The first counterexample: the shortest, then the first by alphabet. */
   char input[ATTEND_INPUT_TEXT];
   int place; /* from 0, the token before the input counts                     */
-  const char *wanted, *given; /* answers; given: NULL if undecided            */
+  const char *expected,
+      *predicted; /* answers; predicted: NULL if undecided            */
 } attend_verdict;
 
 /* Over all inputs up to the length, or over the spec's examples. */

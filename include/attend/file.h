@@ -6,10 +6,9 @@
  *   ...
  *   attend_tensor_file_close(file);
  *
- * The file is mapped, not copied: its tensors stay valid until it is closed,
- * and it must not be shortened meanwhile. Everything the header says is
- * checked before the first tensor is handed out: a file that lies about itself
- * is refused with ATTEND_IO and a sentence naming it and the tensor.
+ * The file is memory-mapped: its tensors are valid until it is closed, and it must not
+ * be truncated meanwhile. Opening validates the whole header against the file size; an
+ * inconsistent file is ATTEND_IO, and the message names the file and the tensor.
  */
 #ifndef ATTEND_FILE_H
 #define ATTEND_FILE_H
@@ -45,11 +44,11 @@ enum { ATTEND_TENSOR_RANK = 8 }; /* the most dimensions a tensor may have */
 typedef struct {
   const char *name;
   attend_stored stored;
-  const char *dtype; /* the format's name of it: "F32" */
-  int rank;          /* 0: one number */
+  const char *dtype; /* the safetensors name: "F32" */
+  int rank;          /* 0: a scalar */
   int64_t shape[ATTEND_TENSOR_RANK];
   int64_t count;    /* elements: the product of the shape */
-  const void *data; /* where the file has it: perhaps not aligned */
+  const void *data; /* in the mapped file, any alignment */
   size_t bytes;
 } attend_tensor;
 
@@ -61,78 +60,76 @@ ATTEND_API attend_status attend_tensor_file_open(attend_context *ctx,
 ATTEND_API void attend_tensor_file_close(attend_tensor_file *file);
 
 ATTEND_API size_t attend_tensor_file_count(const attend_tensor_file *file);
-/* Tensor i in the order of the header; NULL past the last. */
+/* Tensor i in header order; NULL past the last. */
 ATTEND_API const attend_tensor *attend_tensor_file_get(
     const attend_tensor_file *file, size_t i);
 /* NULL if there is none of that name. */
 ATTEND_API const attend_tensor *attend_tensor_file_find(
     const attend_tensor_file *file, const char *name);
 
-/* The memory that holds what was read of [from, from + bytes), if that is the
- * file's, may be used for other things: the next look reads it again. */
+/* Drops the resident pages of [from, from + bytes) if they belong to the file; later
+ * accesses read them from disk again. */
 ATTEND_API void attend_tensor_file_release(const attend_tensor_file *file,
                                            const void *from, size_t bytes);
 
-/* The metadata: names and strings. */
+/* The metadata ("__metadata__"): count, entry i, and lookup by name. */
 ATTEND_API size_t attend_tensor_file_notes(const attend_tensor_file *file);
 ATTEND_API const char *attend_tensor_file_note(const attend_tensor_file *file,
                                                size_t i, const char **text);
 ATTEND_API const char *attend_tensor_file_note_find(
     const attend_tensor_file *file, const char *name);
 
-/* Writes tensors (name, stored, rank, shape, data; contiguous) as a file of this
- * format. It is written beside the place, brought to the disk, and renamed when
- * all of it is there, so a failure, or the end of the machine, leaves what was
- * there before. */
+/* Writes tensors (name, stored, rank, shape, data; contiguous) as safetensors. The file
+ * is written under a temporary name, synced and renamed: after a failure or a crash the
+ * old file is intact. */
 ATTEND_API attend_status attend_tensor_file_write(attend_context *ctx,
                                                   const char *path,
                                                   size_t count,
                                                   const attend_tensor *tensors);
-/* The same, where tensors without data are made when their turn comes: fill
- * writes tensor i's bytes, and returns other than ATTEND_OK to give up. */
+/* The same with tensors whose data is NULL: fill produces the bytes of tensor i, or
+ * returns a failure. */
 ATTEND_API attend_status attend_tensor_file_make(
     attend_context *ctx, const char *path, size_t count,
     const attend_tensor *tensors,
     attend_status (*fill)(size_t i, void *to, void *user), void *user);
-/* The same as attend_tensor_file_write, with notes in the metadata. */
+/* attend_tensor_file_write with entries in the metadata. */
 typedef struct {
-  const char *name, *text; /* UTF-8; no name twice, and none "format" */
+  const char *name, *text; /* UTF-8; names unique and not "format" */
 } attend_note;
 ATTEND_API attend_status attend_tensor_file_write_noted(
     attend_context *ctx, const char *path, size_t count,
     const attend_tensor *tensors, size_t n_notes, const attend_note *notes);
 
-/* Any file, as safely. What is no file (a device, a pipe) is written to as it is. */
+/* Replaces any file atomically. Devices and pipes are written directly. */
 ATTEND_API attend_status attend_file_write(attend_context *ctx,
                                            const char *path, const void *bytes,
                                            size_t length);
 
-/* The same, piece by piece. The draft lies beside the place as PATH.12345678.part,
- * a name that no other writer has, until it is kept: brought to the disk and
- * renamed. Of two writers of one path the last to finish wins, whole. A process
- * that is killed leaves its draft behind; it may be removed. */
+/* The same incrementally. The draft is PATH.12345678.part, unique to this writer, until
+ * attend_draft_keep syncs and renames it. Of two writers of one path the last to finish
+ * wins. A killed process leaves its draft behind; it may be removed. */
 typedef struct attend_draft attend_draft;
 ATTEND_API attend_status attend_draft_open(attend_context *ctx,
                                            const char *path,
                                            attend_draft **draft);
 ATTEND_API attend_status attend_draft_put(attend_draft *draft,
                                           const void *bytes, size_t length);
-/* To write to otherwise; stays the draft's. */
+/* The stream to write to; owned by the draft. */
 ATTEND_API FILE *attend_draft_file(attend_draft *draft);
-/* Both end the draft; keeping one that cannot be written whole removes it. */
+/* Both end the draft; a failed keep removes it. */
 ATTEND_API attend_status attend_draft_keep(attend_draft *draft);
 ATTEND_API void attend_draft_drop(attend_draft *draft);
 
-/* Digests of bytes, 128 bits, that find damage and mixtures but no forgery. One
- * that is all zero begins; the pieces that bytes come in make no difference. */
+/* 128-bit digest (MurmurHash3): detects corruption, not forgery. Start from zeros; the
+ * result does not depend on how the bytes are split over calls. */
 typedef struct {
   uint64_t h[2], length;
-  unsigned char open[16]; /* of a block that is not whole yet */
+  unsigned char open[16]; /* the incomplete block */
 } attend_digest;
 enum { ATTEND_DIGEST_TEXT = 33 };
 ATTEND_API void attend_digest_add(attend_digest *digest, const void *bytes,
                                   size_t length);
-/* Of all that was added; more may be. As numbers, or 32 hexadecimal digits. */
+/* The digest so far, as numbers or 32 hexadecimal digits. */
 ATTEND_API void attend_digest_end(const attend_digest *digest,
                                   uint64_t word[2]);
 ATTEND_API void attend_digest_text(const attend_digest *digest,
@@ -142,13 +139,13 @@ ATTEND_API attend_status attend_digest_file(attend_context *ctx,
                                             const char *path,
                                             attend_digest *digest);
 
-/* ATTEND_IO, with a sentence that says what it is, if the first bytes of a file are
- * surely not those of a text: packed, UTF-16, Parquet. */
+/* ATTEND_IO, with a message that names the format, if the first bytes of a file are
+ * those of a binary format: gzip, zstd, xz, zip, Parquet, UTF-16. */
 ATTEND_API attend_status attend_text_check(attend_context *ctx,
                                            const char *name, const char *bytes,
                                            size_t length);
 
-/* Bytes of one element, and the format's name of the kind: "F32". */
+/* Bytes of an element, and the safetensors name: "F32". */
 ATTEND_API size_t attend_stored_size(attend_stored stored);
 ATTEND_API const char *attend_stored_name(attend_stored stored);
 

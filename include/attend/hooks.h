@@ -34,13 +34,13 @@ typedef enum {
   ATTEND_AT_VALUE = 8,    /* [B,G,S,M]                                        */
   ATTEND_AT_PATTERN = 16, /* [B,H,T,S] attention rows: the weights. Edited, the
                              heads' outputs are computed again from them      */
-  ATTEND_AT_HEAD_OUTPUT = 32, /* [B,H,T,M] what the heads give                */
-  ATTEND_AT_DENOMINATOR = 64, /* [B,H,T,1] lse, as attend_forward gives it.
-                                 Edited, the heads' outputs are divided anew  */
+  ATTEND_AT_HEAD_OUTPUT = 32, /* [B,H,T,M] outputs of the heads               */
+  ATTEND_AT_DENOMINATOR = 64, /* [B,H,T,1] lse of attend_forward. Edited, the
+                                 heads' outputs are rescaled                  */
   ATTEND_AT_ENTROPY = 128,    /* [B,H,T,1] of the weights, in nats; read only */
   ATTEND_AT_RESIDUAL_MIDDLE = 256, /* [B,1,T,F] between attention and mlp     */
-  ATTEND_AT_LOGITS = 512, /* [1,1,n,V] of the places that were asked for      */
-  ATTEND_AT_MLP = 1024    /* [B,1,T,F] what the mlp adds to the stream        */
+  ATTEND_AT_LOGITS = 512, /* [1,1,n,V] of the requested positions             */
+  ATTEND_AT_MLP = 1024 /* [B,1,T,F] the mlp's output, before it is added    */
 } attend_point;
 
 enum { ATTEND_POINTS = 11 };
@@ -55,9 +55,9 @@ enum { ATTEND_ROLES = 3 };
 
 /* Roles of attention, as bits. */
 typedef enum {
-  ATTEND_IN_ENCODER = 1 << ATTEND_ENCODER_SELF, /* among what is read         */
-  ATTEND_IN_DECODER = 1 << ATTEND_DECODER_SELF, /* among what is written      */
-  ATTEND_IN_CROSS = 1 << ATTEND_CROSS /* from the latter to the former */
+  ATTEND_IN_ENCODER = 1 << ATTEND_ENCODER_SELF, /* encoder self-attention     */
+  ATTEND_IN_DECODER = 1 << ATTEND_DECODER_SELF, /* decoder self-attention     */
+  ATTEND_IN_CROSS = 1 << ATTEND_CROSS           /* cross-attention */
 } attend_in;
 
 /* The tensor at a hook's point, in host memory; valid until the function returns. */
@@ -66,7 +66,7 @@ typedef struct {
   attend_role role;
   int layer;
   int shape[4];
-  const int32_t *lengths; /* [B] rows that are real, or NULL: all */
+  const int32_t *lengths; /* [B] rows without padding, or NULL: all */
   attend_const_view view; /* f32 */
 } attend_hooked;
 

@@ -6,9 +6,9 @@
  *   attend_json_free(root);
  *
  * The reader is strict: no comments, no trailing commas, no duplicate names,
- * no invalid UTF-8. Its time grows linearly with the text (names are sorted
- * within each object), its stack not at all. Every question below may be asked
- * of NULL, so that lookups chain and one check at the end is enough.
+ * no invalid UTF-8. It runs in linear time (plus sorting the names of each
+ * object) and constant stack. Every accessor accepts NULL, so that lookups chain and
+ * one check at the end is enough.
  */
 #ifndef ATTEND_JSON_H
 #define ATTEND_JSON_H
@@ -27,7 +27,7 @@ extern "C" {
 enum { ATTEND_JSON_DEPTH = 256 }; /* deeper nesting is refused */
 
 typedef enum {
-  ATTEND_JSON_NONE = 0, /* the kind of NULL: there is no such value */
+  ATTEND_JSON_NONE = 0, /* the kind of a NULL pointer */
   ATTEND_JSON_NULL,
   ATTEND_JSON_BOOL,
   ATTEND_JSON_NUMBER,
@@ -38,8 +38,7 @@ typedef enum {
 
 typedef struct attend_json attend_json;
 
-/* `what` names the text in sentences about it: a file, a place in a file. The
- * text may be given back after the call. */
+/* `what` names the text in error messages. The text may be freed after the call. */
 ATTEND_API attend_status attend_json_parse(attend_context *ctx,
                                            const char *what, const char *text,
                                            size_t length, attend_json **root);
@@ -48,31 +47,30 @@ ATTEND_API void attend_json_free(attend_json *root); /* the whole tree */
 ATTEND_API attend_json_kind attend_json_kind_of(const attend_json *value);
 /* Elements of an array, members of an object, otherwise 0. */
 ATTEND_API size_t attend_json_count(const attend_json *value);
-/* Element or member i in the order of the text; NULL past the last. */
+/* Element or member i in text order; NULL past the last. */
 ATTEND_API const attend_json *attend_json_at(const attend_json *value,
                                              size_t i);
 /* The member of that name, or NULL. */
 ATTEND_API const attend_json *attend_json_get(const attend_json *object,
                                               const char *name);
-/* The name of a member, NULL for what is not one. length may be NULL. */
+/* The name of a member, NULL for other values. length may be NULL. */
 ATTEND_API const char *attend_json_name(const attend_json *member,
                                         size_t *length);
 
-/* Strings are UTF-8 and end in a zero byte that length does not count; they
- * may hold zero bytes. NULL if it is not a string. */
+/* UTF-8 with a terminating zero byte that length does not count; may contain zero
+ * bytes. NULL if it is not a string. */
 ATTEND_API const char *attend_json_string(const attend_json *value,
                                           size_t *length);
 ATTEND_API double attend_json_number(const attend_json *value,
                                      double otherwise);
 ATTEND_API bool attend_json_boolean(const attend_json *value, bool otherwise);
-/* True, and *integer set, if it is a number written without a fraction that
- * fits, or one whose value is integral and exact in a double. */
+/* True, and *integer set, if the number is an integer that fits int64_t, or an integral
+ * double that is exact. */
 ATTEND_API bool attend_json_integer(const attend_json *value, int64_t *integer);
 
-/* Settings: a member of an object by type. One that is absent or null leaves the
- * result as it is; one of another type, or a number outside of [low, high], is
- * refused with a sentence that names `what` (a file), the member, what was found
- * and what is expected. */
+/* Typed members of an object. An absent or null member leaves the result unchanged. A
+ * member of another type, or a number outside [low, high], is ATTEND_IO with a message
+ * that names `what` (a file), the member, the value and the expected type. */
 ATTEND_API attend_status attend_json_read_integer(
     attend_context *ctx, const char *what, const attend_json *object,
     const char *name, int64_t low, int64_t high, int64_t *integer);
@@ -91,8 +89,8 @@ ATTEND_API attend_status attend_json_read_string(attend_context *ctx,
                                                  const attend_json *object,
                                                  const char *name,
                                                  const char **text);
-/* An object or an array; *tree is NULL where there is none. Without a name: the
- * value itself, which must be of that kind. */
+/* An object or an array; *tree is NULL if absent. name NULL: the value itself, which
+ * must be of that kind. */
 ATTEND_API attend_status attend_json_read_tree(
     attend_context *ctx, const char *what, const attend_json *object,
     const char *name, attend_json_kind kind, const attend_json **tree);
@@ -102,7 +100,7 @@ ATTEND_API attend_status attend_json_read_tree(
 /* Start from attend_json_writer_file or _text; treat the fields as private. */
 typedef struct {
   attend_context *ctx;
-  FILE *file; /* or NULL: into text */
+  FILE *file; /* or NULL: to text */
   char *text; /* ends in a zero byte */
   size_t length, capacity;
   int depth;
@@ -114,7 +112,7 @@ typedef struct {
 ATTEND_API attend_json_writer attend_json_writer_file(attend_context *ctx,
                                                       FILE *file);
 ATTEND_API attend_json_writer attend_json_writer_text(attend_context *ctx);
-/* Lines and two spaces a level, instead of everything on one line. */
+/* One value a line, indented by two spaces a level; default: one line. */
 ATTEND_API void attend_json_indent(attend_json_writer *w, bool indent);
 
 ATTEND_API void attend_json_open(attend_json_writer *w, char bracket);
@@ -132,10 +130,10 @@ ATTEND_API void attend_json_put_integer(attend_json_writer *w, int64_t number);
 ATTEND_API void attend_json_put_boolean(attend_json_writer *w, bool truth);
 ATTEND_API void attend_json_put_null(attend_json_writer *w);
 
-/* Ends the document with a newline, flushes a file, and says whether all of it
- * was written. Calls that make no document (a value without a name in an object,
- * a name elsewhere, a bracket that closes another, a second value behind the
- * first, something left open) are ATTEND_INVALID here. The text stays until attend_json_writer_free. */
+/* Ends the document with a newline, flushes the file and returns the first failure.
+ * Calls that do not form a document (a value without a name in an object, a name
+ * elsewhere, a mismatched bracket, a second top-level value, an unclosed container) are
+ * ATTEND_INVALID. The text is valid until attend_json_writer_free. */
 ATTEND_API attend_status attend_json_finish(attend_json_writer *w);
 ATTEND_API void attend_json_writer_free(attend_json_writer *w);
 

@@ -1,12 +1,11 @@
-/* attend/layers.h - what stands around attention in a transformer.
+/* attend/layers.h - the layers of a transformer other than attention.
  *
- * Rows of floats in, rows of floats out. A row's result depends on that row
- * alone: not on how many rows ride along, nor on the number of threads, so that
- * a prompt read at once and read token by token gives the same bits.
+ * Rows of floats in, rows of floats out. A row's result depends on that row alone, not
+ * on the number of rows or threads: a prompt in one call and token by token gives the
+ * same bits.
  *
- * Rows may be wider in memory than they are long: ld is the distance from one
- * row to the next, in floats. The memory belongs to the caller; only
- * attend_linear keeps something of its own, the packed weights.
+ * ld is the distance from one row to the next, in floats (leading dimension). The
+ * memory belongs to the caller, except for attend_linear's packed weights.
  */
 #ifndef ATTEND_LAYERS_H
 #define ATTEND_LAYERS_H
@@ -23,42 +22,41 @@ typedef enum {
   ATTEND_WEIGHTS_F32 = 0,
   ATTEND_WEIGHTS_BF16, /* rounded to nearest even */
   ATTEND_WEIGHTS_I8,   /* round(w / s) with s = max |w| / 127 of each output */
-  ATTEND_WEIGHTS_MIXED /* bf16, and what they are multiplied with is rounded to
-                          bf16 too; sums are f32. Where the instruction set has
-                          nothing for it, as ATTEND_WEIGHTS_BF16. For learning  */
+  ATTEND_WEIGHTS_MIXED /* mixed precision for training: bf16 weights and inputs,
+                          f32 sums. ATTEND_WEIGHTS_BF16 where the instruction
+                          set has no bf16 products                             */
 } attend_weights;
 
-/* Outputs that lie one after another: q, k and v of one input are three parts
- * of one product. */
+/* Weights of consecutive outputs: the q, k and v projections of one input are three
+ * parts of one product. */
 typedef struct {
-  const void *weight; /* [outputs, inputs], as the strides say                */
+  const void *weight; /* [outputs, inputs] with the strides below             */
   attend_dtype dtype;
   int outputs;
   ptrdiff_t output_stride, input_stride; /* in elements; both 0: contiguous   */
   const float *bias;                     /* [outputs], or NULL: zeros         */
-  /* NULL, or told which of the weights have been read and are not needed any
-   * more, where that is one stretch of memory. */
+  /* NULL, or called when a contiguous range of the weights has been packed and is not
+   * needed any more. */
   void (*packed)(const void *from, size_t bytes, void *user);
   void *user;
 } attend_linear_part;
 
 typedef struct attend_linear attend_linear;
 
-/* Packs the weights: the parts may be given back after the call. */
+/* Packs the weights: the parts may be freed after the call. */
 ATTEND_API attend_status attend_linear_create(attend_context *ctx,
                                               attend_weights kind, int inputs,
                                               int n_parts,
                                               const attend_linear_part *parts,
                                               attend_linear **linear);
-/* The same parts' way back: a layer of as many inputs as they have outputs, one
- * part after the other, and of `inputs` outputs. Forward through it carries
- * gradients, dX = dY W; the biases have no share in it. */
+/* The backward layer of the same parts: its inputs are their outputs, concatenated, and
+ * it has `inputs` outputs. Its forward computes dX = dY W, without biases. */
 ATTEND_API attend_status attend_linear_create_back(
     attend_context *ctx, attend_weights kind, int inputs, int n_parts,
     const attend_linear_part *parts, attend_linear **linear);
-/* New weights for the old, as many of each, into the same memory: after a step
- * of training. Only weights that are not f32, or parts before the last whose
- * outputs are no multiple of 16, need some memory meanwhile. */
+/* Replaces the weights after an optimizer step: the same shapes, into the same memory.
+ * Allocates temporary memory only if the weights are not f32, or if the outputs of a
+ * part before the last are not a multiple of 16. */
 ATTEND_API attend_status attend_linear_repack(attend_linear *linear,
                                               int n_parts,
                                               const attend_linear_part *parts);
@@ -67,21 +65,20 @@ ATTEND_API int attend_linear_inputs(const attend_linear *linear);
 ATTEND_API int attend_linear_outputs(const attend_linear *linear);
 ATTEND_API size_t attend_linear_bytes(const attend_linear *linear);
 
-/* y[rows][ldy]. Where ldy is at least the outputs rounded up to a multiple of 16,
- * what lies between is overwritten with zeros. x and y must not overlap. */
+/* If ldy is at least the outputs rounded up to a multiple of 16, the floats between are
+ * set to zero. x and y must not overlap. */
 ATTEND_API void attend_linear_forward(const attend_linear *linear, int rows,
                                       const float *x /* [rows][ldx] */, int ldx,
                                       float *y /* [rows][ldy] */, int ldy);
-/* The same, added to y: where several layers share an input, its gradient is
- * the sum of theirs. */
+/* The same, added to y: gradients of an input that several layers share. */
 ATTEND_API void attend_linear_forward_add(const attend_linear *linear, int rows,
                                           const float *x /* [rows][ldx] */,
                                           int ldx, float *y /* [rows][ldy] */,
                                           int ldy);
 
-/* dW[o][i] = sum_r dY[r][o] X[r][i] and db[o] = sum_r dY[r][o], or added to what
- * is there. transposed: dW is stored as [inputs][outputs]. kind: ATTEND_WEIGHTS_MIXED
- * rounds both sides to bf16, the others are f32. A training step of
+/* dW[o][i] = sum_r dY[r][o] X[r][i] and db[o] = sum_r dY[r][o]; with add, accumulated.
+ * transposed: dW is stored as [inputs][outputs]. kind: ATTEND_WEIGHTS_MIXED rounds both
+ * sides to bf16, the others compute in f32. A training step of
  * y = x W^T + b, with `back` from attend_linear_create_back:
  *
  *   attend_linear_forward(layer, rows, x, ldx, y, ldy);
@@ -99,7 +96,7 @@ ATTEND_API void attend_linear_weight_grad(
     const float *x /* [rows][ldx] */, int ldx, int transposed, int add,
     float *dw /* [outputs][lddw] */, int lddw,
     float *db /* [outputs], or NULL */, void *work);
-/* Of the workspace; it does not grow beyond 4096 rows. */
+/* Bytes of work; constant beyond 4096 rows. */
 ATTEND_API size_t attend_linear_weight_grad_bytes(const attend_context *ctx,
                                                   int rows, int outputs,
                                                   int inputs);
@@ -157,22 +154,21 @@ ATTEND_API void attend_layer_norm(attend_context *ctx, int rows, int n,
 ATTEND_API void attend_rms_norm(attend_context *ctx, int rows, int n,
                                 const float *x, int ldx, const float *weight,
                                 float eps, float *y, int ldy);
-/* By columns, with the means and variances that are given. */
+/* Batch norm at inference: columns with the given means and variances. */
 ATTEND_API void attend_batch_norm(attend_context *ctx, int rows, int n,
                                   const float *x, int ldx, const float *mean,
                                   const float *variance, const float *weight,
                                   const float *bias, float eps, float *y,
                                   int ldy);
-/* The means and (biased) variances of the columns of a batch; what training
- * normalises with, and what it averages for later. */
+/* Means and biased variances of the columns of a batch, for batch norm in training. */
 ATTEND_API void attend_batch_moments(attend_context *ctx, int rows, int n,
                                      const float *x, int ldx, float *mean,
                                      float *variance);
 
-/* Backward of the three. dx is written or, with add, added to; without add it
- * may be x or dy. dweight and dbias, each [n] or NULL, are added to: sums over
- * all rows, in stretches of 64 that are joined in order. work is of
- * attend_norm_back_bytes(rows, n), or NULL where neither is asked for. */
+/* Backward of the three norms. dx is written or, with add, accumulated; without add it
+ * may be x or dy. dweight and dbias, each [n] or NULL, are accumulated over all rows, in
+ * chunks of 64 rows that are joined in order. work has attend_norm_back_bytes(rows, n)
+ * bytes, or is NULL if both are NULL. */
 ATTEND_API void attend_layer_norm_back(attend_context *ctx, int rows, int n,
                                        const float *x, int ldx,
                                        const float *weight, float eps,
@@ -186,8 +182,8 @@ ATTEND_API void attend_rms_norm_back(attend_context *ctx, int rows, int n,
                                      float *dx, int lddx, float *dweight,
                                      void *work);
 ATTEND_API size_t attend_norm_back_bytes(int rows, int n);
-/* Through the moments too: they must be those of these rows, as
- * attend_batch_moments gives them. */
+/* Includes the gradient through the moments, which must be attend_batch_moments of
+ * these rows. */
 ATTEND_API void attend_batch_norm_back(attend_context *ctx, int rows, int n,
                                        const float *x, int ldx,
                                        const float *mean, const float *variance,
@@ -202,21 +198,21 @@ ATTEND_API void attend_add(attend_context *ctx, int rows, int n, const float *a,
 
 /* ---- embeddings and positions ------------------------------------------------- */
 
-/* A table whose rows are looked up, where it lies and as it is stored. */
+/* An embedding table in its stored type; may lie in a mapped file. */
 typedef struct {
-  const void *data; /* [entries, n], perhaps not aligned */
+  const void *data; /* [entries, n], any alignment */
   attend_dtype dtype;
   int entries;
 } attend_table;
 
-/* y[r] = factor table[ids[r]], or added to y. An id outside of the table gives
+/* y[r] = factor table[ids[r]]; with add, accumulated. An id outside the table gives
  * zeros. */
 ATTEND_API void attend_embed(attend_context *ctx, const attend_table *table,
                              int rows, int n, const int32_t *ids, float factor,
                              int add, float *y, int ldy);
 
-/* dtable[ids[r]] += factor dy[r], the rows in order; ids outside of the table
- * are passed over. */
+/* dtable[ids[r]] += factor dy[r], the rows in order; ids outside the table are
+ * skipped. */
 ATTEND_API void attend_embed_back(attend_context *ctx, int rows, int n,
                                   const int32_t *ids, float factor,
                                   const float *dy, int lddy, int entries,
@@ -226,56 +222,69 @@ ATTEND_API void attend_embed_back(attend_context *ctx, int rows, int n,
  * cosine. */
 ATTEND_API void attend_sinusoidal(int64_t position, int n, float *y /* [n] */);
 
-/* Rotary positions: the pair (i, i + dim/2) of a head is transposed by
- * position * frequency[i]. */
+/* Rotary position embedding (RoPE): the pair (i, i + dim/2) of a head is rotated by the
+ * angle position * frequency[i]. */
 typedef struct {
   double theta; /* frequency i is theta^(-2i/dim), then scaled:               */
   enum {
     ATTEND_ROPE_PLAIN = 0,
     ATTEND_ROPE_LINEAR, /* divided by factor                                  */
-    ATTEND_ROPE_LLAMA3, /* long waves divided by factor, short ones kept      */
-    ATTEND_ROPE_YARN    /* the same by a ramp over turns; longer vectors      */
+    ATTEND_ROPE_LLAMA3, /* low frequencies divided by factor, high ones kept  */
+    ATTEND_ROPE_YARN /* YaRN: a ramp between the two, and attention_factor  */
   } scaling;
   double factor;
   double low, high; /* llama3: low_freq_factor, high_freq_factor;
                        yarn: beta_slow, beta_fast                             */
-  double context;   /* positions that training saw: original_max_position..   */
-  double stretch;   /* yarn: attention factor; 0: 0.1 ln(factor) + 1          */
+  double context;   /* original_max_position_embeddings                       */
+  double
+      attention_factor; /* yarn: scales q and k; 0: 0.1 ln(factor) + 1      */
 } attend_rope;
 
 ATTEND_API void attend_rope_frequencies(const attend_rope *rope, int dim,
                                         double *frequency /* [dim/2] */,
-                                        double *stretch);
-/* Turns the heads of each row x[r] = [heads][dim] to its position. */
+                                        double *attention_factor);
+/* Rotates the heads of each row x[r] = [heads][dim] to its position. */
 ATTEND_API void attend_rope_rotate(attend_context *ctx, const double *frequency,
-                                   double stretch, int rows, int heads, int dim,
+                                   double attention_factor, int rows, int heads,
+                                   int dim,
                                    const int32_t *positions /* [rows] */,
                                    float *x, int ldx);
-/* Turns gradients back: the transpose, with the same stretch. */
+/* The gradient: the transposed rotation, with the same attention_factor. */
 ATTEND_API void attend_rope_rotate_back(attend_context *ctx,
-                                        const double *frequency, double stretch,
-                                        int rows, int heads, int dim,
+                                        const double *frequency,
+                                        double attention_factor, int rows,
+                                        int heads, int dim,
                                         const int32_t *positions /* [rows] */,
                                         float *dx, int lddx);
+
+/* ---- rows of logits -------------------------------------------------------------- */
+
+/* log(sum_j exp x[j]) over x [n], summed in double. */
+ATTEND_API double attend_log_sum_exp(int n, const float *x);
+/* Indices of the k largest of x [n], largest first; of equal ones the lower index
+ * first. Returns how many: less than k where there are fewer. For k that are small:
+ * each insertion moves up to k indices. */
+ATTEND_API int attend_top_k(int n, const float *x, int k,
+                            int32_t *index /* [k] */);
 
 /* ---- loss ------------------------------------------------------------------------ */
 
 /* loss[r] = log(sum_j exp x[r][j]) - x[r][targets[r]]; 0 where the target is
- * negative (ignored). best may be NULL, or takes the largest logit's place. */
+ * negative (ignored). best: the index of the largest logit, or NULL. */
 ATTEND_API void attend_cross_entropy(attend_context *ctx, int rows, int n,
                                      const float *x, int ldx,
                                      const int32_t *targets, float *loss,
                                      int32_t *best);
-/* The same against smoothed targets: 1 - smoothing for the right one, and
- * smoothing / n for each. */
+/* With label smoothing: target probability 1 - smoothing for the target, plus
+ * smoothing / n for every class. */
 ATTEND_API void attend_cross_entropy_smooth(attend_context *ctx, int rows,
                                             int n, const float *x, int ldx,
                                             const int32_t *targets,
                                             float smoothing, float *loss,
                                             int32_t *best);
-/* The same loss, if it is not NULL, and dx = scale (softmax(x) - smoothed
- * targets): zeros where the target is negative, NaN where there is no such
- * class. The loss is not scaled. dx may be x. */
+/* The same loss, if not NULL, and dx = scale (softmax(x) - smoothed targets): zeros
+ * where the target is negative, NaN where it is not a class. The loss is not scaled. dx
+ * may be x. */
 ATTEND_API void attend_cross_entropy_back(attend_context *ctx, int rows, int n,
                                           const float *x, int ldx,
                                           const int32_t *targets,

@@ -1,4 +1,4 @@
-/* attend/lens.h - what the attention of a recorded run looked like.
+/* attend/lens.h - attention weights and head patterns of a recorded run.
  *
  *   attend_trace *trace;                       q, k, v, lse of every layer
  *   attend_lens *lens;
@@ -6,17 +6,15 @@
  *   attend_lens_block(lens, (attend_head_id){ATTEND_DECODER_SELF, 3, 5},
  *                     0, n, 0, n, weights);
  *
- * A trace is linear in the length of the text. Weights are computed from it when
- * someone looks, as much as is looked at: a block of one head, a picture of all
- * of it in few cells, a score of what the head does. So no text is too long, and
- * nothing here ever takes T x S.
+ * A trace is linear in the length of the text. Weights are recomputed from it on
+ * demand: a block of one head, a downsampled heat map, a pattern score. No call
+ * allocates T x S.
  *
- * A lens may show another form than the one that ran: the weights that this form
- * gives on the recorded queries and keys.
+ * A lens may use another form than the run: the weights of that form on the recorded
+ * queries and keys.
  *
- * A question that would take too long may be answered from some of the rows:
- * `most_pairs` bounds the pairs (query, key) that are computed for it, 0 means
- * all, and the answer says how many rows it comes from.
+ * `most_pairs` bounds the (query, key) pairs that a call computes, 0: all. A bounded
+ * call samples rows and returns their number.
  */
 #ifndef ATTEND_LENS_H
 #define ATTEND_LENS_H
@@ -30,18 +28,18 @@ extern "C" {
 
 typedef struct attend_lens attend_lens;
 
-/* The trace must hold queries, keys, values and denominators of one text (and
- * what the heads gave, for attend_lens_vectors and _compare); it and the model
- * must stay. form NULL: the model's own. real_keys: keys of the
- * encoder that are not padding, 0: all. */
+/* The trace must hold queries, keys, values and denominators of one text (and head
+ * outputs, for attend_lens_vectors and _compare). Trace and model must outlive the
+ * lens. form NULL: the model's own. real_keys: keys of the encoder without padding, 0:
+ * all. */
 ATTEND_API attend_status attend_lens_create(const attend_model *model,
                                             const attend_trace *trace,
                                             const attend_form *form,
                                             int real_keys, attend_lens **lens);
 ATTEND_API void attend_lens_free(attend_lens *lens);
 
-/* Called between the steps of a long answer, with the share that is done: other
- * than 0 ends it with ATTEND_STOPPED. */
+/* Called during long calls with the completed fraction; a result other than 0 ends the
+ * call with ATTEND_STOPPED. */
 ATTEND_API void attend_lens_on_step(attend_lens *lens,
                                     int (*step)(double done, void *user),
                                     void *user);
@@ -59,22 +57,21 @@ typedef struct {
   int causal, window;
   int real_keys; /* beyond them is padding */
   int is_signed; /* weights may be negative */
-  int biased;    /* something is added to the scores */
+  int biased;    /* the scores have a bias */
 } attend_lens_shape;
 
-/* 0 if the run has no such attention. */
+/* Returns 0 if the run has no such attention. */
 ATTEND_API int attend_lens_role(const attend_lens *lens, attend_role role,
                                 attend_lens_shape *shape);
 
-/* What a head worked with: rows of the trace, f32. Heads that share keys get
- * the same. out: what the head gave; with another form than the run's, what it
- * would have given. */
+/* Queries, keys, values and output of a head: rows of the trace, f32. Heads that share
+ * a kv head have the same keys and values. out: recomputed if the lens has another
+ * form. */
 ATTEND_API attend_status attend_lens_vectors(attend_lens *lens,
                                              attend_head_id at, attend_view *q,
                                              attend_view *k, attend_view *v,
                                              attend_view *out);
-/* The log of the denominator of each row; for forms that are signed the
- * denominator itself. */
+/* The log of the denominator of each row; for signed forms the denominator itself. */
 ATTEND_API attend_status attend_lens_denominators(attend_lens *lens,
                                                   attend_head_id at,
                                                   float *lse /* [T] */);
@@ -94,18 +91,18 @@ typedef struct {
   double most_pairs;
 } attend_area;
 
-/* A picture of an area. other: NULL, or a lens of the same shape whose weights
- * are taken off; MAX keeps what is largest in size, with its sign. rows_looked,
- * which may be NULL: of the area's rows. */
+/* Downsamples an area to cells. other: NULL, or a lens of the same shape whose weights
+ * are subtracted; MAX pools by absolute value and keeps the sign. rows_sampled may be
+ * NULL. */
 ATTEND_API attend_status attend_lens_pool(attend_lens *lens, attend_head_id at,
                                           const attend_area *area,
                                           attend_lens *other,
                                           float *cells /* [height, width] */,
-                                          int *rows_looked);
+                                          int *rows_sampled);
 
-typedef struct {     /* NULL: not asked for */
+typedef struct {     /* NULL: not requested */
   float *entropy;    /* [T] nats */
-  int32_t *top;      /* [T] the heaviest key, -1: none is seen */
+  int32_t *top;      /* [T] the heaviest key, -1: none is visible */
   float *top_weight; /* [T] */
   float *mass;       /* [S] weight that a key receives from all rows */
 } attend_row_stats;
@@ -113,7 +110,7 @@ typedef struct {     /* NULL: not asked for */
 ATTEND_API attend_status attend_lens_stats(attend_lens *lens, attend_head_id at,
                                            const attend_row_stats *stats);
 
-/* ---- what a head does ---------------------------------------------------------- */
+/* ---- head patterns ---------------------------------------------------------- */
 
 typedef enum {
   ATTEND_PATTERN_PREVIOUS =
@@ -123,69 +120,70 @@ typedef enum {
   ATTEND_PATTERN_SEPARATOR,  /* on separators ([SEP], </s>)                   */
   ATTEND_PATTERN_SAME,       /* on other places of the same token             */
   ATTEND_PATTERN_SELF,       /* on the token itself                           */
-  ATTEND_PATTERN_BROAD,      /* entropy as a share of the most there can be   */
-  ATTEND_PATTERN_POSITIONAL, /* how much the distance alone says where        */
-  ATTEND_PATTERN_INDUCTION,  /* on what followed the same token before        */
+  ATTEND_PATTERN_BROAD,      /* entropy relative to the largest possible      */
+  ATTEND_PATTERN_POSITIONAL, /* variance of the weights explained by distance */
+  ATTEND_PATTERN_INDUCTION,  /* on the token after an earlier same token      */
   ATTEND_HEAD_PATTERNS
 } attend_head_pattern;
 
 ATTEND_API const char *attend_head_pattern_name(
-    attend_head_pattern doing); /* "previous" */
+    attend_head_pattern pattern); /* "previous" */
 ATTEND_API const char *attend_head_pattern_about(
-    attend_head_pattern doing); /* a sentence */
+    attend_head_pattern pattern); /* a sentence */
 
 typedef struct {
-  const int32_t *row_ids;   /* [T] tokens that look */
-  const int32_t *key_ids;   /* [S] tokens that are looked at */
-  const uint8_t *separator; /* [S] 1: the key is one; NULL: none is */
+  const int32_t *row_ids;   /* [T] tokens of the queries */
+  const int32_t *key_ids;   /* [S] tokens of the keys */
+  const uint8_t *separator; /* [S] 1: the key is a separator; NULL: none is */
   double most_pairs;        /* for one head */
 } attend_pattern_options;
 
 typedef struct {
   double score[ATTEND_HEAD_PATTERNS]; /* NaN: does not apply */
   double entropy;                     /* mean, in nats */
-  int does;                           /* the doing that stands out, -1: none */
-  int rows_looked;
+  int pattern;                        /* the dominant pattern, -1: none */
+  int rows_sampled;
 } attend_pattern_scores;
 
 ATTEND_API attend_status attend_lens_pattern(
     attend_lens *lens, attend_head_id at, const attend_pattern_options *options,
     attend_pattern_scores *pattern);
 
-/* ---- how far a token sees through the layers -------------------------------------- */
+/* ---- attention flow through the layers -------------------------------------- */
 
-/* shares [layers + 1][T]: row `layers` is 1 at the token, row l what share of it
- * comes from each token's state before layer l, where a layer passes on half by
- * itself and half by attention, heads alike. Self-attention only. With
- * most_pairs the heaviest rows of each layer are followed, and the others pass
- * on themselves alone; *passed is their share, the largest of all layers. */
+/* Attention rollout (Abnar and Zuidema 2020). shares [layers + 1][T]: row `layers` is 1
+ * at the token, row l the share of each token's residual stream before layer l; a layer
+ * contributes half by the residual and half by attention, averaged over heads.
+ * Self-attention only. With most_pairs only the heaviest rows of each layer are
+ * followed and the others keep their share; *passed is the largest such share of a
+ * layer. */
 ATTEND_API attend_status attend_lens_rollout(attend_lens *lens,
                                              attend_role role, int token,
                                              double most_pairs, float *shares,
                                              double *passed);
 
 typedef struct {
-  int layer, from, to, head; /* head -1: the token itself */
+  int layer, from, to, head; /* head -1: the residual connection */
 } attend_reach_edge;
 
-/* The tokens that can matter if every head takes its heaviest key alone: from
- * `token` after the last layer down to the input. reached [layers + 1][T] gets 1
- * where a token is reached; edges [most], of which *n were written. */
+/* The receptive field if every head attends to its heaviest key alone: from `token`
+ * after the last layer down to the input. reached [layers + 1][T] is 1 where a token is
+ * reached; edges [most], *n of them written. */
 ATTEND_API attend_status attend_lens_reach(attend_lens *lens, attend_role role,
                                            int token, uint8_t *reached,
                                            attend_reach_edge *edges, int most,
                                            int *n);
 
-/* ---- two of them ------------------------------------------------------------------- */
+/* ---- comparing two lenses ------------------------------------------------------------------- */
 
 typedef struct {
   double distance; /* half the sum of |difference| of a row, mean over rows */
-  double output;   /* |out - other's out| / |out|, over the rows looked at  */
+  double output;   /* |out - other's out| / |out|, over the sampled rows    */
   double entropy, other_entropy; /* mean */
-  int rows_looked;
+  int rows_sampled;
 } attend_difference;
 
-/* Both of the same shape. */
+/* Both lenses have the same shape. */
 ATTEND_API attend_status attend_lens_compare(attend_lens *lens,
                                              attend_lens *other,
                                              attend_head_id at,

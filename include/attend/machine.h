@@ -1,5 +1,5 @@
-/* attend/machine.h - the ceilings of this machine: what arithmetic and memory
- * could do at best, measured, so that a cost can be called bound by one. */
+/* attend/machine.h - measured peak arithmetic and memory rates of this machine, to
+ * compare a plan's cost with (the roofline). */
 #ifndef ATTEND_MACHINE_H
 #define ATTEND_MACHINE_H
 
@@ -21,11 +21,13 @@ typedef struct {
 ATTEND_API attend_status attend_machine_measure(attend_context *ctx,
                                                 attend_machine *machine);
 
-/* Bytes per second at which all threads read `bytes` again and again: the ceiling
- * of a model whose weights take as many. Caches may hold part of them, and some
- * machines' hold 300 MiB. */
+/* Bytes per second at which all threads read `bytes` repeatedly: the limit of a model
+ * with weights of that size. Caches may hold part of them; some hold 300 MiB. */
 ATTEND_API attend_status attend_machine_read(attend_context *ctx, size_t bytes,
                                              double *rate);
+
+/* Of measured times, say: sorts x [n]; NaN of none. */
+ATTEND_API double attend_median(double *x, size_t n);
 
 #ifdef __cplusplus
 }

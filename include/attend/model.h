@@ -1,23 +1,21 @@
-/* attend/model.h - real transformers: checkpoints, and running them.
+/* attend/model.h - transformers: checkpoints, models, sessions.
  *
- *   attend_checkpoint *files;
  *   attend_model *model;
  *   attend_session *session;
- *   attend_checkpoint_open(ctx, "stories15M", &files);
- *   attend_model_create(files, NULL, &model);
+ *   attend_open(ctx, "hf:openai-community/gpt2", &model);
  *   attend_session_create(model, NULL, &session);
  *   attend_session_extend(session, 1, n, ids, NULL);       a prompt of n tokens
- *   attend_session_next(session, 1, logits);               what comes next
+ *   attend_session_next(session, 1, logits);               of the next token
  *
- * One transformer serves encoders (BERT, DistilBERT, RoBERTa), decoders (GPT-2,
- * Llama) and both together (BART, T5): the configuration says which parts there
- * are. A family is a list of names; the list is the parameter table.
+ * One forward pass serves encoders (BERT, DistilBERT, RoBERTa), decoders (GPT-2, Llama)
+ * and encoder-decoders (BART, T5); the configuration says which parts there are. A
+ * family is a list of tensor names; the list is the parameter table.
  *
  * Masks by role: padding on the encoder's self-attention and on
  * cross-attention, causal on the decoder's self-attention.
  *
- * The same bits always: what a token gives depends on the tokens it sees alone;
- * not on the batch, on how a prompt was cut, or on the number of threads.
+ * Results are bit-identical always: those of a token depend only on the tokens it sees,
+ * not on the batch, on how a prompt was split into calls, or on the number of threads.
  */
 #ifndef ATTEND_MODEL_H
 #define ATTEND_MODEL_H
@@ -36,9 +34,9 @@ extern "C" {
 /* ---- configuration --------------------------------------------------------- */
 
 typedef enum {
-  ATTEND_ENCODER = 1, /* reads a text from both sides                         */
-  ATTEND_DECODER = 2, /* continues one                                        */
-  ATTEND_BOTH = 3     /* reads one and writes another                         */
+  ATTEND_ENCODER = 1, /* bidirectional: reads a text                          */
+  ATTEND_DECODER = 2, /* causal: continues a text                             */
+  ATTEND_BOTH = 3     /* encoder-decoder: reads one text, writes another      */
 } attend_parts;
 
 typedef struct { /* the layers of one side; layers 0: there is none          */
@@ -56,7 +54,7 @@ typedef enum {
   ATTEND_POSITIONS_BUCKETS /* T5: a bias of the scores */
 } attend_positions;
 
-/* Where norms stand around what attention and mlp, f, add to the stream. */
+/* Norms around a branch f (attention, mlp) and the residual stream x. */
 typedef enum {
   ATTEND_NORM_BEFORE = 0, /* x + f(norm(x))                                   */
   ATTEND_NORM_SUM,        /* norm(x + f(x)): BERT                             */
@@ -88,22 +86,22 @@ typedef struct {
   int vocab;
   int types; /* of segments; 0: none */
   attend_positions position;
-  int positions;       /* that the model was made for; 0: no limit           */
+  int positions;       /* maximum length; 0: no limit                        */
   int position_offset; /* of the first row of the table                      */
   attend_rope rope;
   attend_rope
       rope_sliding; /* of layers with a window; theta 0: the same      */
-  int rotary;       /* of a head that rotates; 0: all of it            */
+  int rotary;       /* dims of a head that rotate; 0: all              */
   int buckets, max_distance;
   int rms; /* RMS norm instead of layer norm                        */
   float norm_eps;
   attend_norms norms;
   attend_qk_norm qk_norm;
   attend_parallel parallel;
-  int embed_norm; /* one after the embeddings                              */
-  int final_norm; /* one after the last layer                              */
+  int embed_norm; /* a norm after the embeddings                           */
+  int final_norm; /* a norm after the last layer                           */
   float embed_factor; /* embeddings times this                               */
-  float head_factor;  /* what the head reads times this                      */
+  float head_factor;  /* the head's input times this                         */
   int embed_width;    /* of the tables, projected to the model's; 0: the same */
   int layer_groups;   /* layers share weights: layer i has those of group
                          i groups / layers; 0: each has its own               */
@@ -113,9 +111,9 @@ typedef struct {
   int window;         /* a token sees itself and window - 1 before; 0: all    */
   int some_slide;     /* in some layers only: bit i of slides, in bytes       */
   unsigned char slides[ATTEND_MOST_LAYERS / 8];
-  int score_by_layer; /* and divided by the number of the layer              */
-  attend_form form;   /* of its attention: config.json's attend_attention,
-                         which training writes; else softmax                  */
+  int score_by_layer; /* and divided by the layer index + 1                  */
+  attend_form form;   /* of attention: config.json's attend_attention, which
+                         `attend train` writes; else softmax                  */
   char attention[64]; /* the same as it is written there; "": softmax         */
   unsigned roles;     /* of attend_in: attention of these has that form, others
                          softmax: config.json's attend_attention_roles; 0: all */
@@ -125,7 +123,7 @@ typedef struct {
   int transform; /* masked-LM heads: dense, activation, norm first        */
   attend_activation head_activation; /* of the transform                     */
   int tied; /* the head is the embedding table                       */
-  int copy; /* bart, t5: width of a head that copies what was read:
+  int copy; /* bart, t5: key width of a pointer-generator head:
                config.json's attend_copy_width; 0: none              */
   int bos, eos[ATTEND_MOST_EOS], n_eos, pad; /* -1: none                     */
   int decoder_start, forced_bos, forced_eos; /* -1: none                     */
@@ -142,15 +140,15 @@ ATTEND_API const char *attend_roles_text(unsigned roles,
 ATTEND_API attend_status attend_config_read(attend_context *ctx,
                                             const char *path,
                                             attend_config *config);
-/* The form of every role: `form` in `roles` (0: everywhere), and elsewhere, or
- * everywhere where form is NULL, what the configuration says. */
+/* The form of every role: `form` in `roles` (0: all), the configuration's in the others,
+ * or in all of them if form is NULL. */
 ATTEND_API attend_status attend_config_forms(attend_context *ctx,
                                              const attend_config *config,
                                              const attend_form *form,
                                              unsigned roles,
                                              attend_form forms[ATTEND_ROLES]);
 
-/* The config.json of a new model, as that family's readers want it. */
+/* Writes the config.json of a new model, in its family's format. */
 typedef struct {      /* zero means default */
   const char *family; /* gpt2, llama, bert, bart or t5                     */
   int layers;         /* 4; of an encoder-decoder, the encoder's           */
@@ -165,8 +163,8 @@ typedef struct {      /* zero means default */
   int vocab;          /* needed                                            */
   const char *attention; /* a form; NULL: softmax                             */
   unsigned roles;        /* of attend_in: where it is; 0: everywhere          */
-  int untied;            /* a head of its own                                 */
-  int copy; /* bart, t5: width of a head that copies words; 0: none           */
+  int untied;            /* the head does not share the token table           */
+  int copy; /* bart, t5: key width of a pointer-generator head; 0: none       */
   const int *bos, *eos, *pad; /* token ids; NULL: none                      */
 } attend_architecture;
 
@@ -184,10 +182,10 @@ typedef struct {
   int encoder; /* 1 of the encoder, 0 of the decoder or neither              */
   int layer;   /* -1: of no layer                                            */
   int transposed; /* stored [inputs, outputs] (GPT-2's Conv1D)                  */
-  int matrix; /* multiplies: it is not looked up in, nor a norm or a bias   */
+  int matrix; /* multiplied: not a lookup table, a norm or a bias           */
   int bias;
   const char *what; /* "token table", "self-attention query", ..              */
-  const attend_tensor *tensor; /* NULL: optional, or tied, and not there      */
+  const attend_tensor *tensor; /* NULL: absent (optional or tied)             */
 } attend_parameter;
 
 typedef struct attend_checkpoint attend_checkpoint;
@@ -195,20 +193,19 @@ typedef struct attend_checkpoint attend_checkpoint;
 /* A folder in Hugging Face layout: config.json and model.safetensors (or the
  * only .safetensors there), or model.safetensors.index.json and its shards. The
  * files are mapped and only their headers are read. Every tensor that the
- * configuration asks for must be there, in the shape it says, under the family's
- * name with any prefix; what is there beyond that is passed over
- * (attend_checkpoint_unused). */
+ * configuration requires must be there, in its shape, under the family's name with any
+ * prefix; other tensors are ignored (attend_checkpoint_unused). */
 ATTEND_API attend_status attend_checkpoint_open(attend_context *ctx,
                                                 const char *path,
                                                 attend_checkpoint **checkpoint);
-/* Weights drawn from a seed as PyTorch resets its layers, for a folder's
- * config.json; weights that lie beside it are not read. */
+/* Untrained weights for a folder's config.json, drawn from a seed as PyTorch resets its
+ * layers; weight files beside it are ignored. */
 ATTEND_API attend_status
 attend_checkpoint_init_pytorch(attend_context *ctx, const char *path,
                                uint64_t seed, attend_checkpoint **checkpoint);
-/* The same as training begins: normal with a deviation of 0.02, what adds to the
- * stream divided by sqrt(2 layers) where norms come first, biases 0; T5 by the
- * widths. */
+/* Untrained weights to start training from: normal with deviation 0.02, divided by
+ * sqrt(2 layers) for weights that add to the residual stream with pre-norm; biases 0;
+ * T5 by its widths. */
 ATTEND_API attend_status attend_checkpoint_init(attend_context *ctx,
                                                 const char *path, uint64_t seed,
                                                 attend_checkpoint **checkpoint);
@@ -218,7 +215,7 @@ ATTEND_API const attend_config *attend_checkpoint_config(
 /* Entry i of the table; 0 past the last. */
 ATTEND_API int attend_checkpoint_get(const attend_checkpoint *checkpoint,
                                      size_t i, attend_parameter *parameter);
-/* Tensor i of those that the table has no use for; NULL past the last. */
+/* Tensor i of those that are not in the table; NULL past the last. */
 ATTEND_API const attend_tensor *attend_checkpoint_unused(
     const attend_checkpoint *checkpoint, size_t i);
 /* Bytes of the files. */
@@ -226,7 +223,7 @@ ATTEND_API size_t attend_checkpoint_bytes(const attend_checkpoint *checkpoint);
 /* Digest of config.json and the weights. */
 ATTEND_API uint64_t
 attend_checkpoint_digest(const attend_checkpoint *checkpoint);
-/* Whether there is a head that turns hidden states into logits. */
+/* Whether there is a head (lm_head): hidden states to logits. */
 ATTEND_API int attend_checkpoint_has_head(const attend_checkpoint *checkpoint);
 
 /* ---- models --------------------------------------------------------------------- */
@@ -236,24 +233,32 @@ typedef struct { /* zero means default */
   const attend_form *form; /* of attention; NULL: the configuration's         */
   unsigned roles;          /* of attend_in: where that form is; 0: everywhere */
   int no_head;             /* hidden states only: saves its memory            */
-  /* Called between tensors; other than 0 stops the load.                     */
+  /* Called between tensors; nonzero stops loading.                           */
   int (*progress)(size_t done, size_t total, void *user);
   void *user;
 } attend_model_options;
 
 typedef struct attend_model attend_model;
 
-/* Packs the weights. The checkpoint must stay open: embeddings are looked up in
- * the mapped file. options may be NULL. */
+/* Packs the weights. The checkpoint must stay open: embedding tables stay in the mapped
+ * file. options may be NULL. */
 ATTEND_API attend_status
 attend_model_create(attend_checkpoint *checkpoint,
                     const attend_model_options *options, attend_model **model);
-/* The same weights with another form of attention; they are shared, so the
- * first model must stay. */
+/* Opens a model by a folder or a name: attend:NAME (it ships), hf:OWNER/NAME or
+ * npm:PACKAGE (`attend pull` fetched it). attend/find.h says where they are looked for
+ * and which environment variables are read; nothing is downloaded. The model owns its
+ * checkpoint: attend_model_free closes it. Weights are f32 and attention is the
+ * configuration's; for options, use attend_model_find, attend_checkpoint_open and
+ * attend_model_create. */
+ATTEND_API attend_status attend_open(attend_context *ctx, const char *name,
+                                     attend_model **model);
+/* A model with another form of attention that shares the weights of the first, which
+ * must outlive it. */
 ATTEND_API attend_status attend_model_with_form(const attend_model *model,
                                                 const attend_form *form,
                                                 attend_model **other);
-/* The same in some roles alone; in the others what the configuration says. */
+/* The same in some roles; the others have the configuration's form. */
 ATTEND_API attend_status attend_model_with_roles(const attend_model *model,
                                                  const attend_form *form,
                                                  unsigned roles,
@@ -261,134 +266,131 @@ ATTEND_API attend_status attend_model_with_roles(const attend_model *model,
 ATTEND_API void attend_model_free(attend_model *model);
 ATTEND_API attend_context *attend_model_context(const attend_model *model);
 ATTEND_API const attend_config *attend_model_config(const attend_model *model);
-/* The form that was asked for, or learnt with; what a role has. */
+/* The form of the options, else the configuration's; the form of a role. */
 ATTEND_API const attend_form *attend_model_form(const attend_model *model);
 ATTEND_API const attend_form *attend_model_role_form(const attend_model *model,
                                                      attend_role role);
-/* Of packed weights: what one token reads in decoding. */
+/* Bytes of packed weights: what decoding one token reads. */
 ATTEND_API size_t attend_model_bytes(const attend_model *model);
-/* Multiply-adds of the weights for one token of each side, twice. */
+/* Flops of the weights for one token of each side: 2 per multiply-add. */
 ATTEND_API double attend_model_flops(const attend_model *model);
 
-/* ---- looking --------------------------------------------------------------------- */
+/* ---- observing ------------------------------------------------------------------- */
 
 /* Bytes that a trace (attend/trace.h) of the points `what` would take for texts of
  * that many tokens on each side. */
 ATTEND_API size_t attend_model_trace_bytes(const attend_model *model,
                                            unsigned what, int64_t encoder,
                                            int64_t decoder);
-/* The problem that a layer's attention of a role solves, lengths left 0; a table
- * of biases is the model's, in host memory. 0 if the model has no such attention. */
+/* The description of one layer's attention in a role, with lengths 0; a bias table is
+ * the model's, in host memory. 0 if the model has no such attention. */
 ATTEND_API int attend_model_attention(const attend_model *model,
                                       attend_role role, int layer,
                                       attend_desc *desc);
 
-/* ---- running ---------------------------------------------------------------------- */
+/* ---- sessions --------------------------------------------------------------------- */
 
 typedef struct { /* zero means default */
   int batch;     /* sequences side by side; 0: 1                             */
-  int rows;      /* of one sequence that are computed at once in the decoder;
-                    longer calls are cut; 0: 512 over the batch              */
-  int threads;   /* that its calls run on; 0: the context's                  */
+  int rows;      /* of one sequence computed at once in the decoder; longer
+                    calls are split; 0: 512 over the batch                   */
+  int threads;   /* of its calls; 0: the context's                           */
 } attend_session_options;
 
 typedef struct attend_session attend_session;
 
-/* A model does not change: sessions of one model are made, used and freed on any
- * number of threads at once, each by one thread at a time. A session's calls give
- * the same bits whatever runs beside them. */
+/* A session holds activations and the KV caches of its sequences. Models are immutable:
+ * any number of threads may create, use and free sessions of one model at once, each
+ * session used by one thread at a time. Results do not depend on other sessions. */
 ATTEND_API attend_status attend_session_create(
     attend_model *model, const attend_session_options *options,
     attend_session **session);
 ATTEND_API void attend_session_free(attend_session *session);
-/* The sentence of the last of its calls that failed. attend_message gives it too,
- * but there another thread's may follow. */
+/* The message of its last failed call. attend_message returns it too, unless another
+ * thread's failure came later. */
 ATTEND_API const char *attend_session_message(const attend_session *session);
-/* In place of those before; 0: none. They are copied, their layers too. */
+/* Replaces all hooks; n 0: none. They are copied, with their lists of layers. */
 ATTEND_API attend_status attend_session_set_hooks(attend_session *session,
                                                   int n,
                                                   const attend_hook *hooks);
-/* Asked before every layer: other than 0 ends the call with ATTEND_STOPPED. NULL:
- * nobody is. */
+/* Called before every layer: nonzero stops the call with ATTEND_STOPPED. NULL: none. */
 ATTEND_API void attend_session_set_stop(attend_session *session,
                                         int (*stop)(void *user), void *user);
 
-/* The encoder reads the first `count` sequences: ids [count][n], of which
- * lengths [count] are real (NULL: all). types [count][n] or NULL: 0. With a
- * decoder, the keys of cross-attention are made here, once, and the decoder
- * starts anew; sequences from count on see nothing until attend_session_reorder. */
+/* Runs the encoder on the first `count` sequences: ids [count][n], of which lengths
+ * [count] are real, the rest padding (NULL: all). types [count][n] or NULL: 0. With a
+ * decoder, this computes the keys of cross-attention and empties the decoder's cache;
+ * sequences from count on see nothing until attend_session_reorder. */
 ATTEND_API attend_status attend_session_encode(attend_session *session,
                                                int count, int n,
                                                const int32_t *ids,
                                                const int32_t *lengths,
                                                const int32_t *types);
-/* The decoder takes n more tokens of the first `count` sequences, lengths
- * [count] of them real (NULL: all; 0: none). On failure the sequences are as
- * long as before, or empty where a linear form has summed what came since. */
+/* Appends n tokens to the first `count` sequences of the decoder, lengths [count] of
+ * them real (NULL: all; 0: none), and to their KV caches. On failure the sequences are
+ * as before, or empty if a linear form cannot undo its sums. */
 ATTEND_API attend_status attend_session_extend(attend_session *session,
                                                int count, int n,
                                                const int32_t *ids,
                                                const int32_t *lengths);
 
-/* What the last call gave: [count][n][F], rows *ld floats apart; NULL if a call
- * of the decoder was longer than `rows`, so that not all of it is there. */
+/* Hidden states of the last call: [count][n][F], rows *ld floats apart; NULL if a call
+ * of the decoder was longer than `rows` and was split. */
 ATTEND_API const float *attend_session_hidden(const attend_session *session,
                                               int *ld);
-/* Logits of places among that [count][n] (NULL: 0, 1, 2, ..). Where words are
- * copied too (config.copy), these, and those below, are log probabilities of
- * both ways together. */
+/* Logits at places of that [count][n] (NULL: 0, 1, 2, ..). With a pointer-generator head
+ * (config.copy) these, and those below, are log probabilities of generating and copying
+ * combined. */
 ATTEND_API attend_status
 attend_session_logits(attend_session *session, int n_places,
                       const int32_t *places, float *logits /* [n_places][V] */);
-/* Logits after the last token of each of the first `count` sequences of the
- * decoder, however the call was cut; NaN for one that holds no token, or was
- * truncated since its last. */
+/* Logits of the next token of each of the first `count` sequences of the decoder; NaN
+ * for a sequence that is empty or was truncated since its last call. */
 ATTEND_API attend_status attend_session_next(attend_session *session, int count,
                                              float *logits /* [count][V] */);
 
-/* Logits of the residual stream after the last layer, as a hook read it. What may be
- * copied is what the session's first sequence has read, or nothing. */
+/* Logits of rows of the residual stream after the last layer, as a hook read them (logit
+ * lens). Copying is from the source of the session's first sequence, if it has one. */
 ATTEND_API attend_status attend_session_head(attend_session *session, int rows,
                                              const float *hidden, int ld,
                                              float *logits /* [rows][V] */);
 
-/* Tokens that a sequence of the decoder holds. */
+/* Tokens of a sequence in the KV cache. */
 ATTEND_API int64_t attend_session_length(const attend_session *session,
                                          int sequence);
-/* Sequence b continues what parents[b] was: beams, and several samples of one
- * prompt. Cache pages are shared. Without memory for it all are empty. */
+/* Sequence b becomes a copy of parents[b]: for beams, and samples of one prompt. Pages of
+ * the KV cache are shared. If memory runs out, all sequences are empty. */
 ATTEND_API attend_status attend_session_reorder(
     attend_session *session, const int32_t *parents /* [B] */);
 ATTEND_API attend_status attend_session_truncate(attend_session *session,
                                                  int sequence, int64_t length);
 ATTEND_API void attend_session_reset(
     attend_session *session); /* all sequences empty */
-/* Bytes of caches or states; of everything else that the session holds. */
+/* Bytes of KV caches or linear states; of all other memory of the session. */
 ATTEND_API size_t attend_session_cache_bytes(const attend_session *session);
 ATTEND_API size_t attend_session_work_bytes(const attend_session *session);
 
 /* ---- texts of any length ------------------------------------------------------------ */
 
-/* An encoder-decoder whose attention in the encoder and from the decoder to it is
- * linear (elu, favor, fourier, poly, ..) reads a text in portions:
+/* A reading is an encoder's pass over a text of any length, in constant memory. It needs
+ * an encoder-decoder whose encoder and cross-attention are linear (elu, favor, fourier,
+ * poly, ..), and processes the text in chunks:
  *
  *   attend_reading_create(model, NULL, &reading);
  *   attend_reading_begin(reading, count, ids);
  *   while (!attend_reading_done(reading)) attend_reading_next(reading);
  *   attend_session_recall(session, reading);              or attend_generate with it
  *
- * Every token sees every other, as in attend_session_encode, and a text that fits
- * there gives the same bits here. Memory does not depend on the length; the text
- * is walked once for every layer. Where the model has positions for a window of
- * so many tokens, they are counted anew in every window of the text. Of a text
- * that is longer than that, what may be copied is kept by words, with one key for
- * all places of a word. The size of portions and the number of threads change
- * nothing. */
+ * Every token sees every other, as in attend_session_encode, and a text that fits there
+ * has bit-identical results here. There is one pass over the text per layer. Positions
+ * restart in every window of the model's maximum length. For a pointer-generator head, a
+ * text longer than that keeps one key per distinct word. Chunk size and number of
+ * threads do not change results. */
 typedef struct attend_reading attend_reading;
 
 typedef struct { /* zero means default */
-  int rows;      /* of a portion; 0: 512                                     */
-  int threads;   /* that its calls run on; 0: the context's                  */
+  int rows;      /* of a chunk; 0: 512                                       */
+  int threads;   /* of its calls; 0: the context's                           */
 } attend_reading_options;
 
 ATTEND_API attend_status attend_reading_create(
@@ -397,31 +399,30 @@ ATTEND_API attend_status attend_reading_create(
 ATTEND_API void attend_reading_free(attend_reading *reading);
 /* As attend_session_message. */
 ATTEND_API const char *attend_reading_message(const attend_reading *reading);
-/* The ids must stay until the reading is done, or another is begun. They are
- * looked at in order, once for every layer and twice more: a mapped file will
- * do. */
+/* The ids must stay valid until the reading is done or another begins. They are read
+ * sequentially, once per layer and twice more, so they may be a mapped file. */
 ATTEND_API attend_status attend_reading_begin(attend_reading *reading,
                                               int64_t count,
                                               const int32_t *ids);
-/* One portion. After a failure the text must be begun again. */
+/* Processes one chunk. After a failure the reading must begin again. */
 ATTEND_API attend_status attend_reading_next(attend_reading *reading);
 ATTEND_API bool attend_reading_done(const attend_reading *reading);
-/* Of the work that is done, from 0 to 1. */
+/* The share of the work done, from 0 to 1. */
 ATTEND_API double attend_reading_share(const attend_reading *reading);
-/* Bytes that it holds, the model apart. */
+/* Bytes of memory, without the model. */
 ATTEND_API size_t attend_reading_bytes(const attend_reading *reading);
 
-/* Saves how far it is in a folder, and goes on from there after
- * attend_reading_begin with the same text and weights: to the same bits. A
- * process that is killed while saving leaves what was saved before. */
+/* Saves the progress in a folder; resumes bit-identically after attend_reading_begin
+ * with the same text and weights. If the process is killed while saving, the previous
+ * save remains. */
 ATTEND_API attend_status attend_reading_save(attend_reading *reading,
                                              const char *folder);
 ATTEND_API attend_status attend_reading_resume(attend_reading *reading,
                                                const char *folder);
 
-/* The first sequence of the session has read the text: attend_session_extend
- * continues, as after attend_session_encode. The session's model must be the
- * reading's. Sessions on several threads may recall one reading at once. */
+/* Loads a finished reading into the first sequence of a session, as if by
+ * attend_session_encode. The session's model must be the reading's. Sessions on several
+ * threads may recall one reading at once. */
 ATTEND_API attend_status attend_session_recall(attend_session *session,
                                                const attend_reading *reading);
 

@@ -16,7 +16,7 @@
  * spread=: the features that it takes are chosen and printed as m. elu has none.
  * SHAPE: b batch, h heads, g kv heads (default h), n query length, x key length
  * (default n), d width of q and k, v width of values (default d); b and h
- * default to 1. For :decode, n is the number of keys looked at, the new one
+ * default to 1. For :decode, n is the number of keys, the new one
  * included.
  * WORDS: causal, top, bottom, window=W, lengths, padleft, padright, alibi,
  * buckets, buckets1 (one-sided), dense, scale=X (softmax, argmax, favor and
@@ -39,8 +39,7 @@ typedef enum {
   ATTEND_OP_SGEMM     /* C[m,n] = A[m,k] B[k,n], for comparison */
 } attend_op;
 
-/* How a problem's padding looks, when it asks for any: whoever runs it makes
- * the tensors. */
+/* The padding of a problem; attend_problem_tensors makes it. */
 typedef enum {
   ATTEND_PAD_NONE = 0,
   ATTEND_PAD_LENGTHS,
@@ -52,7 +51,7 @@ typedef struct {
   attend_desc desc; /* pointers inside are NULL */
   attend_op op;
   attend_pad pad;
-  int bthd;    /* tensors lie as [B,T,H,D] */
+  int bthd;    /* layout [B,T,H,D] */
   int m, n, k; /* sgemm */
 } attend_problem;
 
@@ -62,14 +61,14 @@ ATTEND_API attend_status attend_problem_parse(attend_context *ctx,
 /* FORM alone: "favor(m=256,seed=1)". */
 ATTEND_API attend_status attend_form_parse(attend_context *ctx,
                                            const char *text, attend_form *form);
-/* The canonical spelling. Returns the length it needs, as snprintf does. */
+/* The canonical spelling. Returns the full length, as snprintf does. */
 ATTEND_API int attend_problem_print(const attend_problem *problem, char *text,
                                     size_t size);
 
 /* The tensors of a problem, filled from Philox: q, k, v and d_o normal with
- * unit variance, bias values, lengths, key mask. Everything lies in one block
- * that attend_tensors_free returns; d_o, dq, dk, dv and dbias exist for :bwd.
- * desc is the problem's, its pointers set. */
+ * unit variance, bias values, lengths, key mask. One block, freed by
+ * attend_tensors_free; d_o, dq, dk, dv and dbias exist for :bwd. desc is the
+ * problem's with its pointers set. */
 typedef struct {
   attend_desc desc;
   attend_view q, k, v, o, d_o, dq, dk, dv;

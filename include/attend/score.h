@@ -1,13 +1,12 @@
-/* attend/score.h - how good written texts are: ROUGE, novelty, intervals.
+/* attend/score.h - scores of generated texts: ROUGE, novelty, confidence intervals.
  *
  *   attend_rouge_scores s;
  *   attend_rouge(ctx, summary, n, reference, m, NULL, &s);
  *   printf("%.3f\n", s.rouge1.f1);
  *
- * The numbers are those of the Python package rouge_score, to the last bit:
- * letters become small, everything but a-z and 0-9 separates words, and with
- * `stem` words of more than three characters lose their endings as in NLTK's
- * PorterStemmer. Texts may hold any bytes. Time grows with the product of the
+ * The numbers are bit-identical to those of the Python package rouge_score: letters
+ * are lower-cased, everything but a-z and 0-9 separates words, and with `stem` words
+ * of more than three characters are stemmed by NLTK's PorterStemmer. Texts may hold any bytes. Time grows with the product of the
  * lengths over 64: two texts of a megabyte take about a second.
  */
 #ifndef ATTEND_SCORE_H
@@ -19,26 +18,27 @@
 extern "C" {
 #endif
 
-/* ---- a summary beside a reference ------------------------------------------------ */
+/* ---- a summary and a reference ------------------------------------------------ */
 
 typedef struct {
-  double precision; /* of the summary's words (pairs of them), the share that
-                       the reference has; 0 of none */
-  double recall;    /* of the reference's, the share that the summary has */
+  double precision; /* share of the summary's n-grams that the reference has; 0
+                       if it has none */
+  double recall;    /* share of the reference's that the summary has */
   double f1;
 } attend_score;
 
 typedef struct {
-  attend_score rouge1, rouge2; /* words; two words in a row */
+  attend_score rouge1, rouge2; /* words; bigrams */
   attend_score rougeL;         /* the longest common subsequence of words */
-  attend_score rougeLsum; /* of each line of the reference, the union of those
-                             with each line of the summary; as rougeL unless
-                             asked for */
+  attend_score
+      rougeLsum; /* by lines: for each line of the reference, the union of
+                             those with each line of the summary; without `lines`
+                             the same as rougeL */
 } attend_rouge_scores;
 
 typedef struct { /* zero means default */
-  int stem;      /* compare words without their endings */
-  int lines;     /* rougeLsum too; time grows with lines times words */
+  int stem;      /* compare stems */
+  int lines;     /* compute rougeLsum; time grows with lines times words */
 } attend_rouge_options;
 
 /* options may be NULL. */
@@ -47,16 +47,16 @@ ATTEND_API attend_status attend_rouge(attend_context *ctx, const char *summary,
                                       size_t reference_length,
                                       const attend_rouge_options *options,
                                       attend_rouge_scores *scores);
-/* Of scores [n] beside several references, for each kind those with the highest
- * F1, the first of equal ones. n is 1 or more. */
+/* Of scores [n] by several references, for each kind the one with the highest F1,
+ * the first of equal ones. n is 1 or more. */
 ATTEND_API attend_rouge_scores
 attend_rouge_best(size_t n, const attend_rouge_scores *scores);
 
-/* ---- a summary beside its source -------------------------------------------------- */
+/* ---- a summary and its source -------------------------------------------------- */
 
 typedef struct {
-  size_t words, new_words;     /* of the summary; not in the source */
-  size_t bigrams, new_bigrams; /* two words in a row */
+  size_t words, new_words; /* of the summary; not in the source */
+  size_t bigrams, new_bigrams;
 } attend_novelty;
 
 /* Words as ROUGE has them; lines are ignored. */
@@ -65,7 +65,7 @@ ATTEND_API attend_status attend_novelty_count(
     size_t source_length, const attend_rouge_options *options,
     attend_novelty *novelty);
 
-/* Words as people count them: between white space. */
+/* Words between white space. */
 ATTEND_API size_t attend_word_count(const char *text, size_t length);
 
 /* The stem of a word of a-z and 0-9, in place; returns its length, which is
@@ -85,9 +85,9 @@ typedef struct {
   double low, mid, high; /* percentiles of the means of the resamples */
 } attend_interval;
 
-/* values [n, columns]: measurements of n things. A resample draws n of them, and
- * has them in every column: differences of columns are compared fairly. The same
- * intervals for the same seed, on any number of threads. options may be NULL. */
+/* values [n, columns]: n measurements. A resample draws n rows, the same ones for every
+ * column, so that columns can be compared. The same seed gives the same intervals on
+ * any number of threads. options may be NULL. */
 ATTEND_API attend_status attend_bootstrap(
     attend_context *ctx, size_t n, size_t columns, const double *values,
     const attend_bootstrap_options *options, attend_interval *intervals);

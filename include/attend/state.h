@@ -6,18 +6,18 @@
  *   attend_extend(plan, state, 300, q, k, v, o, NULL);   prefill 300 tokens
  *   attend_extend(plan, state, 1, q, k, v, o, NULL);     decode one
  *
- * Any way of cutting a sequence into calls gives the same bits, and the same
- * as attend_forward on the whole of it with the same engine (poly has two: a
- * state takes the linear one, a short attend_forward may not; the description's
- * `engine` settles it).
+ * The result is bit-identical however a sequence is split into calls, and equal to
+ * attend_forward on the whole sequence with the same engine. (poly has two engines: a
+ * state uses the linear one, a short attend_forward may not; set the description's
+ * `engine`.)
  *
- * For linear forms (elu, favor, fourier, gaussian with features, poly, custom
- * with phi) a state is the sums S and z over whole blocks of keys and the open
- * block: it never grows, and a token costs the same at any length.
+ * For linear forms (elu, favor, fourier, gaussian with features, poly, custom with phi)
+ * a state is the recurrent state of linear attention, the sums S and z over whole
+ * blocks of keys, and the incomplete block: its size is constant, and a token costs the
+ * same at any length.
  *
- * For the others a state is a KV cache in pages of ATTEND_PAGE keys. It grows a
- * page at a time and never copies what it holds; a page that two sequences or
- * two states share is copied when one of them appends to it.
+ * For the others a state is a paged KV cache, pages of ATTEND_PAGE keys. It grows a page
+ * at a time without copying; pages shared by sequences or states are copied on write.
  */
 #ifndef ATTEND_STATE_H
 #define ATTEND_STATE_H
@@ -32,26 +32,24 @@ enum { ATTEND_PAGE = 64 };
 
 typedef struct attend_state attend_state;
 
-/* B empty sequences, with the shape and dtype of the plan. A state works with
- * every plan of the same context, batch, kv_heads, widths and dtype. */
+/* B empty sequences with the shape and dtype of the plan. A state works with every plan
+ * of the same context, batch, kv_heads, widths and dtype. */
 ATTEND_API attend_status attend_state_create(attend_plan *plan,
                                              attend_state **state);
 ATTEND_API void attend_state_free(attend_state *state);
 
-/* Pages for this many keys a sequence, so that no call up to there takes
- * memory; and the bytes of the pages that it would take, SIZE_MAX if no size
- * holds them. Nothing is taken if they exceed what the context's cache_limit
- * leaves. */
+/* Allocates pages for `keys` keys in every sequence, so that no call up to there
+ * allocates; fails without allocating if the context's cache_limit does not allow it.
+ * reserve_bytes: the bytes it would allocate; SIZE_MAX on overflow. */
 ATTEND_API attend_status attend_state_reserve(attend_state *state, int keys);
 ATTEND_API size_t attend_state_reserve_bytes(const attend_state *state,
                                              int keys);
 
-/* Appends n keys and values to each sequence, and lets n queries look: query i
- * of the call stands at position length + i. With a causal mask it sees the
- * keys up to there, otherwise all. The plan's lengths, if set, say how many
- * of the n rows of each sequence are real: the others are not appended and
- * give zeros. The plan's key_mask, if set, is [B,n] and marks padding among
- * the new keys. On failure the state is as it was. */
+/* Appends n keys and values to each sequence and attends with n queries, query i at
+ * position length + i. With a causal mask it sees the keys up to there, otherwise all.
+ * The plan's lengths, if set, give the number of real rows of each sequence: the others
+ * are not appended and give zeros. The plan's key_mask, if set, is [B,n] and marks
+ * padding among the new keys. A call that fails leaves the state unchanged. */
 ATTEND_API attend_status attend_extend(attend_plan *plan, attend_state *state,
                                        int n, attend_view q, /* [B,H,n,D] */
                                        attend_view k,        /* [B,G,n,D] */
@@ -59,9 +57,9 @@ ATTEND_API attend_status attend_extend(attend_plan *plan, attend_state *state,
                                        attend_view o,        /* [B,H,n,M] */
                                        float *lse /* [B,H,n] or NULL */);
 
-/* The two halves of extend, for keys that are computed once and looked at
- * often (cross-attention). In attend_state_query the n queries stand at the
- * last n positions. */
+/* The two halves of extend, for keys that are computed once and queried often
+ * (cross-attention). The n queries of attend_state_query are at the last n
+ * positions. */
 ATTEND_API attend_status attend_state_append(attend_plan *plan,
                                              attend_state *state, int n,
                                              attend_view k, attend_view v);
@@ -70,29 +68,28 @@ ATTEND_API attend_status attend_state_query(attend_plan *plan,
                                             attend_view q, attend_view o,
                                             float *lse);
 
-/* Keys held by one sequence; bytes of pages held by the state (shared pages
- * count once in each state that holds them). */
+/* Keys of one sequence; bytes of the state's pages (a shared page counts in each state
+ * that shares it). */
 ATTEND_API int64_t attend_state_length(const attend_state *state, int sequence);
 ATTEND_API size_t attend_state_bytes(const attend_state *state);
 
-/* A second state that shares every page (a linear one is copied). */
+/* A copy that shares all pages; a linear state is copied. */
 ATTEND_API attend_status attend_state_fork(const attend_state *state,
                                            attend_state **copy);
-/* Sequence b continues what parents[b] was: a step of beam search. */
+/* Sequence b becomes the former sequence parents[b]: a step of beam search. */
 ATTEND_API attend_status attend_state_reorder(attend_state *state,
                                               const int32_t *parents /* [B] */);
-/* Sequence to_b of a state becomes what sequence b of another is, which may
- * have been made for another batch. */
+/* Copies sequence b of a state to sequence to_b of another, whose batch may differ. */
 ATTEND_API attend_status attend_state_copy(const attend_state *from, int b,
                                            attend_state *to, int to_b);
-/* Forgets all keys of a sequence from position length on. A linear state can
- * only forget inside its open block, or everything. */
+/* Removes the keys from position `length` on. A linear state can only be truncated
+ * within its incomplete block, or to 0. */
 ATTEND_API attend_status attend_state_truncate(attend_state *state,
                                                int sequence, int64_t length);
 
-/* Saves a state to a file, and restores it for a plan of the same shape, form
- * and (for a KV cache) layout of pages: decoding goes on with the same bits. The
- * file appears whole or not at all. */
+/* Saves a state to a file, and loads it for a plan of the same shape, form and (KV
+ * cache) page layout: decoding resumes bit-identically. The file is replaced
+ * atomically. */
 ATTEND_API attend_status attend_state_save(const attend_state *state,
                                            const char *path);
 ATTEND_API attend_status attend_state_load(attend_plan *plan, const char *path,

@@ -1,10 +1,8 @@
-/* What the files of this room share: the design, its layout, a pass.
+/* What the files of this directory share: the design, its layout, a pass.
  *
- * Between a spec and its verdict; on model/.
- *
- * design_spec.c reads a spec, design_heads.c compiles what it says of heads and
- * readout, design_pass.c runs batches through model/'s layers and back. All weights
- * of a twin are one stretch, cut by the list of parts.
+ * spec.c reads a spec, heads.c compiles what it says of heads and
+ * readout, pass.c runs batches through model/'s layers and back. All weights
+ * of a twin are one array, split by the list of parts.
  */
 #ifndef DESIGN_DESIGN_H
 #define DESIGN_DESIGN_H
@@ -45,7 +43,7 @@ typedef struct {
 /* An input, and its answers: one for each letter, or one alone. */
 typedef struct {
   int n;
-  int8_t letter[MOST_PLACES], answer[MOST_PLACES]; /* ATTEND_NOT_ASKED: none */
+  int8_t letter[MOST_PLACES], answer[MOST_PLACES]; /* ATTEND_NO_TARGET: none */
 } design_input;
 
 struct attend_design {
@@ -58,7 +56,7 @@ struct attend_design {
   int shortest, longest, places;
   bool causal;
   attend_design_positions positions;
-  attend_design_asked at;
+  attend_design_readout at;
   const struct design_task *task;    /* NULL: examples */
   int depth;                         /* a parameter of tasks */
   int8_t answer_of[MOST_TOKENS + 1]; /* by letter; the last: no letter */
@@ -111,11 +109,11 @@ int spec_integer(reading *r, const attend_json *object, const char *of, int low,
 int spec_word(reading *r, const attend_json *object, const char *of,
               const char *const *words, int otherwise);
 int spec_find(const char (*names)[NAME], int count, const char *name);
-/* design_heads.c. Adds a variable behind the others, and names its features. */
+/* heads.c. Adds a variable behind the others, and names its features. */
 void spec_add_variable(attend_design *d, variable v);
 void spec_heads(reading *r, const attend_json *layers);
 void spec_readout(reading *r, const attend_json *readout);
-/* design_tasks.c. The letters of an input, if it is one. */
+/* tasks.c. The letters of an input, if it is one. */
 void spec_input(reading *r, const char *text, design_input *x);
 void spec_task(reading *r, const attend_json *root);
 
@@ -126,7 +124,7 @@ uint64_t design_inputs(const attend_design *d, int longest);
 /* Of those how many the task answers: all, or the examples; and one of these. */
 uint64_t design_total(const attend_design *d, int longest);
 void design_number(const attend_design *d, uint64_t index, design_input *x);
-/* The answers to x's letters; ATTEND_NOT_ASKED where no example has them. */
+/* The answers to x's letters; ATTEND_NO_TARGET where no example has them. */
 void design_answer(const attend_design *d, design_input *x);
 void design_text(const attend_design *d, const design_input *x,
                  char to[ATTEND_INPUT_TEXT]);
@@ -145,12 +143,12 @@ typedef struct {
   activations at[MOST_HEADS];
   head_rows readout;
   /* of the host */
-  float *logits;    /* [B][places][padded answers]; the others lie behind */
-  int32_t *ids;     /* [B][places], -1: nothing is there */
-  int32_t *wanted;  /* [B][places] */
-  int32_t *lengths; /* [B] */
+  float *logits;     /* [B][places][padded answers]; the others lie behind */
+  int32_t *ids;      /* [B][places], -1: nothing is there */
+  int32_t *expected; /* [B][places] */
+  int32_t *lengths;  /* [B] */
   /* of the device */
-  int32_t *device_ids, *device_wanted;
+  int32_t *device_ids, *device_expected;
   float *values, *gradients; /* [count]; gradients NULL: no way back */
   size_t count, learned;     /* learned: the first, without one-hot tables */
   float *dx, *losses;        /* [B][places][padded features], [B][places] */
@@ -161,12 +159,12 @@ attend_status pass_create(const attend_design *d, const float *weights,
                           double sharpness, int batch, bool backward,
                           design_pass **to);
 void pass_free(design_pass *p);
-/* Puts an input into place b of the batch, and what is wanted of it. */
+/* Puts an input and its targets into place b of the batch. */
 void pass_put(design_pass *p, int b, const design_input *x);
 /* The same with number `index` of what the task has. */
 void pass_put_number(design_pass *p, int b, uint64_t index);
 attend_status pass_forward(design_pass *p);
-/* The mean cross-entropy of what is wanted. The device's logits become its gradient,
+/* The mean cross-entropy of the targets. The device's logits become its gradient,
  * the host's are lost. */
 double pass_loss(design_pass *p);
 /* From the gradient in the device's logits to gradients. */
@@ -174,8 +172,8 @@ attend_status pass_backward(design_pass *p);
 /* A head's attention of the first rows of each input: [B][rows][places]. */
 attend_status pass_attention(const design_pass *p, int head, int rows,
                              float *weights);
-/* The answer of a row of logits, and the lead of `wanted` (if it is one). */
-int pass_answer(const attend_design *d, const float *logits, int wanted,
+/* The answer of a row of logits, and the lead of `expected` (if it is one). */
+int pass_answer(const attend_design *d, const float *logits, int expected,
                 double *lead);
 
 /* Other weights; and from values or gradients back to parts. */

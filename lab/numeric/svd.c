@@ -1,4 +1,4 @@
-/* Singular values by LAPACKE, and by rotations. */
+/* Singular values by LAPACKE, and by one-sided Jacobi rotations (Hestenes 1958). */
 #include "numeric/svd.h"
 
 #include <math.h>
@@ -29,7 +29,7 @@ static void rotate(double *a, double *b, size_t n, ptrdiff_t step, double c,
   }
 }
 
-/* Whether rows i and j had to be turned. */
+/* Whether rows i and j had to be rotated. */
 static bool part(size_t rows, size_t columns, double *x, double *u, size_t i,
                  size_t j) {
   double *a = x + i * columns, *b = x + j * columns;

@@ -1,7 +1,7 @@
 /* Singular values: X = U diag(s) V^T, without V.
  *
  * By LAPACKE where the program defines it, else by rotations of our own: the library
- * asks for LAPACKE by a weak name, so that it has no Fortran below it and static
+ * refers to LAPACKE by a weak name, so that it has no Fortran below it and static
  * programs need nothing more.
  */
 #ifndef NUMERIC_SVD_H

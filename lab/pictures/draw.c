@@ -1,6 +1,6 @@
 /* A picture as a list of shapes.
  *
- * The pictures add shapes; draw_svg.c and draw_png.c write them.
+ * The pictures add shapes; svg.c and png.c write them.
  */
 #include "pictures/draw.h"
 
@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
 #include "pictures/glyphs.h"
 #include "pictures/letters.h"
 
@@ -16,36 +15,61 @@ void drawing_start(drawing *d, double width, colour background) {
   *d = (drawing){.width = width, .background = background};
 }
 
+void *drawing_take(drawing *d, size_t count, size_t size) {
+  void *block = calloc(count ? count : 1, size);
+  if (!block) d->status = ATTEND_NO_MEMORY;
+  return block;
+}
+
+const char *draw_message(attend_status status) {
+  if (status == ATTEND_OK) return NULL;
+  if (status == ATTEND_NO_MEMORY)
+    return "no memory for the picture: free some, or take a smaller width";
+  return "the picture is too large to be drawn in pixels: take a smaller "
+         "width, or .svg";
+}
+
+static void *copy(drawing *d, const void *from, size_t size) {
+  void *to = drawing_take(d, size, 1);
+  return to ? memcpy(to, from, size) : NULL;
+}
+
 void drawing_title(drawing *d, const char *title) {
   free(d->title);
-  d->title = need_copy(title);
+  d->title = copy(d, title, strlen(title) + 1);
+}
+
+static void shape_free(shape *s) {
+  free(s->points);
+  free(s->text);
+  free(s->cells);
 }
 
 void drawing_free(drawing *d) {
-  for (size_t i = 0; i < d->count; i++) {
-    free(d->shapes[i].points);
-    free(d->shapes[i].text);
-    free(d->shapes[i].cells);
-  }
+  for (size_t i = 0; i < d->count; i++) shape_free(&d->shapes[i]);
   free(d->shapes);
   free(d->title);
   *d = (drawing){0};
 }
 
-static void *copy(const void *from, size_t size) {
-  return memcpy(need(size, 1), from, size);
+static bool grow(drawing *d) {
+  size_t capacity = 2 * d->capacity + 64;
+  shape *shapes = drawing_take(d, capacity, sizeof *shapes);
+  if (!shapes) return false;
+  if (d->count) memcpy(shapes, d->shapes, d->count * sizeof *shapes);
+  free(d->shapes);
+  d->shapes = shapes;
+  d->capacity = capacity;
+  return true;
 }
 
+/* Takes over what the shape points to. After a failure nothing is added: shapes
+ * are complete or not there. */
 static void add(drawing *d, shape s) {
-  if (d->count == d->capacity) {
-    size_t capacity = 2 * d->capacity + 64;
-    shape *shapes = need(capacity, sizeof *shapes);
-    if (d->count) memcpy(shapes, d->shapes, d->count * sizeof *shapes);
-    free(d->shapes);
-    d->shapes = shapes;
-    d->capacity = capacity;
-  }
-  d->shapes[d->count++] = s;
+  if (d->status || (d->count == d->capacity && !grow(d)))
+    shape_free(&s);
+  else
+    d->shapes[d->count++] = s;
 }
 
 /* ---- shapes -------------------------------------------------------------------- */
@@ -70,8 +94,14 @@ void draw_rect(drawing *d, double x, double y, double w, double h,
 
 void draw_cell(drawing *d, double x, double y, double w, double h, colour paint,
                const char *tip) {
-  draw_rect(d, x, y, w, h, 0, paint);
-  d->shapes[d->count - 1].text = need_copy(tip);
+  if (w <= 0 || h <= 0) return;
+  add(d, (shape){.kind = SHAPE_RECT,
+                 .paint = paint,
+                 .x = x,
+                 .y = y,
+                 .w = w,
+                 .h = h,
+                 .text = copy(d, tip, strlen(tip) + 1)});
 }
 
 void draw_circle(drawing *d, double x, double y, double radius, colour paint) {
@@ -89,7 +119,7 @@ static void add_points(drawing *d, shape_kind kind, const double *points,
   add(d, (shape){.kind = kind,
                  .paint = paint,
                  .stroke = stroke,
-                 .points = copy(points, size),
+                 .points = copy(d, points, size),
                  .count = count});
 }
 
@@ -117,7 +147,7 @@ void draw_image(drawing *d, double x, double y, double w, double h,
                  .y = y,
                  .w = w,
                  .h = h,
-                 .cells = copy(cells, 4 * (size_t)rows * (size_t)columns),
+                 .cells = copy(d, cells, 4 * (size_t)rows * (size_t)columns),
                  .rows = rows,
                  .columns = columns});
 }
@@ -141,12 +171,13 @@ double draw_text_width(const char *text, double size, bool bold) {
 
 /* As much as is given, valid and without control characters; what is cut ends
  * in an ellipsis. */
-static char *fitted(const char *text, const text_look *look) {
+static char *fitted(drawing *d, const char *text, const text_look *look) {
   enum { ELLIPSIS = 0x2026 };
   double dots = glyphs_advance(look->bold, ELLIPSIS) * look->size, width = 0;
   bool whole = look->most <= 0 ||
                draw_text_width(text, look->size, look->bold) <= look->most;
-  char *to = need(3 * strlen(text) + LETTER_BYTES + 1, 1), *at = to;
+  char *to = drawing_take(d, 3 * strlen(text) + LETTER_BYTES + 1, 1), *at = to;
+  if (!to) return NULL;
   for (uint32_t code; (code = letters_next(&text));) {
     width += glyphs_advance(look->bold, code) * look->size;
     if (!whole && width + dots > look->most) break;
@@ -165,7 +196,7 @@ void draw_text(drawing *d, double x, double y, const char *text,
                  .paint = look->paint,
                  .x = x,
                  .y = y,
-                 .text = fitted(text, look),
+                 .text = fitted(d, text, look),
                  .size = look->size,
                  .bold = look->bold,
                  .anchor = look->anchor,

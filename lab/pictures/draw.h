@@ -1,20 +1,19 @@
 /* A picture as a list of shapes, written as .svg or .png.
  *
- * Between the pictures (pictures.h) and a file.
- *
  * Lengths are px, x to the right, y down. Shapes are painted in the order in
- * which they were added. Whoever draws keeps inside the picture; what does not
- * is cut off. Texts are measured with the font that is built in; a .svg names
- * it first, and then fonts of the same width.
+ * which they were added. What lies outside the picture is cut off.
+ * Texts are measured with the built-in font; a .svg names it first, then fonts of the
+ * same width.
  */
-#ifndef CLI_DRAW_H
-#define CLI_DRAW_H
+#ifndef PICTURES_DRAW_H
+#define PICTURES_DRAW_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "pictures/palette.h"
+#include "attend/base.h"
+#include "svg/palette.h"
 
 typedef enum {
   SHAPE_RECT,   /* box, radius */
@@ -23,7 +22,7 @@ typedef enum {
   SHAPE_CURVE,  /* four points, stroke: cubic */
   SHAPE_TEXT,
   SHAPE_IMAGE, /* box, cells */
-  SHAPE_HATCH  /* box: stripes that go on into the next such box */
+  SHAPE_HATCH  /* box; stripes continue into adjacent boxes */
 } shape_kind;
 
 typedef enum { ANCHOR_START, ANCHOR_MIDDLE, ANCHOR_END } text_anchor;
@@ -48,19 +47,23 @@ typedef struct {
 typedef struct {
   double width, height;
   colour background;
-  char *title; /* for those who cannot see it */
+  char *title; /* for screen readers */
   shape *shapes;
   size_t count, capacity;
+  attend_status status; /* the first failure; writing the drawing returns it */
 } drawing;
 
 /* The height may be set at the end. */
 void drawing_start(drawing *d, double width, colour background);
 void drawing_title(drawing *d, const char *title);
 void drawing_free(drawing *d);
+/* Zeroed memory, to be freed by free(); NULL sets the drawing's status, and what
+ * was to be drawn with it may be left out. */
+void *drawing_take(drawing *d, size_t count, size_t size);
 
 void draw_rect(drawing *d, double x, double y, double w, double h,
                double radius, colour paint);
-/* The same, square, with what is said of it when it is pointed at (.svg). */
+/* The same, square, with a tooltip (.svg). */
 void draw_cell(drawing *d, double x, double y, double w, double h, colour paint,
                const char *tip);
 void draw_frame(drawing *d, double x, double y, double w, double h,
@@ -70,8 +73,7 @@ void draw_line(drawing *d, double x0, double y0, double x1, double y1,
                double stroke, colour paint);
 void draw_lines(drawing *d, const double *points /* [count][2] */, int count,
                 double stroke, colour paint);
-/* Cubic: from, two that bend, to. A quadratic one has its bend twice, each two
- * thirds of the way from its end. */
+/* Cubic Bézier: start, two control points, end. */
 void draw_curve(drawing *d, const double points[8], double stroke,
                 colour paint);
 /* Cells are shown as they are, without a blur. They are copied. */
@@ -92,14 +94,17 @@ typedef struct {
   colour paint;
 } text_look;
 
-/* (x, y): the anchor, on the line that letters stand on. */
+/* (x, y): the anchor, on the baseline. */
 void draw_text(drawing *d, double x, double y, const char *text,
                const text_look *look);
 double draw_text_width(const char *text, double size, bool bold);
 
-/* Bytes to be freed by free(). draw_png takes px for px times scale and returns
- * 0, or -1 if the picture is too large for it. */
-void draw_svg(const drawing *d, char **bytes, size_t *length);
-int draw_png(const drawing *d, double scale, void **bytes, size_t *length);
+/* Bytes to be freed by free(); NULL on failure. draw_png draws a px as scale pixels;
+ * ATTEND_INVALID: that is too large. */
+attend_status draw_svg(const drawing *d, char **bytes, size_t *length);
+attend_status draw_png(const drawing *d, double scale, void **bytes,
+                       size_t *length);
+/* What a status of these means, and the remedy; NULL for ATTEND_OK. */
+const char *draw_message(attend_status status);
 
 #endif

@@ -1,17 +1,16 @@
-/* The letters of pictures: outlines of the font that is built in.
+/* Letters of pictures: the advances and outlines of the built-in font.
  *
- * Under draw.h, which measures texts, and draw_png.c, which fills their outlines.
+ * draw.c measures texts with it, png.c fills the outlines.
  *
  * The font is DejaVu Sans and DejaVu Sans Bold, read at build time from Debian's
  * fonts-dejavu-core and put into the program as they are. Their license
  * (Bitstream Vera's, and public domain for what DejaVu added) lets them be
  * embedded, copied and sold as part of a program; docs/fonts.md has its words.
  */
-#ifndef CLI_GLYPHS_H
-#define CLI_GLYPHS_H
+#ifndef PICTURES_GLYPHS_H
+#define PICTURES_GLYPHS_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "pictures/raster.h"
 
 /* Height of capitals and of an x, parts of the size. */
 #define GLYPHS_CAPITAL 0.729
@@ -20,11 +19,13 @@
 /* How far the pen moves, as a part of the size. */
 double glyphs_advance(bool bold, uint32_t code);
 
-/* A quadratic curve (x0, y0, x1, y1, x2, y2), parts of the size, y upwards. */
-typedef void (*glyphs_curve)(const double curve[6], void *user);
+/* x' = a x + c y + e, y' = b x + d y + f. */
+typedef struct {
+  double a, b, c, d, e, f;
+} affine;
 
-/* All curves of a character's outline, closed contours one after another. A
- * character that the font lacks is a box. */
-void glyphs_outline(bool bold, uint32_t code, glyphs_curve curve, void *user);
+/* Adds the outline of a character, in parts of the size with y upwards before it is
+ * transformed. A character that the font lacks is a box. */
+void glyphs_outline(bool bold, uint32_t code, const affine *m, path *to);
 
 #endif

@@ -1,10 +1,9 @@
 /* Characters of UTF-8, and how wide they are.
  *
- * Under what draws tokens: pictures and the terminal's maps. A token may be part of a
- * character, or hold what is none.
+ * A token may be a part of a character, or no UTF-8 at all.
  */
-#ifndef CLI_LETTERS_H
-#define CLI_LETTERS_H
+#ifndef PICTURES_LETTERS_H
+#define PICTURES_LETTERS_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -19,7 +18,7 @@ uint32_t letters_next(const char **text);
 /* Writes a character, and returns how many bytes it took. */
 size_t letters_put(uint32_t code, char bytes[LETTER_BYTES]);
 
-/* Columns that a terminal gives a character: 0 (it joins the one before), 1, 2. */
+/* Terminal columns of a character: 0 (combining), 1, 2. */
 int letters_columns(uint32_t code);
 
 /* Columns of a text as letters_next reads it. */

@@ -1,17 +1,14 @@
 /* Still pictures of attention: what each shows, as plain data.
  *
- * Between the answers of `attend view` and a drawing, which is written as .svg or .png
- * (draw.h).
- *
  * Pictures know neither models nor lenses: tokens are strings, weights are
- * floats. They follow the width that they are given; the height is theirs.
+ * floats. They fit the given width and choose their height.
  * Names that do not fit are cut, thinned or left out, never drawn over others.
  *
  * Letters: L layers, H heads, T rows (queries), S keys, D and M the widths of
  * keys and values.
  */
-#ifndef CLI_PICTURES_H
-#define CLI_PICTURES_H
+#ifndef PICTURES_PICTURES_H
+#define PICTURES_PICTURES_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,11 +20,11 @@ typedef struct {
   bool dark;
 } picture_look;
 
-/* Said in the title and in the caption. */
+/* For the title and the caption. */
 typedef struct {
   const char *model;  /* "gpt2" */
   const char *form;   /* "softmax" */
-  const char *role;   /* "encoder", "decoder", "cross"; NULL: not said */
+  const char *role;   /* "encoder", "decoder", "cross"; NULL: omitted */
   int layer, head;    /* from 0; -1: not one alone */
   const char *notice; /* NULL, or a sentence more: "From 512 of 4096 rows." */
 } picture_about;
@@ -80,7 +77,7 @@ const char *picture_head(const picture_head_data *d, const picture_look *look,
 
 typedef struct {
   picture_about about;
-  const char *query;    /* the token that looks */
+  const char *query;    /* its token */
   int row;              /* its place */
   picture_tokens keys;  /* those that it sees */
   int first;            /* place of the first of them */
@@ -90,7 +87,7 @@ typedef struct {
   const float *k;       /* [S, D] */
   const float *v;       /* [S, M] */
   const float *weights; /* [S] */
-  const float *out;     /* [M] what the head gives */
+  const float *out;     /* [M] head output */
 } picture_neuron_data;
 
 const char *picture_neuron(const picture_neuron_data *d,

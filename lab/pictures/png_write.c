@@ -1,18 +1,14 @@
 /* Pixels as a PNG file.
  *
- * The end of a picture as .png, and the heat maps inside an .svg.
- *
- * A PNG is a signature and chunks (length, name, data, CRC); the pixels are rows
- * that each start with the way they are told from what is left and above, all
- * packed by zlib. Pictures are flat: told as they are they pack best.
+ * A PNG is a signature and chunks (length, name, data, CRC). The pixels are rows,
+ * each after a byte that names its prediction filter, compressed by zlib. Pictures
+ * are flat: without a filter they compress best.
  */
 #include "pictures/png_write.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <zlib.h>
-
-#include "cli.h"
 
 typedef struct {
   uint8_t *bytes;
@@ -34,10 +30,10 @@ static void put_chunk(file *f, const char *name, const void *data,
   put_number(f, (uint32_t)crc32_z(0, start, 4 + length));
 }
 
-/* Each row after the 0 that says that it is told as it is. */
+/* Each row after the byte 0: not predicted from others. */
 static uint8_t *rows_of(const uint8_t *pixels, size_t size, size_t height) {
-  uint8_t *rows = need(height, size + 1);
-  for (size_t y = 0; y < height; y++)
+  uint8_t *rows = calloc(height, size + 1);
+  for (size_t y = 0; y < height && rows; y++)
     memcpy(rows + y * (size + 1) + 1, pixels + y * size, size);
   return rows;
 }
@@ -57,20 +53,25 @@ static void put_head(file *f, int width, int height, int channels) {
   put_chunk(f, "IHDR", fields, sizeof fields);
 }
 
-void png_write(const uint8_t *pixels, int width, int height, int channels,
-               void **bytes, size_t *length) {
+attend_status png_write(const uint8_t *pixels, int width, int height,
+                        int channels, void **bytes, size_t *length) {
   size_t size = (size_t)width * (size_t)channels, rows = (size_t)height;
   uint8_t *plain = rows_of(pixels, size, rows);
   uLongf packed_size = compressBound(rows * (size + 1));
-  uint8_t *packed = need(packed_size, 1);
-  compress2(packed, &packed_size, plain, rows * (size + 1), 8);
-  file f = {need(packed_size + 128, 1), 0};
-  put_head(&f, width, height, channels);
-  put_chunk(&f, "sRGB", "\0", 1);
-  put_chunk(&f, "IDAT", packed, packed_size);
-  put_chunk(&f, "IEND", NULL, 0);
+  uint8_t *packed = calloc(packed_size, 1);
+  file f = {NULL, 0};
+  if (plain && packed &&
+      !compress2(packed, &packed_size, plain, rows * (size + 1), 8))
+    f.bytes = calloc(packed_size + 128, 1);
+  if (f.bytes) {
+    put_head(&f, width, height, channels);
+    put_chunk(&f, "sRGB", "\0", 1);
+    put_chunk(&f, "IDAT", packed, packed_size);
+    put_chunk(&f, "IEND", NULL, 0);
+  }
   free(packed);
   free(plain);
   *bytes = f.bytes;
   *length = f.length;
+  return f.bytes ? ATTEND_OK : ATTEND_NO_MEMORY;
 }

@@ -1,67 +1,61 @@
-/* Outlines filled with a colour, as pixels.
- *
- * Under draw_png.c.
- */
+/* Paths filled with a colour, as pixels. */
+#define STB_TRUETYPE_IMPLEMENTATION
 #include "pictures/raster.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli.h"
+#include "pictures/stb.h"
 
-void outline_free(outline *o) {
-  free(o->edges);
-  *o = (outline){0};
+void *stb_take(size_t size, stb_memory *m) {
+  if (++m->calls == 4 && size <= m->row_size) return m->row;
+  void *block = malloc(size ? size : 1);
+  if (!block) *m->failed = true;
+  return block;
 }
 
-void outline_line(outline *o, double x0, double y0, double x1, double y1) {
-  if (o->count == o->capacity) {
-    size_t capacity = 2 * o->capacity + 64;
-    double *edges = need(capacity, 4 * sizeof *edges);
-    if (o->count) memcpy(edges, o->edges, o->count * 4 * sizeof *edges);
-    free(o->edges);
-    o->edges = edges;
-    o->capacity = capacity;
+void stb_give(void *block, stb_memory *m) {
+  if (block != m->row) free(block);
+}
+
+/* ---- paths ---------------------------------------------------------------------- */
+
+void path_free(path *p) {
+  free(p->vertex);
+  *p = (path){0};
+}
+
+void path_add(path *p, path_vertex v) {
+  if (p->count == p->capacity) {
+    size_t capacity = 2 * p->capacity + 64;
+    path_vertex *more = calloc(capacity, sizeof *more);
+    if (!more) {
+      p->failed = true;
+      return;
+    }
+    if (p->count) memcpy(more, p->vertex, p->count * sizeof *more);
+    free(p->vertex);
+    p->vertex = more;
+    p->capacity = capacity;
   }
-  double *e = o->edges + 4 * o->count++;
-  e[0] = x0, e[1] = y0, e[2] = x1, e[3] = y1;
+  p->vertex[p->count++] = v;
 }
 
-/* ---- curves -------------------------------------------------------------------- */
-
-/* Pieces so that none is a fiftieth of a pixel off: the bend's height goes down by
- * the square of their number. */
-static int pieces(double bend, int most) {
-  int n = (int)ceil(sqrt(bend / 0.02));
-  return n < 1 ? 1 : n > most ? most : n;
+void path_move(path *p, double x, double y) {
+  path_add(p, (path_vertex){(float)x, (float)y, 0, 0, 0, 0, STBTT_vmove, 0});
 }
 
-void outline_quadratic(outline *o, const double p[6]) {
-  double bend = hypot(p[0] - 2 * p[2] + p[4], p[1] - 2 * p[3] + p[5]) / 4;
-  int n = pieces(bend, 32);
-  double x = p[0], y = p[1];
-  for (int i = 1; i <= n; i++) {
-    double t = (double)i / n, s = 1 - t;
-    double u = s * s * p[0] + 2 * s * t * p[2] + t * t * p[4];
-    double v = s * s * p[1] + 2 * s * t * p[3] + t * t * p[5];
-    outline_line(o, x, y, u, v);
-    x = u, y = v;
-  }
+void path_line(path *p, double x, double y) {
+  path_add(p, (path_vertex){(float)x, (float)y, 0, 0, 0, 0, STBTT_vline, 0});
 }
 
-int raster_cubic(const double p[8], double points[RASTER_POINTS][2]) {
-  double first = hypot(p[0] - 2 * p[2] + p[4], p[1] - 2 * p[3] + p[5]);
-  double second = hypot(p[2] - 2 * p[4] + p[6], p[3] - 2 * p[5] + p[7]);
-  int n = pieces(fmax(first, second) * 0.75, RASTER_POINTS - 1);
-  for (int i = 0; i <= n; i++) {
-    double t = (double)i / n, s = 1 - t;
-    double w[4] = {s * s * s, 3 * s * s * t, 3 * s * t * t, t * t * t};
-    points[i][0] = w[0] * p[0] + w[1] * p[2] + w[2] * p[4] + w[3] * p[6];
-    points[i][1] = w[0] * p[1] + w[1] * p[3] + w[2] * p[5] + w[3] * p[7];
-  }
-  return n + 1;
+void path_cubic(path *p, const double c[6]) {
+  path_add(p, (path_vertex){(float)c[4], (float)c[5], (float)c[0], (float)c[1],
+                            (float)c[2], (float)c[3], STBTT_vcubic, 0});
 }
+
+/* ---- strokes -------------------------------------------------------------------- */
 
 /* The unit normal of the line from p to q; *same if they are one. */
 static void normal(const double *p, const double *q, double n[2], bool *same) {
@@ -73,7 +67,7 @@ static void normal(const double *p, const double *q, double n[2], bool *same) {
 }
 
 /* Where the side of a line lies at point i: along the mean of the normals of
- * the pieces that meet, longer at a corner, to twice the width at most. */
+ * the segments that meet, longer at a corner, to twice the width at most. */
 static void side(const double *points, int count, int i, double half,
                  double to[2]) {
   double before[2] = {0}, after[2] = {0};
@@ -86,83 +80,44 @@ static void side(const double *points, int count, int i, double half,
   double x = before[0] + after[0], y = before[1] + after[1];
   double square = (x * x + y * y) / 4; /* 1: straight on */
   double reach = half / 2 / fmax(square, 0.25);
-  to[0] = x * reach;
-  to[1] = y * reach;
+  to[0] = points[2 * i] + x * reach;
+  to[1] = points[2 * i + 1] + y * reach;
 }
 
-void outline_stroke(outline *o, const double *points, int count, double width) {
-  double left[2] = {0}, right[2] = {0}, n[2];
-  for (int i = 0; i < count; i++) {
-    const double *p = points + 2 * i;
-    side(points, count, i, width / 2, n);
-    double l[2] = {p[0] + n[0], p[1] + n[1]}, r[2] = {p[0] - n[0], p[1] - n[1]};
-    if (i == 0) {
-      outline_line(o, r[0], r[1], l[0], l[1]);
-    } else {
-      outline_line(o, left[0], left[1], l[0], l[1]);
-      outline_line(o, r[0], r[1], right[0], right[1]);
-    }
-    if (i == count - 1) outline_line(o, l[0], l[1], r[0], r[1]);
-    memcpy(left, l, sizeof left);
-    memcpy(right, r, sizeof right);
+/* Forth along one side and back along the other. */
+void path_stroke(path *p, const double *points, int count, double width) {
+  double at[2];
+  for (int i = 0; i < 2 * count; i++) {
+    bool back = i >= count;
+    side(points, count, back ? 2 * count - 1 - i : i,
+         back ? -width / 2 : width / 2, at);
+    if (i)
+      path_line(p, at[0], at[1]);
+    else
+      path_move(p, at[0], at[1]);
   }
 }
 
-/* ---- coverage -------------------------------------------------------------------- */
-
-typedef struct { /* a field of the canvas */
-  int x, y, width, height;
-  float *area; /* [height, width + 1]: what is added to the running sum */
-} field;
-
-/* A piece of an edge within one row, from a to b, that goes down by `down`:
- * each pixel that it crosses gets its share, the rest of the row all of it. */
-static void add_piece(float *row, int width, double a, double b, double down) {
-  double low = fmin(a, b), high = fmax(a, b);
-  low = fmin(fmax(low, 0), width), high = fmin(fmax(high, 0), width);
-  if (high - low < 1e-9) high = low;
-  double per = high > low ? down / (high - low) : 0;
-  for (int x = (int)low; x < width; x++) {
-    double from = fmax(low, x), to = fmin(high, x + 1);
-    double part = high > low ? per * (to - from) : down;
-    double right = 1 - ((from + to) / 2 - x);
-    row[x] += (float)(part * right);
-    row[x + 1] += (float)(part * (1 - right));
-    if (high <= x + 1) break;
+/* Segments so that none is a fiftieth of a pixel off: the error falls with the
+ * square of their number. */
+void path_stroke_cubic(path *p, const double c[8], double width) {
+  enum { MOST = 128 };
+  double points[2 * MOST + 2];
+  double first = hypot(c[0] - 2 * c[2] + c[4], c[1] - 2 * c[3] + c[5]);
+  double second = hypot(c[2] - 2 * c[4] + c[6], c[3] - 2 * c[5] + c[7]);
+  int n = (int)fmin(ceil(sqrt(fmax(first, second) * 0.75 / 0.02)), MOST);
+  if (n < 1) n = 1;
+  for (int i = 0; i <= n; i++) {
+    double t = (double)i / n, s = 1 - t;
+    double w[4] = {s * s * s, 3 * s * s * t, 3 * s * t * t, t * t * t};
+    for (int a = 0; a < 2; a++)
+      points[2 * i + a] =
+          w[0] * c[a] + w[1] * c[2 + a] + w[2] * c[4 + a] + w[3] * c[6 + a];
   }
+  path_stroke(p, points, n + 1, width);
 }
 
-static void add_edge(field *f, const double e[4]) {
-  double x0 = e[0] - f->x, y0 = e[1] - f->y, x1 = e[2] - f->x, y1 = e[3] - f->y;
-  double sign = 1;
-  if (y0 == y1) return;
-  if (y0 > y1) {
-    double x = x0, y = y0;
-    x0 = x1, y0 = y1, x1 = x, y1 = y, sign = -1;
-  }
-  double slope = (x1 - x0) / (y1 - y0);
-  double top = fmax(y0, 0), bottom = fmin(y1, f->height);
-  for (int y = (int)top; y < bottom; y++) {
-    double from = fmax(top, y), to = fmin(bottom, y + 1);
-    add_piece(f->area + (size_t)y * (size_t)(f->width + 1), f->width,
-              x0 + (from - y0) * slope, x0 + (to - y0) * slope,
-              sign * (to - from));
-  }
-}
-
-static field field_of(const outline *o, const canvas *to) {
-  double low[2] = {1e9, 1e9}, high[2] = {-1e9, -1e9};
-  for (size_t i = 0; i < 2 * o->count; i++)
-    for (int a = 0; a < 2; a++) {
-      low[a] = fmin(low[a], o->edges[2 * i + (size_t)a]);
-      high[a] = fmax(high[a], o->edges[2 * i + (size_t)a]);
-    }
-  field f = {.x = (int)floor(fmax(low[0], 0)),
-             .y = (int)floor(fmax(low[1], 0))};
-  f.width = (int)ceil(fmin(high[0], to->width)) - f.x;
-  f.height = (int)ceil(fmin(high[1], to->height)) - f.y;
-  return f;
-}
+/* ---- pixels ---------------------------------------------------------------------- */
 
 static uint8_t mixed(uint8_t below, uint8_t above, double share) {
   return (uint8_t)(below + (above - below) * share + 0.5);
@@ -176,23 +131,61 @@ void raster_blend(canvas *to, int x, int y, colour paint, double coverage) {
   p[2] = mixed(p[2], paint.b, share);
 }
 
-static void fill_row(const field *f, int y, canvas *to, colour paint) {
-  const float *row = f->area + (size_t)y * (size_t)(f->width + 1);
-  double sum = 0;
-  for (int x = 0; x < f->width; x++) {
-    sum += (double)row[x];
-    double coverage = fmin(fabs(sum), 1);
-    if (coverage > 1e-4) raster_blend(to, f->x + x, f->y + y, paint, coverage);
+typedef struct { /* pixels [x0, x1) x [y0, y1) */
+  int x0, y0, x1, y1;
+} bounds;
+
+static void extend(bounds *b, float x, float y) {
+  b->x0 = (int)fmin(b->x0, floor((double)x));
+  b->y0 = (int)fmin(b->y0, floor((double)y));
+  b->x1 = (int)fmax(b->x1, ceil((double)x));
+  b->y1 = (int)fmax(b->y1, ceil((double)y));
+}
+
+/* Those of the canvas that the path may touch. */
+static bounds bounds_of(const path *p, const canvas *to) {
+  bounds b = {to->width, to->height, 0, 0};
+  for (size_t i = 0; i < p->count; i++) {
+    const path_vertex *v = &p->vertex[i];
+    extend(&b, v->x, v->y);
+    if (v->type == STBTT_vcurve || v->type == STBTT_vcubic)
+      extend(&b, v->cx, v->cy);
+    if (v->type == STBTT_vcubic) extend(&b, v->cx1, v->cy1);
+  }
+  if (b.x0 < 0) b.x0 = 0;
+  if (b.y0 < 0) b.y0 = 0;
+  if (b.x1 > to->width) b.x1 = to->width;
+  if (b.y1 > to->height) b.y1 = to->height;
+  return b;
+}
+
+static void blend(const stbtt__bitmap *from, const bounds *b, canvas *to,
+                  colour paint) {
+  for (int y = 0; y < from->h; y++) {
+    const uint8_t *row = from->pixels + (size_t)y * (size_t)from->stride;
+    for (int x = 0; x < from->w; x++)
+      if (row[x]) raster_blend(to, b->x0 + x, b->y0 + y, paint, row[x] / 255.0);
   }
 }
 
-void outline_fill(outline *o, canvas *to, colour paint) {
-  field f = field_of(o, to);
-  if (o->count && f.width > 0 && f.height > 0) {
-    f.area = need((size_t)f.height * (size_t)(f.width + 1), sizeof *f.area);
-    for (size_t i = 0; i < o->count; i++) add_edge(&f, o->edges + 4 * i);
-    for (int y = 0; y < f.height; y++) fill_row(&f, y, to, paint);
-    free(f.area);
+static void fill(path *p, const bounds *b, canvas *to, colour paint) {
+  int w = b->x1 - b->x0, h = b->y1 - b->y0;
+  stb_memory m = {&p->failed, NULL, (2 * (size_t)w + 1) * sizeof(float), 0};
+  stbtt__bitmap coverage = {w, h, w, malloc((size_t)w * (size_t)h)};
+  m.row = malloc(m.row_size);
+  if (m.row && coverage.pixels) {
+    stbtt_Rasterize(&coverage, 0.05F, p->vertex, (int)p->count, 1, 1, 0, 0,
+                    b->x0, b->y0, 0, &m);
+    if (!p->failed) blend(&coverage, b, to, paint);
+  } else {
+    p->failed = true;
   }
-  o->count = 0;
+  free(m.row);
+  free(coverage.pixels);
+}
+
+void path_fill(path *p, canvas *to, colour paint) {
+  bounds b = bounds_of(p, to);
+  if (b.x0 < b.x1 && b.y0 < b.y1) fill(p, &b, to, paint);
+  p->count = 0;
 }

@@ -1,43 +1,50 @@
-/* Outlines filled with a colour, as pixels.
+/* Paths filled with a colour, as pixels: what png.c draws with.
  *
- * Under draw_png.c.
- *
- * How much of a pixel an outline covers is computed, not sampled: each edge adds
- * the signed area to its right, a row's running sum is the coverage. Outlines
- * that overlap in the same direction count once; one inside the other in the
- * opposite direction is a hole. Colours are mixed as sRGB numbers, as browsers
- * mix those of an .svg: the two look alike.
+ * stb_truetype's rasterizer computes how much of a pixel a path covers (signed
+ * areas, no samples): contours that overlap in the same direction count once; one
+ * inside the other in the opposite direction is a hole. Colours are mixed as sRGB
+ * numbers, as browsers mix those of an .svg: the two look alike.
  */
-#ifndef CLI_RASTER_H
-#define CLI_RASTER_H
+#ifndef PICTURES_RASTER_H
+#define PICTURES_RASTER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "pictures/palette.h"
+#include "svg/palette.h"
 
 typedef struct {
   int width, height;
   uint8_t *pixels; /* [height, width, 3] */
 } canvas;
 
+/* As stb_truetype has them, with floats: pixels need fractions. */
 typedef struct {
-  double *edges; /* [count][4]: x0, y0, x1, y1 in pixels */
-  size_t count, capacity;
-} outline;
+  float x, y, cx, cy, cx1, cy1;
+  unsigned char type, padding;
+} path_vertex;
 
-void outline_free(outline *o);
-void outline_line(outline *o, double x0, double y0, double x1, double y1);
-void outline_quadratic(outline *o, const double p[6]);
-/* A line of a width along points, as wide at corners as between them. */
-void outline_stroke(outline *o, const double *points /* [count][2] */,
-                    int count, double width);
-/* As many points on a cubic curve as it takes to look smooth; returns how many. */
-enum { RASTER_POINTS = 129 };
-int raster_cubic(const double p[8], double points[RASTER_POINTS][2]);
+/* Closed contours; zero is an empty path. */
+typedef struct {
+  path_vertex *vertex;
+  size_t count, capacity;
+  bool failed; /* no memory: what was added is not complete */
+} path;
+
+void path_free(path *p);
+void path_add(path *p, path_vertex v);
+void path_move(path *p, double x, double y);
+void path_line(path *p, double x, double y);
+/* Two control points and the end. */
+void path_cubic(path *p, const double c[6]);
+/* The outline of a line of a width along points, as wide at corners as between. */
+void path_stroke(path *p, const double *points /* [count][2] */, int count,
+                 double width);
+void path_stroke_cubic(path *p, const double c[8], double width);
 
 /* Fills it, and empties it. */
-void outline_fill(outline *o, canvas *to, colour paint);
+void path_fill(path *p, canvas *to, colour paint);
 
 void raster_blend(canvas *to, int x, int y, colour paint, double coverage);
 

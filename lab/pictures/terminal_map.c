@@ -1,7 +1,5 @@
 /* Weights drawn in a terminal: one head's matrix, or all heads.
  *
- * `attend view` without a browser.
- *
  * In colour a character holds two cells, one above the other: a half block with
  * one cell's colour on the other's. A matrix that is small enough has a line
  * for each row instead, with the row's name and its heaviest key. Without
@@ -15,7 +13,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "cli.h"
 #include "pictures/letters.h"
 
 enum { NARROWEST = 24, NAME = 16, LINES = 48, TILE_LEAST = 6, TILE_MOST = 16 };
@@ -99,12 +96,6 @@ typedef struct {
   float *share; /* where on the scale, -1 to 1; NaN: not seen */
   bool is_signed;
 } field;
-
-static field field_start(int rows, int columns, bool is_signed) {
-  field f = {rows, columns, need((size_t)rows * (size_t)columns, sizeof(float)),
-             is_signed};
-  return f;
-}
 
 static float share_at(const field *f, int y, int x) {
   return y < f->rows ? f->share[(size_t)y * (size_t)f->columns + (size_t)x]
@@ -240,7 +231,7 @@ static void lay_out(sheet *s) {
     rows = (int)lround((double)rows * columns / d->width);
     s->each = false;
   }
-  s->f = field_start(rows > 0 ? rows : 1, columns, d->is_signed);
+  s->f = (field){rows > 0 ? rows : 1, columns, NULL, d->is_signed};
 }
 
 static void fill(sheet *s) {
@@ -292,11 +283,13 @@ static void print_heaviest(FILE *out, const sheet *s, int row) {
   print_name(out, d->keys.text[best], wide < room ? wide : room, false);
 }
 
-void terminal_matrix(FILE *out, const picture_matrix_data *d,
-                     const terminal_look *look) {
+attend_status terminal_matrix(FILE *out, const picture_matrix_data *d,
+                              const terminal_look *look) {
   sheet s = {.d = d, .look = look};
-  if (d->height < 1 || d->width < 1) return;
+  if (d->height < 1 || d->width < 1) return ATTEND_OK;
   lay_out(&s);
+  s.f.share = calloc((size_t)s.f.rows * (size_t)s.f.columns, sizeof(float));
+  if (!s.f.share) return ATTEND_NO_MEMORY;
   fill(&s);
   print_places(out, &s);
   for (int y = 0; y < s.f.rows; y += s.each ? 1 : 2) {
@@ -309,6 +302,7 @@ void terminal_matrix(FILE *out, const picture_matrix_data *d,
     fputc('\n', out);
   }
   free(s.f.share);
+  return ATTEND_OK;
 }
 
 /* ---- all heads ---------------------------------------------------------------------------- */
@@ -320,11 +314,12 @@ typedef struct {
 } wall;
 
 /* The largest of a head's cells under one of the tile's. */
-static field tile_of(const wall *w, int index) {
+static field tile_of(const wall *w, int index,
+                     float share[TILE_MOST * TILE_MOST]) {
   const picture_model_data *d = w->d;
   const uint8_t *cells =
       d->cells + (size_t)index * (size_t)d->height * (size_t)d->width;
-  field f = field_start(2 * w->lines, w->tile, false);
+  field f = {2 * w->lines, w->tile, share, false};
   for (int y = 0; y < f.rows; y++)
     for (int x = 0; x < f.columns; x++) {
       uint8_t most = 0;
@@ -344,7 +339,7 @@ static void print_heads(FILE *out, const wall *w, int first, int count) {
   fputc('\n', out);
 }
 
-static void print_doings(FILE *out, const wall *w, int index, int count) {
+static void print_patterns(FILE *out, const wall *w, int index, int count) {
   if (!w->d->does) return;
   fputs("     ", out);
   for (int i = index; i < index + count; i++) {
@@ -357,22 +352,20 @@ static void print_doings(FILE *out, const wall *w, int index, int count) {
 static void print_band(FILE *out, const wall *w, int layer, int first,
                        int count) {
   int index = layer * w->d->heads + first;
-  field *tiles = need((size_t)count, sizeof *tiles);
-  for (int i = 0; i < count; i++) tiles[i] = tile_of(w, index + i);
   for (int line = 0; line < w->lines; line++) {
     if (line == w->lines / 2)
       fprintf(out, "%4d ", layer);
     else
       fputs("     ", out);
     for (int i = 0; i < count; i++) {
-      print_pair(out, &tiles[i], w->look, 2 * line);
+      float share[TILE_MOST * TILE_MOST];
+      field tile = tile_of(w, index + i, share);
+      print_pair(out, &tile, w->look, 2 * line);
       fputc(' ', out);
     }
     fputc('\n', out);
   }
-  print_doings(out, w, index, count);
-  for (int i = 0; i < count; i++) free(tiles[i].share);
-  free(tiles);
+  print_patterns(out, w, index, count);
 }
 
 void terminal_model(FILE *out, const picture_model_data *d,

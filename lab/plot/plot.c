@@ -1,6 +1,6 @@
 /* A plot: its panels in rows, its title above, its notes below.
  *
- * The door; attend/plot.h is the manual.
+ * attend/plot.h is the manual.
  */
 #include <math.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ typedef struct {
   double note_y;
 } page;
 
-/* ---- what was asked for ---------------------------------------------------------- */
+/* ---- checks ---------------------------------------------------------- */
 
 static attend_status check_panel(attend_context *ctx,
                                  const attend_plot_panel *p, size_t i) {
@@ -72,7 +72,7 @@ static attend_status check(attend_context *ctx, const attend_plot *plot) {
 
 /* ---- layout ------------------------------------------------------------------------ */
 
-/* Heat maps are as high as their rows want. */
+/* The height of a heat map follows its rows. */
 static double natural_height(const page *g, const panel *p, double inside) {
   const attend_plot_panel *is = p->is;
   if (g->is->height > 0) return g->is->height;
@@ -83,9 +83,10 @@ static double natural_height(const page *g, const panel *p, double inside) {
   return fmax(80, fmin(rows * cell, 560)) + p->top + p->bottom;
 }
 
-static void measure(page *g, double width) {
+static void measure(attend_context *ctx, page *g, double width) {
   for (size_t i = 0; i < g->is->count; i++) {
     panel *p = &g->panels[i];
+    p->ctx = ctx;
     p->is = &g->is->panels[i];
     p->outer.w = width;
     p->outer.h = g->is->height > 0 ? g->is->height : 280;
@@ -144,8 +145,8 @@ static size_t note_line(const char *at, double most, size_t *skip) {
   return word ? word : n ? n : 1;
 }
 
-/* Draws the notes if there is a sheet. Returns how many lines they are. */
-static int notes(sheet *s, const page *g) {
+/* Draws the notes if there is a svg. Returns how many lines they are. */
+static int notes(svg *s, const page *g) {
   const char *at = g->is->notes ? g->is->notes : "";
   int lines = 0;
   for (size_t n, skip; *at; at += n + skip, lines++) {
@@ -153,16 +154,16 @@ static int notes(sheet *s, const page *g) {
     if (!s || !n) continue;
     char text[2048];
     snprintf(text, sizeof text, "%.*s", (int)fmin((double)n, 2000), at);
-    sheet_text(s, "faint", AT_START, EDGE, g->note_y + NOTE * (lines + 0.6), 0,
-               1e9, text);
+    plot_text(s, "faint", AT_START, EDGE, g->note_y + NOTE * (lines + 0.6), 0,
+              1e9, text);
   }
   return lines;
 }
 
-static void lay_out(page *g) {
+static void lay_out(attend_context *ctx, page *g) {
   g->width = g->is->width > 0 ? g->is->width : WIDTH;
   double width = (g->width - EDGE) / (double)g->across - EDGE;
-  measure(g, width);
+  measure(ctx, g, width);
   align(g);
   place_rows(g, width);
   g->height = g->note_y + NOTE * notes(NULL, g);
@@ -181,22 +182,22 @@ static bool any_heat(const attend_plot *plot) {
   return false;
 }
 
-static void head(sheet *s, const page *g) {
-  sheet_add(s,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"attend-plot\" "
-            "width=\"#\" height=\"#\" viewBox=\"0 0 # #\" role=\"img\">\n"
-            "<title>@</title>\n",
-            g->width, g->height, g->width, g->height, name_of(g->is));
+static void head(svg *s, const page *g) {
+  svg_add(s,
+          "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"attend-plot\" "
+          "width=\"%f\" height=\"%f\" viewBox=\"0 0 %f %f\" role=\"img\">\n"
+          "<title>%t</title>\n",
+          g->width, g->height, g->width, g->height, name_of(g->is));
   style_put(s, any_heat(g->is));
   style_stripes(s);
-  sheet_add(s, "<rect class=\"ground\" width=\"#\" height=\"#\"/>\n", g->width,
-            g->height);
+  svg_add(s, "<rect class=\"ground\" width=\"%f\" height=\"%f\"/>\n", g->width,
+          g->height);
   if (g->is->title)
-    sheet_text(s, "title", AT_START, EDGE, EDGE + TITLE_LETTERS - 2, 0,
-               g->width - 2 * EDGE, g->is->title);
+    plot_text(s, "title", AT_START, EDGE, EDGE + TITLE_LETTERS - 2, 0,
+              g->width - 2 * EDGE, g->is->title);
 }
 
-static void put_panel(sheet *s, const panel *p) {
+static void put_panel(svg *s, const panel *p) {
   axes_put(s, p);
   key_put(s, p);
   if (p->is->kind == ATTEND_PLOT_LINES) lines_put(s, p);
@@ -205,32 +206,33 @@ static void put_panel(sheet *s, const panel *p) {
   key_ends_put(s, p);
 }
 
-static void put_page(sheet *s, const page *g) {
+static void put_page(svg *s, const page *g) {
   head(s, g);
   for (size_t i = 0; i < g->is->count && !s->status; i++)
     put_panel(s, &g->panels[i]);
   notes(s, g);
-  sheet_add(s, "</svg>\n");
+  svg_add(s, "</svg>\n");
 }
 
 attend_status attend_plot_svg(attend_context *ctx, const attend_plot *plot,
                               char **text, size_t *length) {
   page g = {.is = plot, .across = plot->across ? plot->across : 1};
-  sheet s = {.ctx = ctx};
+  svg s = {.memory = ctx->allocator};
   *text = NULL;
   ATTEND_TRY(check(ctx, plot));
   if (g.across > plot->count) g.across = plot->count;
   size_t bytes = size_times(plot->count, sizeof *g.panels);
   ATTEND_TRY(take_zeroed(ctx, bytes, "the panels of a plot", &g.panels));
-  lay_out(&g);
+  lay_out(ctx, &g);
   put_page(&s, &g);
   give(ctx, g.panels);
-  if (s.status)
-    give(ctx, s.text);
-  else
-    *text = s.text;
   if (length) *length = s.status ? 0 : s.length;
-  return s.status;
+  if (!s.status) {
+    *text = s.text;
+    return ATTEND_OK;
+  }
+  svg_free(&s);
+  return fail(ctx, s.status, "no memory for a plot: draw fewer values");
 }
 
 void attend_plot_free(attend_context *ctx, char *text) { give(ctx, text); }

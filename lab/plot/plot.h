@@ -1,7 +1,7 @@
-/* What the files of a plot share: the text that grows, scales, places, colours.
+/* What the files of a plot share: labels, scales, panels, the style sheet.
  *
- * plot.c lays a page out and walks its panels; plot_lines.c, plot_bars.c and
- * plot_heat.c draw what is inside their axes.
+ * plot.c lays out a page and its panels; lines.c, bars.c and heat.c draw what is
+ * inside their axes.
  *
  * Lengths are px, x to the right, y down.
  */
@@ -10,40 +10,26 @@
 
 #include "attend/plot.h"
 #include "base/base.h"
+#include "svg/svg.h"
 
 enum {
   LETTERS = 12,      /* font sizes, px: axes, names, notes */
   TITLE_LETTERS = 16 /* of the page */
 };
 
-/* ---- text that grows (plot_sheet.c) -------------------------------------------- */
-
-typedef struct {
-  attend_context *ctx;
-  char *text;
-  size_t length, capacity;
-  attend_status status; /* the first failure; later calls do nothing */
-} sheet;
-
-void sheet_put(sheet *s, const char *bytes, size_t n);
-/* The format with, in place of: # a double, with two digits behind the point;
- * @ a text, escaped; $ a text as it is; % an int. */
-void sheet_add(sheet *s, const char *format, ...);
-/* Digits behind the point, of which zeros at the end are left out; whatever the
- * locale is. */
-void number_text(double x, int decimals, char text[40]);
+/* ---- labels (text.c) ----------------------------------------------------------- */
 
 typedef enum { AT_START, AT_MIDDLE, AT_END } anchor;
-/* (x, y): on the line that letters stand on; cut to `most` px with an ellipsis.
- * look: a class (plot_style.c), turn: degrees. */
-void sheet_text(sheet *s, const char *look, anchor a, double x, double y,
-                int turn, double most, const char *text);
-/* An estimate, rather too much, for sans-serif letters. */
+/* (x, y): on the baseline; cut to `most` px with an ellipsis. look: a class
+ * (style.c); turn: degrees. */
+void plot_text(svg *s, const char *look, anchor a, double x, double y, int turn,
+               double most, const char *text);
+/* Upper estimate for common sans-serif fonts. */
 double text_width(const char *text, double size);
 /* How many bytes of the text fit, whole characters. */
 size_t text_fits(const char *text, double size, double most);
 
-/* ---- scales (plot_scale.c) ----------------------------------------------------- */
+/* ---- scales (scale.c) ----------------------------------------------------- */
 
 enum { MOST_TICKS = 10, MOST_MINOR = 54 };
 
@@ -77,17 +63,17 @@ double scale_place(const scale *s, double x);
 /* A number for reading: 1.5k, 20M, 3e-5; digits: significant ones. */
 void short_number(double x, int digits, char text[40]);
 
-/* ---- colours (plot_style.c) -------------------------------------------------------- */
+/* ---- colours (style.c) -------------------------------------------------------- */
 
-enum { COLOURS = 12, LEVELS = 32, SHAPES = 8, STRIPES = 6 };
+enum { LEVELS = 32, SHAPES = 8, STRIPES = 6 };
 
-void style_put(sheet *s, bool heat);
+void style_put(svg *s, bool heat);
 /* The mark of a series at (x, y). */
-void style_mark(sheet *s, int number, double x, double y, double radius);
+void style_mark(svg *s, int number, double x, double y, double radius);
 /* The stripes, in <defs>; and a <rect that is filled with them, left open: 1 ..
  * lie over the colour of a series, 0 stands for nothing there. */
-void style_stripes(sheet *s);
-void style_striped(sheet *s, int stripes);
+void style_stripes(svg *s);
+void style_striped(svg *s, int stripes);
 
 /* ---- panels ------------------------------------------------------------------------- */
 
@@ -96,6 +82,7 @@ typedef struct {
 } box;
 
 typedef struct {
+  attend_context *ctx;
   const attend_plot_panel *is;
   box outer; /* with its title, key, axes */
   box area;  /* inside the axes */
@@ -111,24 +98,24 @@ double panel_y(const panel *p, double y);
 int series_number(const panel *p, size_t i);
 bool series_named(const panel *p, size_t i);
 
-/* plot_axes.c: scales, and the room that is needed around the area. */
+/* axes.c: scales, and the room that is needed around the area. */
 void panel_measure(panel *p, double width);
-void axes_put(sheet *s, const panel *p);
+void axes_put(svg *s, const panel *p);
 /* Names of columns, below. */
-void names_put(sheet *s, const panel *p);
+void names_put(svg *s, const panel *p);
 
-/* plot_key.c */
+/* key.c */
 double key_height(const panel *p, double width);
 double key_ends_width(const panel *p);
-void key_put(sheet *s, const panel *p);
-void key_ends_put(sheet *s, const panel *p);
+void key_put(svg *s, const panel *p);
+void key_ends_put(svg *s, const panel *p);
 
-void lines_put(sheet *s, const panel *p);
-void bars_put(sheet *s, const panel *p);
-void heat_put(sheet *s, const panel *p);
+void lines_put(svg *s, const panel *p);
+void bars_put(svg *s, const panel *p);
+void heat_put(svg *s, const panel *p);
 double heat_bar_width(const panel *p);
 
-/* ---- long series (plot_thin.c) ---------------------------------------------------- */
+/* ---- long series (thin.c) ---------------------------------------------------- */
 
 typedef struct {
   double x, y;
@@ -142,7 +129,7 @@ typedef struct {
 } curve;
 
 /* The curve in px. At most `count` of them, if x rises or falls about four a px
- * of the area's width; to be given back with give. */
+ * of the area's width; to be freed with give. */
 attend_status curve_spots(attend_context *ctx, const curve *c, spot **spots,
                           size_t *count);
 

@@ -1,8 +1,6 @@
-/* How sure a mean is: percentiles of the means of resamples.
+/* Confidence intervals of means: the percentile bootstrap (Efron, 1979).
  *
- * For whatever was measured on many things.
- *
- * A resample is a stream of random numbers of its own, so that threads may take them
+ * Each resample has its own stream of random numbers, so that threads may take them
  * in any order.
  */
 #include <stdlib.h>
@@ -19,7 +17,7 @@ typedef struct {
   uint64_t seed;
   size_t n, columns;
   const double *values;
-  size_t apart; /* numbers between the means of two columns */
+  size_t stride; /* between the means of two columns */
   double *means;
 } resampling;
 
@@ -30,17 +28,17 @@ static void resample(const void *args, int64_t number, int worker) {
   double *means = x->means + number;
   uint32_t draw[4];
   (void)worker;
-  for (size_t c = 0; c < x->columns; c++) means[c * x->apart] = 0;
+  for (size_t c = 0; c < x->columns; c++) means[c * x->stride] = 0;
   for (size_t i = 0; i < x->n; i++) {
     if (i % 4 == 0) attend_random_block(r, i / 4, draw);
     size_t chosen = (size_t)((uint64_t)draw[i % 4] * x->n >> 32);
     for (size_t c = 0; c < x->columns; c++)
-      means[c * x->apart] += x->values[chosen * x->columns + c];
+      means[c * x->stride] += x->values[chosen * x->columns + c];
   }
-  for (size_t c = 0; c < x->columns; c++) means[c * x->apart] /= (double)x->n;
+  for (size_t c = 0; c < x->columns; c++) means[c * x->stride] /= (double)x->n;
 }
 
-/* Between the two sorted values that it falls between. */
+/* Linear interpolation between order statistics. */
 static double percentile(const double *sorted, int count, double share) {
   double at = share * (count - 1);
   int below = (int)at;
@@ -59,11 +57,9 @@ static attend_status check(attend_context *ctx, size_t n,
   ATTEND_CHECK(ctx, n > 0, "there is nothing to resample");
   ATTEND_CHECK(ctx, n < UINT32_MAX, "%zu values are too many to resample", n);
   ATTEND_CHECK(ctx, o->resamples >= 1 && o->resamples <= 1 << 24,
-               "%d resamples were asked for: choose from 1 to 2^24",
-               o->resamples);
+               "%d resamples: choose from 1 to 2^24", o->resamples);
   ATTEND_CHECK(ctx, o->confidence > 0 && o->confidence < 1,
-               "a confidence of %g was asked for: choose one between 0 and 1",
-               o->confidence);
+               "confidence %g: choose one between 0 and 1", o->confidence);
   return ATTEND_OK;
 }
 

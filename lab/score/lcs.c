@@ -1,15 +1,13 @@
-/* Longest common subsequences, 64 places at a time.
+/* Longest common subsequences, bit-parallel (Hyyro, 2004).
  *
- * Below rouge.c.
- *
- * A row of the table of lengths rises by 0 or 1 from one place of `a` to the next:
- * a bit each, 0 where it rises (Hyyro 2004). The row after one more id of `b` is
+ * A row of the length table rises by 0 or 1 from one position of `a` to the next: a
+ * bit each, 0 where it rises. The row after one more id of `b` is
  * (v + (v & match)) | (v & ~match), a sum over all words of the row, where match has
- * the places of a that hold the id. These are kept as chains, so that memory is
- * linear; words before the first match stay as they are.
+ * the positions of a with that id. Positions are stored as chains, so that memory is
+ * linear; words before the first match do not change.
  *
- * Going back through the table needs all rows: some are kept, and those between
- * them are computed again, so that memory grows with the root of b alone.
+ * Backtracking needs all rows: some are stored as checkpoints and those between them
+ * recomputed, so that memory grows with sqrt(b).
  */
 #include <math.h>
 #include <string.h>
@@ -17,8 +15,8 @@
 #include "score/score.h"
 
 typedef struct {
-  uint32_t *first; /* [kinds] 1 + the last place of a with the id; 0: none */
-  uint32_t *next;  /* [n] 1 + the place before it */
+  uint32_t *first; /* [kinds] 1 + the last position of a with the id; 0: none */
+  uint32_t *next;  /* [n] 1 + the position before it */
   uint64_t *match; /* [words] zeros between rows */
   uint64_t *row;   /* [words] */
   size_t words;    /* of the a that is set */

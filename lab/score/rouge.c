@@ -1,9 +1,7 @@
-/* ROUGE and novelty: what two texts have in common.
+/* ROUGE (Lin, 2004) and novelty: the overlap of two texts.
  *
- * On rouge_words.c and lcs.c.
- *
- * Words and pairs of words are keys that are sorted, so that what is shared is found
- * by one walk through both.
+ * Words and bigrams are keys that are sorted; merging the two lists finds the shared
+ * ones.
  */
 #include <stdlib.h>
 
@@ -16,7 +14,7 @@ static int by_key(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
-/* The n words in a row at each place, sorted; returns how many. n is 1 or 2. */
+/* The n-gram at each position, sorted; returns how many. n is 1 or 2. */
 static size_t make_keys(const word_list *l, size_t n, uint64_t *keys) {
   if (l->count < n) return 0;
   size_t count = l->count - n + 1;
@@ -30,8 +28,8 @@ typedef struct {
   size_t shared, count[2];
 } overlap;
 
-/* Keys of the first that the second has; with `once`, each of the second's serves
- * for one. */
+/* Keys of the first text that the second has; with `once`, each key of the second
+ * matches one. */
 static attend_status overlap_of(attend_context *ctx, const word_pair *w,
                                 size_t n, bool once, overlap *out) {
   uint64_t *a, *b;
@@ -110,7 +108,7 @@ static attend_status score_all(attend_context *ctx, const word_pair *w,
   return lines ? score_lines(ctx, w, &out->rougeLsum) : ATTEND_OK;
 }
 
-/* ---- questions --------------------------------------------------------------------------- */
+/* ---- calls --------------------------------------------------------------------------- */
 
 attend_status attend_rouge(attend_context *ctx, const char *summary,
                            size_t length, const char *reference,
@@ -128,7 +126,7 @@ attend_status attend_rouge(attend_context *ctx, const char *summary,
   return status;
 }
 
-static void keep_better(attend_score *best, attend_score other) {
+static void take_better(attend_score *best, attend_score other) {
   if (other.f1 > best->f1) *best = other;
 }
 
@@ -136,10 +134,10 @@ attend_rouge_scores attend_rouge_best(size_t n,
                                       const attend_rouge_scores *scores) {
   attend_rouge_scores best = scores[0];
   for (size_t i = 1; i < n; i++) {
-    keep_better(&best.rouge1, scores[i].rouge1);
-    keep_better(&best.rouge2, scores[i].rouge2);
-    keep_better(&best.rougeL, scores[i].rougeL);
-    keep_better(&best.rougeLsum, scores[i].rougeLsum);
+    take_better(&best.rouge1, scores[i].rouge1);
+    take_better(&best.rouge2, scores[i].rouge2);
+    take_better(&best.rougeL, scores[i].rougeL);
+    take_better(&best.rougeLsum, scores[i].rougeLsum);
   }
   return best;
 }

@@ -1,7 +1,7 @@
 /* What the files of scoring share: words as ids, and subsequences of them.
  *
- * rouge_words.c reads texts, stem.c takes the endings off, lcs.c finds subsequences,
- * rouge.c counts, bootstrap.c says how sure a mean is.
+ * words.c tokenizes texts, stem.c stems words, lcs.c finds longest common
+ * subsequences, rouge.c scores, bootstrap.c computes confidence intervals.
  */
 #ifndef SCORE_SCORE_H
 #define SCORE_SCORE_H
@@ -9,17 +9,17 @@
 #include "attend/score.h"
 #include "base/base.h"
 
-/* ---- words (rouge_words.c) -------------------------------------------------------- */
+/* ---- words (words.c) -------------------------------------------------------- */
 
 typedef struct {
   size_t count;
-  uint32_t *id;   /* [count] equal where the words are */
+  uint32_t *id;   /* [count] equal for equal words */
   uint32_t *line; /* [count] of the text, from 0 */
 } word_list;
 
 typedef struct {
   void *block;
-  word_list list[2]; /* the first text's words, the second's */
+  word_list list[2]; /* words of the two texts */
   size_t kinds;      /* ids are below it */
 } word_pair;
 
@@ -41,8 +41,8 @@ attend_status lcs_length(attend_context *ctx, size_t kinds, size_t n,
                          size_t *length);
 
 /* For each line of a: the places that belong to its longest common subsequence
- * with any line of b; of equally long ones, the one found from the ends, going
- * back in a where both ways are open. in_any [a->count]: 1 there, else 0. */
+ * with any line of b; of equally long ones, the one that backtracking from the ends
+ * finds, preferring a step in a. in_any [a->count]: 1 there, else 0. */
 attend_status lcs_union(attend_context *ctx, size_t kinds, const word_list *a,
                         const word_list *b, unsigned char *in_any);
 

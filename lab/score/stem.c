@@ -1,12 +1,10 @@
-/* Words without their endings: Porter's algorithm as NLTK extends it.
+/* Porter's stemmer (1980) with NLTK's extensions.
  *
- * Below rouge_words.c.
- *
- * Five steps look at the end of a word; in each the first ending that fits decides,
- * and is replaced if what stands before it is long enough. A word is taken as
- * [C](VC)^m[V], runs of consonants and of vowels; m is its measure, and how long it
- * is. NLTK's own: a table of irregular words; ies and ied of four letters; y after a
- * consonant; alli before the others; fulli; logi; vc counts as cvc.
+ * Five steps examine the suffix of a word; in each the first suffix that matches is
+ * replaced if the stem before it is long enough. A word is [C](VC)^m[V], runs of
+ * consonants and of vowels; m is its measure. NLTK's extensions: a table of irregular
+ * words; ies and ied of four letters; y after a consonant; alli before the others;
+ * fulli; logi; vc counts as cvc.
  */
 #include <string.h>
 
@@ -17,7 +15,7 @@ typedef struct {
   size_t n;
 } stem_word;
 
-/* ---- what a word looks like ------------------------------------------------------------ */
+/* ---- properties of words ------------------------------------------------------------ */
 
 /* A y is a vowel after a consonant; so in a row of them every second one is. */
 static bool is_consonant(const char *word, size_t i) {

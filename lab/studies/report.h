@@ -1,7 +1,4 @@
-/* What holds a report together while it is written.
- *
- * report.c, report_figure.c and study.c alone.
- */
+/* A report while it is written; for report.c and study.c. */
 #ifndef STUDIES_REPORT_H
 #define STUDIES_REPORT_H
 
@@ -24,6 +21,5 @@ typedef struct report_store {
 } report_store;
 
 report_store *report_create(void);
-attend_status report_add_figure(report_store *s, const attend_study_figure *f);
 
 #endif

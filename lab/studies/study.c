@@ -1,7 +1,4 @@
-/* The list of studies, their settings, and running one.
- *
- * Behind attend/study.h.
- */
+/* attend/study.h: the list of studies, their settings, and running one. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -94,7 +91,7 @@ static attend_status read_list(study_run *r, const attend_setting *s,
   return ATTEND_OK;
 }
 
-/* The word of the caller, else the default; and how reports call it. */
+/* The caller's value, else the default; *shown: how reports print it. */
 static const char *value_of(const study_run *r, const attend_setting *s,
                             const char **shown) {
   const attend_study_options *o = r->options;
@@ -156,7 +153,6 @@ void study_normal(const study_run *r, uint64_t what, uint64_t first, size_t n,
   attend_random_normal((attend_random){r->seed, what}, first, n, out);
 }
 
-/* Behind a study that the list gave. */
 static const study_topic *topic_of(const attend_study *study) {
   for (size_t i = 0; i < TOPICS; i++)
     if (&topics[i]->about == study) return topics[i];

@@ -1,8 +1,7 @@
 /* What a study is written with: settings, memory, paragraphs, tables, plots.
  *
- * Above everything, on the public headers alone. A study is one file, study_<topic>.c,
- * with its row in study.c: settings, and a function that draws, measures and says what
- * it found. report.c keeps what is said.
+ * A study is one file, TOPIC.c, with its row in study.c: settings, and a function that
+ * measures and adds what it found to the report (report.c).
  *
  * Memory that a study takes belongs to the report and is freed with it. The first
  * failure ends the study: TRY.
@@ -29,7 +28,7 @@ typedef struct study_run {
   const attend_study_options *options;
 } study_run;
 
-/* One topic: what the world sees of it, and its function. */
+/* One topic: its description, and its function. */
 typedef struct {
   attend_study about;
   attend_status (*run)(study_run *r);
@@ -74,7 +73,7 @@ attend_status study_fail(study_run *r, attend_status status,
  * everything below takes as an empty one. */
 const char *study_format(study_run *r, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Says how much is done, and whether to go on. */
+/* Reports progress; fails with ATTEND_STOPPED when the caller stops the study. */
 attend_status study_step(study_run *r, double done);
 
 /* ---- random numbers ------------------------------------------------------------------ */
@@ -83,7 +82,7 @@ attend_status study_step(study_run *r, double done);
 void study_normal(const study_run *r, uint64_t what, uint64_t first, size_t n,
                   float *out);
 
-/* ---- what is said ----------------------------------------------------------------------- */
+/* ---- report ----------------------------------------------------------------------- */
 
 attend_status study_heading(study_run *r, const char *text);
 attend_status study_say(study_run *r, const char *format, ...)
@@ -105,7 +104,7 @@ attend_status study_row(table_store *t, int count, ...);
 attend_status study_figure(study_run *r, const char *name,
                            const attend_plot *plot);
 
-/* What must be so: exactly (slack 0), or within a slack. */
+/* A prediction: exact (slack 0), or within a slack. */
 attend_status study_claim(study_run *r, const char *name, const char *text,
                           double measured, double expected, double slack);
 /* A random measurement with this standard error. */
@@ -113,11 +112,11 @@ attend_status study_estimate(study_run *r, const char *name, const char *text,
                              double measured, double expected,
                              double standard_error);
 
-/* ---- attention (study_pass.c) ---------------------------------------------------------------- */
+/* ---- attention (attention.c) ---------------------------------------------------------------- */
 
-/* What one attention takes and gives, contiguous f32 in the order [B,H,T,D].
- * weights are looked at where they are not NULL, and gradients computed where
- * d_o is not; lse is needed for both. */
+/* Inputs and outputs of one attention, contiguous f32 in the order [B,H,T,D].
+ * weights are observed unless NULL, gradients computed unless d_o is NULL; both need
+ * lse. */
 typedef struct {
   const float *q, *k, *v;
   float *o, *lse;
@@ -129,7 +128,7 @@ typedef struct {
 attend_status study_attend(study_run *r, const attend_desc *desc,
                            const study_pass *p);
 
-/* ---- models (study_model.c) -------------------------------------------------------------------- */
+/* ---- models (model.c) -------------------------------------------------------------------- */
 
 typedef struct {
   attend_checkpoint *files;
@@ -140,7 +139,7 @@ attend_status study_untrained(study_run *r, const attend_architecture *a,
                               study_model *m);
 void study_model_free(study_model *m);
 
-/* ---- numbers (study_numbers.c) ------------------------------------------------------------ */
+/* ---- numbers (numbers.c) ------------------------------------------------------------ */
 
 /* X = U diag(s) V^T: x [rows][columns], u [rows][rows], s [rows]; see numeric/svd.h. */
 attend_status study_svd(study_run *r, size_t rows, size_t columns,

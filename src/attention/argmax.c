@@ -1,19 +1,17 @@
-/* Argmax attention: the value of the best key.
+/* Hard argmax attention: the value of the best key. The plan's choice for argmax without a
+ * temperature.
  *
- * The plan's choice for argmax without a temperature.
+ * Uses softmax's tiles and scores; a row keeps its best score, the number of keys that
+ * have it, and the sum of their values. Equal keys have bit-equal scores, since a score
+ * is one chain of fma, so ties are exact.
  *
- * The same tiles and scores as softmax; a row keeps its best score, how many
- * keys have it, and the sum of their values. Equal keys have equal scores to
- * the last bit, since a score is one chain of fma, so ties are real ties.
- *
- * Backward as mathematics has it: a small change of q or k does not change the
- * winner, so their gradients are zero, and all of dO goes to the chosen value.
+ * Backward: a small change of q or k does not change the best key, so dQ and dK are
+ * zero, and dO goes to the chosen value.
  */
 #include <math.h>
 #include <string.h>
 
-#include "attention/cost.h"
-#include "attention/softmax.h"
+#include "attention/engine.h"
 #include "attention/tile.h"
 
 static const char *applicable(const attend_desc *d) {
@@ -24,7 +22,7 @@ static const char *applicable(const attend_desc *d) {
 
 /* ---- workspace ---------------------------------------------------------------- */
 
-/* dV in f32 where the caller's is shorter: [B,G,S,M]. */
+/* dV in f32 if the caller's is 16-bit: [B,G,S,M]. */
 static size_t dv_bytes(const attend_plan *p) {
   const attend_desc *d = &p->desc;
   if (!(d->purpose & ATTEND_FOR_BACKWARD) || d->dtype == ATTEND_F32) return 0;
@@ -36,7 +34,7 @@ static void size(attend_plan *p) {
   scratch w;
   p->tile = tile_rows(p);
   p->thread_bytes = scratch_cut(p, (arena){NULL, 0}, &w);
-  p->shared_bytes = size_add(round_up(walk_shared_bytes(p), 64), dv_bytes(p));
+  p->shared_bytes = size_add(round_up(bias_shared_bytes(p), 64), dv_bytes(p));
 }
 
 /* ---- forward ------------------------------------------------------------------ */
@@ -47,11 +45,11 @@ static bool any_nan(int j0, int j1, const float *s) {
   return nan;
 }
 
-static void row_take(const call *c, const block *k, int j, float *o) {
+static void add_value(const call *c, const block *k, int j, float *o) {
   for (int i = 0; i < c->plan->desc.dim_v; i++) o[i] += block_value(c, k, j, i);
 }
 
-/* (m, l, o) of a row takes in its scores on a block. */
+/* Updates (m, l, o) of a row with its scores on a block. */
 static void row_fold(const call *c, const block *k, int j0, int j1,
                      const float *s, float *m, float *l, float *o) {
   bool first = c->plan->desc.form.ties == ATTEND_TIES_FIRST;
@@ -64,7 +62,7 @@ static void row_fold(const call *c, const block *k, int j0, int j1,
   }
   for (int j = j0; j < j1 && !(first && *l > 0); j++)
     if (s[j] == top) {
-      row_take(c, k, j, o);
+      add_value(c, k, j, o);
       *l += 1.0f;
     }
 }
@@ -119,7 +117,7 @@ static target dv_rows(const call *c, int b, int g) {
     return (target){view_at(&c->dv, 4, b, g, 0), ATTEND_F32, c->dv.stride[2],
                     c->dv.stride[3]};
   arena a = plan_shared_arena(c->plan);
-  arena_cut(&a, walk_shared_bytes(c->plan));
+  arena_cut(&a, bias_shared_bytes(c->plan));
   float *all = arena_cut(&a, 0);
   size_t stack = (size_t)b * (size_t)d->kv_heads + (size_t)g;
   return (target){all + stack * (size_t)d->kv_len * (size_t)d->dim_v,
@@ -136,11 +134,11 @@ static void clear_rows(const call *c, target rows, int64_t n, int width) {
   }
 }
 
-/* Counts or hands out: dO of a row goes to the keys whose score is its best.
- * After counting, l is how many there are. */
-static void row_give(const call *c, tile g, int r, const block *k, int j0,
-                     int j1, const float *s, const float *d_o, float *l,
-                     float *left, target dv) {
+/* Adds dO of a row to the values of its best keys; without d_o only counts them into
+ * l. */
+static void row_scatter(const call *c, tile g, int r, const block *k, int j0,
+                        int j1, const float *s, const float *d_o, float *l,
+                        float *left, target dv) {
   bool first = c->plan->desc.form.ties == ATTEND_TIES_FIRST;
   float best = c->lse_in[row_index(c, g, r)];
   for (int j = j0; j < j1; j++) {
@@ -159,14 +157,14 @@ static void row_give(const call *c, tile g, int r, const block *k, int j0,
 }
 
 /* with: where dV goes, or NULL to count. */
-static void group_give(const visit *v, void *with) {
+static void group_scatter(const visit *v, void *with) {
   const target *dv = with;
   int ld = v->c->plan->ldv;
   scratch *w = v->w;
   for (int r = 0, row = v->at; r < v->g.rows; r++, row++)
-    row_give(v->c, v->g, r, &w->keys, v->j0, v->j1, w->s + r * BLOCK,
-             dv ? w->o + (size_t)row * (size_t)ld : NULL, w->l + row,
-             w->m + row, dv ? *dv : (target){0});
+    row_scatter(v->c, v->g, r, &w->keys, v->j0, v->j1, w->s + r * BLOCK,
+                dv ? w->o + (size_t)row * (size_t)ld : NULL, w->l + row,
+                w->m + row, dv ? *dv : (target){0});
 }
 
 static void stack_backward(const call *c, int b, int g, scratch *w) {
@@ -179,10 +177,10 @@ static void stack_backward(const call *c, int b, int g, scratch *w) {
     tile t = {b, g, (int)row, (int)min64(p->tile, rows - row)};
     tile_begin(c, t, w);
     tile_clear(p, t.rows, w);
-    tile_visit(c, t, w, group_give, NULL);
-    for (int i = 0; i < t.rows; i++) w->m[i] = 1.0f; /* still to be given */
+    tile_visit(c, t, w, group_scatter, NULL);
+    for (int i = 0; i < t.rows; i++) w->m[i] = 1.0f; /* not scattered yet */
     rows_load(c, &c->d_o, t, d->dim_v, p->ldv, true, w->o);
-    tile_visit(c, t, w, group_give, &dv);
+    tile_visit(c, t, w, group_scatter, &dv);
   }
   if (d->dtype == ATTEND_F32) return;
   static const float one[1] = {1.0f};

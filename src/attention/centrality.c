@@ -1,14 +1,13 @@
-/* Centrality: where attention among vectors goes.
+/* Centrality of vectors by attention: LexRank (Erkan and Radev 2004) on a softmax graph,
+ * through the public attention calls.
  *
- * Public; calls the engines as any program would.
+ * A vector does not attend to itself, and no mask has a hole: the keys before a vector
+ * are one causal problem shifted by one, those after it another on the reversed
+ * vectors, and their denominators add up. Subtracting exp(x_i.x_i / tau) from a full
+ * row would leave rounding error for small tau.
  *
- * Nobody attends to himself, and no mask of ours has a hole: so the keys before
- * a vector are one causal problem shifted by one, those behind it another on
- * the vectors in reverse, and their denominators add up. Taking exp(x_i.x_i /
- * tau) away from a full row would leave rounding where tau is small.
- *
- * A^T y, which a walk with jumps needs, is a forward pass too: w is symmetric,
- * so (A^T y)_i = sum_j w_ij y_j / z_j = z_i sum_j a_ij (y_j / z_j).
+ * A^T y, one step of the power iteration with jumps, is a forward pass too: w is
+ * symmetric, so (A^T y)_i = sum_j w_ij y_j / z_j = z_i sum_j a_ij (y_j / z_j).
  */
 #include "attend/centrality.h"
 
@@ -19,9 +18,9 @@
 #include "base/base.h"
 
 enum {
-  ROWS = 2048,  /* of a call: progress is told between them */
-  STEPS = 1000, /* of a walk, which jumps make short */
-  SIDES = 2     /* keys before, keys behind */
+  ROWS = 2048,  /* of a call: progress is reported between calls */
+  STEPS = 1000, /* limit of the power iteration */
+  SIDES = 2     /* keys before, keys after */
 };
 static const double SETTLED = 1e-6;
 
@@ -35,12 +34,12 @@ typedef struct {
   double *logz, *next; /* [n] */
   double most;         /* the largest logz */
   double done;         /* passes */
-  double passes;       /* that there will be, as far as one knows */
-} walk;
+  double passes;       /* expected */
+} ranking;
 
 /* ---- a pass -------------------------------------------------------------------- */
 
-static attend_status tell(walk *w, double part) {
+static attend_status report(ranking *w, double part) {
   if (!w->o->progress) return ATTEND_OK;
   w->done += part;
   double share = w->done / w->passes;
@@ -48,8 +47,8 @@ static attend_status tell(walk *w, double part) {
   return fail(w->ctx, ATTEND_STOPPED, "stopped by the caller");
 }
 
-/* Rows [a, b) look at all that stands before them. */
-static attend_status look_back(walk *w, int side, int a, int b) {
+/* Rows [a, b) attend to all keys before them. */
+static attend_status attend_before(ranking *w, int side, int a, int b) {
   attend_desc d = {.q_len = b - a, .kv_len = b - 1, .dim = w->dim, .dim_v = 1};
   attend_plan *plan = NULL;
   d.scale = 1.0f / (w->o->tau > 0 ? w->o->tau : 0.5f);
@@ -57,32 +56,32 @@ static attend_status look_back(walk *w, int side, int a, int b) {
   ATTEND_TRY(attend_plan_create(w->ctx, &d, &plan));
   const float *q = w->x[side] + (size_t)a * (size_t)w->dim;
   attend_status status = attend_forward(
-      plan, attend_bhtd(q), attend_bhtd(w->x[side]), attend_bhtd(w->v[side]),
-      attend_bhtd(w->out[side] + a), w->lse[side] + a);
+      plan, attend_bhtd_input(q), attend_bhtd_input(w->x[side]),
+      attend_bhtd(w->v[side]), attend_bhtd(w->out[side] + a), w->lse[side] + a);
   attend_plan_free(plan);
   return status;
 }
 
-static attend_status pass(walk *w) {
+static attend_status pass(ranking *w) {
   double pairs = (double)w->n * (double)w->n;
   for (int side = 0; side < SIDES; side++)
     for (int a = 0; a < w->n; a += ROWS) {
       int b = w->n - a < ROWS ? w->n : a + ROWS;
-      ATTEND_TRY(look_back(w, side, a, b));
-      ATTEND_TRY(tell(w, ((double)b * b - (double)a * a) / pairs / SIDES));
+      ATTEND_TRY(attend_before(w, side, a, b));
+      ATTEND_TRY(report(w, ((double)b * b - (double)a * a) / pairs / SIDES));
     }
   return ATTEND_OK;
 }
 
-/* ---- the walk ------------------------------------------------------------------ */
+/* ---- power iteration ------------------------------------------------------------------ */
 
 static double add_logs(double a, double b) {
   double most = a > b ? a : b;
   return most == -INFINITY ? most : most + log(exp(a - most) + exp(b - most));
 }
 
-/* Denominators from what both sides say. */
-static void join_sides(walk *w) {
+/* Denominators of both sides together. */
+static void join_sides(ranking *w) {
   w->most = -INFINITY;
   for (int i = 0; i < w->n; i++) {
     w->logz[i] =
@@ -91,7 +90,7 @@ static void join_sides(walk *w) {
   }
 }
 
-static void settle(const walk *w, double *centrality) {
+static void stationary(const ranking *w, double *centrality) {
   double sum = 0;
   for (int i = 0; i < w->n; i++) {
     centrality[i] = w->n > 1 ? exp(w->logz[i] - w->most) : 1;
@@ -100,15 +99,15 @@ static void settle(const walk *w, double *centrality) {
   for (int i = 0; i < w->n; i++) centrality[i] /= sum;
 }
 
-static void put_values(walk *w, const double *y) {
+static void put_values(ranking *w, const double *y) {
   for (int i = 0; i < w->n; i++) {
     float v = (float)(y[i] * exp(w->most - w->logz[i]));
     w->v[0][i] = w->v[1][w->n - 1 - i] = v;
   }
 }
 
-/* Both sides' share of z_i sum_j a_ij v_j, over exp(most). */
-static double arrived(const walk *w, int i) {
+/* z_i sum_j a_ij v_j over exp(most), both sides. */
+static double step_to(const ranking *w, int i) {
   double sum = 0;
   for (int side = 0; side < SIDES; side++) {
     int at = side ? w->n - 1 - i : i;
@@ -117,13 +116,13 @@ static double arrived(const walk *w, int i) {
   return sum;
 }
 
-/* One step of the walk; *change is the sum of what moved. */
-static attend_status step(walk *w, double *y, double *change) {
+/* One step; *change is the sum of |differences|. */
+static attend_status step(ranking *w, double *y, double *change) {
   double sum = 0, jump = w->o->jump;
   put_values(w, y);
   ATTEND_TRY(pass(w));
   for (int i = 0; i < w->n; i++) {
-    w->next[i] = (1 - jump) * arrived(w, i) + jump / w->n;
+    w->next[i] = (1 - jump) * step_to(w, i) + jump / w->n;
     sum += w->next[i];
   }
   *change = 0;
@@ -135,31 +134,31 @@ static attend_status step(walk *w, double *y, double *change) {
   return ATTEND_OK;
 }
 
-static attend_status walk_on(walk *w, double *y) {
+static attend_status iterate(ranking *w, double *y) {
   double change = 1;
   for (int i = 0; i < STEPS && change > SETTLED; i++)
     ATTEND_TRY(step(w, y, &change));
   return ATTEND_OK;
 }
 
-static attend_status run(walk *w, double *centrality) {
-  double stay = 1 - w->o->jump; /* what is wrong shrinks by it at each step */
+static attend_status run(ranking *w, double *centrality) {
+  double stay = 1 - w->o->jump; /* the error shrinks by it at each step */
   w->passes = stay < 1 ? 2 + log(SETTLED) / log(stay) : 1;
   ATTEND_TRY(pass(w));
   join_sides(w);
   ATTEND_CHECK(w->ctx, w->n < 2 || isfinite(w->most),
                "the products of the vectors over tau are not finite: choose a "
                "larger tau, or shorter vectors");
-  settle(w, centrality);
-  return w->o->jump > 0 && w->n > 1 ? walk_on(w, centrality) : ATTEND_OK;
+  stationary(w, centrality);
+  return w->o->jump > 0 && w->n > 1 ? iterate(w, centrality) : ATTEND_OK;
 }
 
-/* ---- the door ------------------------------------------------------------------ */
+/* ---- the public call ------------------------------------------------------------------ */
 
 static attend_status check(attend_context *ctx, const float *x, size_t count,
                            int n, int dim, const attend_centrality_options *o) {
   ATTEND_CHECK(ctx, n >= 0 && dim >= 1,
-               "%d vectors of width %d cannot attend to each other", n, dim);
+               "%d vectors of width %d: give a width of at least 1", n, dim);
   ATTEND_CHECK(ctx, o->tau >= 0 && isfinite(o->tau),
                "tau is %g: choose a number above 0", (double)o->tau);
   ATTEND_CHECK(ctx, o->jump >= 0 && o->jump < 1,
@@ -170,8 +169,8 @@ static attend_status check(attend_context *ctx, const float *x, size_t count,
   return ATTEND_OK;
 }
 
-/* Two calls: to learn the size, and to cut the block. */
-static size_t cut(walk *w, arena a) {
+/* Called twice: for the size, and to lay out the block. */
+static size_t cut(ranking *w, arena a) {
   size_t n = (size_t)w->n, row = size_times((size_t)w->dim, sizeof(float));
   w->x[1] = arena_cut(&a, size_times(n, row));
   for (int side = 0; side < SIDES; side++) {
@@ -189,7 +188,7 @@ attend_status attend_centrality(attend_context *ctx, const float *x, int n,
                                 const attend_centrality_options *options,
                                 double *centrality) {
   const attend_centrality_options none = {0};
-  walk w = {.ctx = ctx, .o = options ? options : &none, .n = n, .dim = dim};
+  ranking w = {.ctx = ctx, .o = options ? options : &none, .n = n, .dim = dim};
   size_t count = n > 0 && dim > 0 ? (size_t)n * (size_t)dim : 0;
   void *block = NULL;
   ATTEND_TRY(check(ctx, x, count, n, dim, w.o));
@@ -197,7 +196,7 @@ attend_status attend_centrality(attend_context *ctx, const float *x, int n,
   ATTEND_TRY(
       take_zeroed(ctx, cut(&w, (arena){0}), "vectors in reverse", &block));
   cut(&w, (arena){block, 0});
-  float *reverse = block; /* the first that was cut */
+  float *reverse = block; /* the first in the layout */
   for (size_t i = 0, row = (size_t)dim; i < (size_t)n; i++)
     memcpy(reverse + ((size_t)n - 1 - i) * row, x + i * row, row * sizeof *x);
   w.x[0] = x;

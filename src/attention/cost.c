@@ -1,10 +1,8 @@
-/* What a plan will cost: operations, bytes, and pairs that see each other.
+/* The cost model: operations, bytes and visible pairs of a plan. The plan compares
+ * engines by it; `attend explain` and `attend bench` divide by it.
  *
- * Behind attend_plan_cost; the plan compares engines by it, the program's explain and
- * bench divide by it.
- *
- * Masks are rules and keys are counted as if all were real, so sums over rows
- * have closed forms: a problem of a million rows costs nothing to ask about.
+ * Padding is ignored, so sums over rows have closed forms: any length costs constant
+ * time.
  *
  * By pairs (softmax, argmax, kernel-direct), for each pair that is seen:
  *   forward    q.k and a v                            2 (D + M)
@@ -30,11 +28,9 @@
  * keeps no features in between. Exponentials and the like are not counted, as
  * for softmax.
  */
-#include "attention/cost.h"
+#include "attention/engine.h"
 
 #include <string.h>
-
-#include "attention/engine.h"
 
 /* ---- sums over rows ---------------------------------------------------------------- */
 
@@ -49,7 +45,7 @@ static int64_t clamp(int64_t x, int64_t most) {
   return min64(max64(x, 0), most);
 }
 
-/* sum_{i < rows} of f(first + i kept in [0, top]), f(x) summed by total. */
+/* sum_{i < rows} of f(first + i clamped to [0, top]); total(n) = sum_{x <= n} f(x). */
 static double sum_kept(int64_t first, int64_t rows, int64_t top,
                        double (*total)(int64_t)) {
   int64_t from = clamp(first, top), to = clamp(first + rows, top);
@@ -58,14 +54,14 @@ static double sum_kept(int64_t first, int64_t rows, int64_t top,
   return rising + (double)beyond * (total(top) - (top ? total(top - 1) : 0));
 }
 
-/* The number of rows with first + i kept in [0, top] above `least` >= 0. */
+/* The number of rows with first + i, clamped to [0, top], above `least` >= 0. */
 static int64_t rows_above(int64_t first, int64_t rows, int64_t top,
                           int64_t least) {
   if (top <= least) return 0;
   return clamp(first + rows - 1 - least, rows);
 }
 
-/* Row i of a head sees keys up to where `first` + i, kept in [0, S], says. */
+/* Row i of a head sees the keys before `first` + i, clamped to [0, S]. */
 typedef struct {
   int64_t first;
   int64_t rows; /* that share a rule: all, or one that stands for all */
@@ -99,7 +95,7 @@ double flops_of_pairs(const attend_desc *d) {
   return each * visible_pairs(d);
 }
 
-/* A state holds what came before: the keys of a call are those it brings. */
+/* A state holds earlier keys: a call maps only its new ones. */
 static double mapped_keys(const attend_desc *d) {
   bool extends = d->purpose & ATTEND_FOR_EXTEND;
   return (double)d->batch * d->kv_heads * (extends ? d->q_len : d->kv_len);

@@ -1,21 +1,20 @@
-/* The equation, literally, in double:
+/* The reference implementation, in double:
  *
  *   out_i = sum_j sim(q_i, k_j) v_j / sum_j sim(q_i, k_j)
  *
- * The specification that every engine is tested against. Nothing here is fast and
- * nothing should be.
+ * Every engine is tested against it. It is slow and simple on purpose.
  *
- * Two liberties. Where sim cannot be negative (softmax, argmax, gaussian, elu,
- * favor) its logarithm is kept and the row's largest subtracted, so that nothing
- * overflows; a key whose exponential is exactly zero (a bias of -inf) and those
- * that lost a hard argmax are not seen, so their values are not read. And a
- * denominator of exactly 0 is a row that sees nothing.
+ * Two conventions. Where sim cannot be negative (softmax, argmax, gaussian, elu, favor)
+ * its logarithm is stored and the row's maximum subtracted, so that nothing overflows; a
+ * key whose exponential is exactly zero (a bias of -inf), and a key that is not the
+ * argmax, counts as masked, so its value is not read. And a denominator of exactly 0 is
+ * a row that sees no key.
  */
 #include "attend/definition.h"
 
 #include <math.h>
 
-#include "attention/definition_row.h"
+#include "attention/definition.h"
 
 /* ---- reading ------------------------------------------------------------ */
 
@@ -153,13 +152,13 @@ static void choose_best(const definition_row *row, double best) {
   }
 }
 
-/* In place: logarithms become what they are of, with the largest at 1. */
+/* In place: exp of the logarithms, relative to the largest. */
 static void exponentiate(const definition_row *row, double most) {
   for (int s = 0; s < row->n_seen; s++)
     row->weight[s] = exp(row->weight[s] - most);
 }
 
-static void forget_zeros(definition_row *row) {
+static void drop_zeros(definition_row *row) {
   int kept = 0;
   for (int s = 0; s < row->n_seen; s++) {
     if (row->weight[s] == 0) continue;
@@ -169,7 +168,7 @@ static void forget_zeros(definition_row *row) {
   row->n_seen = kept;
 }
 
-/* From log sim, or from scores, to what a later sum divides by: sets lse. */
+/* From log sim, or from scores, to unnormalised weights; sets lse. */
 static void weigh_logarithms(definition_row *row) {
   const attend_form *f = &row->d.form;
   bool hard = f->kind == ATTEND_ARGMAX && f->temperature == 0;
@@ -183,7 +182,7 @@ static void weigh_logarithms(definition_row *row) {
     choose_best(row, best);
   else
     exponentiate(row, best);
-  if (!isnan(best)) forget_zeros(row);
+  if (!isnan(best)) drop_zeros(row);
   if (!hard) row->lse = best + log(sum_of(row->weight, row->n_seen));
 }
 
@@ -255,7 +254,7 @@ attend_status definition_row_open(attend_context *ctx, const attend_desc *desc,
 
 void definition_row_close(const attend_context *ctx, definition_row *row) {
   give(ctx, row->block);
-  row->block = NULL; /* who failed to open it may close it again */
+  row->block = NULL; /* closing twice is allowed */
 }
 
 /* ---- the public calls --------------------------------------------------- */

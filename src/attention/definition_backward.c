@@ -1,6 +1,4 @@
-/* The derivative of the equation, in double, one sum at a time.
- *
- * Beside definition.c.
+/* The derivative of definition.c, in double, one sum at a time.
  *
  * With p_j = sim_j / sum sim and dp_j = dO . v_j, out's dependence on any
  * similarity is dsim_j = (dp_j - delta) / sum sim, delta = sum_j p_j dp_j.
@@ -10,7 +8,7 @@
 #include <math.h>
 
 #include "attend/definition.h"
-#include "attention/definition_row.h"
+#include "attention/definition.h"
 
 typedef struct {
   definition_row row;
@@ -145,7 +143,7 @@ static void through_similarity(backward_pass *p, int j, double gap, double dlog,
   }
 }
 
-/* Key seen[s], whose similarity pulls the output by gap = dp - delta. */
+/* Key seen[s]; gap = dp - delta. */
 static void through_key(backward_pass *p, int s, double gap) {
   const definition_row *row = &p->row;
   const attend_desc *d = &row->d;

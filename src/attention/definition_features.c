@@ -1,5 +1,5 @@
-/* The definition of similarities that are given by features, and its
- * derivative: random directions w, with x' = unit x,
+/* The definition of similarities by feature maps, and its derivative, in double. With
+ * random directions w and x' = unit x,
  *
  *   favor        mean_r exp(w_r.q' - |q'|^2/2) exp(w_r.k' - |k'|^2/2)
  *   with pairs   the same over w_r and -w_r
@@ -8,12 +8,10 @@
  *
  * where unit is sqrt(scale), for gaussian 1/sigma; and phi(q).phi(k) with the
  * caller's phi.
- *
- * Beside definition.c, in double like it.
  */
 #include <math.h>
 
-#include "attention/definition_row.h"
+#include "attention/definition.h"
 #include "attention/features.h"
 
 bool definition_has_features(const attend_form *form) {
@@ -153,7 +151,7 @@ static void caller_slope(const definition_row *row, double *dq, double *dk) {
   }
 }
 
-/* ---- any of them --------------------------------------------------------- */
+/* ---- dispatch --------------------------------------------------------- */
 
 double definition_features_sim(const definition_row *row, int j) {
   if (row->features.dirs == 0) return caller_sim(row);

@@ -1,8 +1,8 @@
-/* Plans, engines and calls: what every file of this directory shares.
+/* Plans, engines and calls: shared by every file of this directory.
  *
- * plan.c asks the engines of the context's device in order; an engine computes a call.
- * The public functions are thin: they check, make a call, hand it over. They know an
- * engine by its table alone.
+ * plan.c chooses among the engines of the context's device; an engine computes a call.
+ * The public functions check their arguments, fill a call and pass it to the table of
+ * the engine.
  */
 #ifndef ATTENTION_ENGINE_H
 #define ATTENTION_ENGINE_H
@@ -36,50 +36,49 @@ struct attend_plan {
   float bias_to2;  /* bias -> the same */
   float cap_in;    /* soft cap c: q.k -> the argument of tanh, scale / c */
   float cap_out;   /* tanh -> log2 of the weight: c log2(e) / temperature */
-  bool by_gaps;    /* gaussian: from q - k, not from q.k; see direct.c */
-  feature_map map; /* of linear forms */
-  int64_t weak_rows; /* of the last call: see attend_plan_weak_rows */
-  size_t slot_bytes; /* of shared: partial results when keys are split */
+  bool by_differences; /* gaussian: from q - k, not from q.k; see direct.c */
+  feature_map map;     /* of linear forms */
+  int64_t weak_rows;   /* of the last call: see attend_plan_weak_rows */
+  size_t slot_bytes;   /* of shared: partial results when keys are split */
   size_t thread_bytes, shared_bytes; /* the workspace: threads, then shared */
   unsigned char *workspace;
 };
 
-/* One call: a plan and the tensors of this time. Keys come from views, or from
- * a state's pages. */
+/* One call: a plan and its tensors. Keys come from views, or from a state's pages. */
 typedef struct {
   attend_plan *plan;
   attend_view q, k, v, o;
   float *lse;
   const struct block_kernels *on; /* the layouts that blocks are loaded in */
-  bool raw; /* the engine takes scores that lack their factor */
+  bool raw; /* the engine applies the scale itself, in the exponential */
   const attend_state *state;
-  const int64_t *before; /* [B] where each sequence's first query stands */
-  int n;                 /* queries a sequence */
+  const int64_t *before;       /* [B] position of each sequence's first query */
+  int n;                       /* queries a sequence */
   attend_view d_o, dq, dk, dv; /* backward */
   const float *lse_in;
   float *dbias;
-  const attend_observation *look; /* observe */
-  int64_t key_from, key_to; /* observe: blocks outside are passed over, unless
-                               key_to is 0 */
+  const attend_observation *obs; /* observe */
+  int64_t key_from, key_to; /* observe: other blocks are skipped, unless key_to
+                               is 0 */
 } call;
 
 struct attend_engine {
   const char *name;
-  const state_kind *states; /* that its plans make and extend */
-  bool at_once; /* computes within the call: what is queued must be done */
-  bool by_sums; /* of features, with no weight of a pair: cost.c, looker.h */
+  const state_kind *states; /* the kind of its plans' states */
+  bool at_once; /* computes within the call: the queue must be empty */
+  bool by_sums; /* of features, with no weight of a pair: cost.c, observe.c */
   const char *(*applicable)(const attend_desc *desc); /* NULL, or why not */
-  /* Of the engines that apply, the plan takes one of least cost. */
+  /* Of the engines that apply, the plan chooses the first of least cost. */
   double (*cost)(const attend_desc *desc);
-  attend_status (*prepare)(attend_plan *plan); /* what calls share; or NULL */
-  void (*release)(attend_plan *plan);          /* it; or NULL */
+  attend_status (*prepare)(attend_plan *plan); /* data of all calls; or NULL */
+  void (*release)(attend_plan *plan);          /* frees it; or NULL */
   void (*size)(attend_plan *plan);             /* sets tile, bytes  */
-  attend_status (*forward)(call *c);           /* also looks into a state */
+  attend_status (*forward)(call *c);           /* also over a state */
   attend_status (*backward)(call *c);
   attend_status (*observe)(call *c);
 };
 
-/* The CPU's, in the order of preference; the last entry is NULL. */
+/* The CPU's engines in order of preference, then NULL. */
 extern const attend_engine *const cpu_engines[];
 
 extern const attend_engine engine_softmax, engine_argmax, engine_direct,
@@ -106,17 +105,17 @@ static inline attend_stream *plan_stream(attend_plan *p) {
 }
 static inline void plan_wait(attend_plan *p) { stream_wait(plan_stream(p)); }
 
-/* Queued before a call's other phases, since those of the call before may still run:
- * no row is weak yet, T5's bias spread by distance. */
+/* Queued before a call's other phases, since those of the previous call may still run:
+ * resets the count of weak rows and spreads T5's bias by distance. */
 void call_begin(const call *c);
 
-/* Counts rows that an item found weak. */
+/* Adds to attend_plan_weak_rows; called by several threads. */
 static inline void plan_weak(attend_plan *p, int64_t rows) {
   if (rows) __atomic_fetch_add(&p->weak_rows, rows, __ATOMIC_RELAXED);
 }
 
-/* A denominator that f32 lost, of weights with this sum of sizes: they vanished,
- * overflowed or cancelled. */
+/* A denominator that underflowed, overflowed or cancelled; size: the sum of absolute
+ * weights. */
 static inline bool is_lost(float denominator, float size) {
   return fabsf(denominator) < 0x1p-100f || isinf(denominator) ||
          fabsf(denominator) < 1e-3f * size;
@@ -129,5 +128,10 @@ static inline arena plan_thread_arena(const attend_plan *p, int thread) {
 static inline arena plan_shared_arena(const attend_plan *p) {
   return (arena){p->workspace + p->thread_bytes * (size_t)p->threads, 0};
 }
+
+/* Operations of a description, a multiply-add counted as two (cost.c): by pairs of a query
+ * and a key, and by sums of features. */
+double flops_of_pairs(const attend_desc *d);
+double flops_of_sums(const attend_desc *d);
 
 #endif

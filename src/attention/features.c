@@ -1,7 +1,10 @@
-/* Feature maps: making them, mapping rows, and the way back.
+/* Feature maps: random directions, constants and memory of a map, mapping rows, and the
+ * derivative.
  *
- * The arithmetic is in kernels/cpu/maps.c; here are the constants, the memory, and
- * which kernel a form takes.
+ * Positive random features with orthogonal directions are FAVOR+ (Performer,
+ * Choromanski et al. 2021). Sines and cosines of random projections are random Fourier
+ * features (Rahimi and Recht 2007). elu(x) + 1 is linear attention's map (Katharopoulos
+ * et al. 2020). The arithmetic is in kernels/cpu/maps.c.
  */
 #include "attention/features.h"
 
@@ -10,9 +13,117 @@
 
 #include "attention/engine.h"
 
+/* ==== random directions =======================================================
+ *
+ * Normal vectors, or normal lengths on orthogonal vectors. They depend on the form's
+ * seed and redraw alone, so a checkpoint stores no matrix.
+ *
+ * Direction r, element x is element r dim + x of Philox's stream 2^63 + 2 redraw of the
+ * form's seed; streams below 2^63 are left to others, so directions and data drawn with
+ * one seed are independent. Orthogonal directions come in blocks of dim rows: the
+ * block's normal vectors go through Gram-Schmidt, and row r takes the length of the
+ * normal vector at r dim of stream 2^63 + 2 redraw + 1. A row depends on the earlier
+ * rows of its block alone, so more directions leave the first ones unchanged.
+ *
+ * The floats are the same on every machine: the normals are, and the rest are single
+ * double operations in a fixed order. */
+
+#define FIRST_STREAM (UINT64_C(1) << 63)
+#define LEAST 1e-8 /* a shorter remainder is mostly rounding error */
+
+static attend_random directions(const attend_form *f) {
+  return (attend_random){f->seed, FIRST_STREAM + 2 * f->redraw};
+}
+
+static attend_random lengths(const attend_form *f) {
+  return (attend_random){f->seed, FIRST_STREAM + 2 * f->redraw + 1};
+}
+
+typedef struct { /* Gram-Schmidt on one block of rows */
+  const attend_form *form;
+  int dim;
+  double *unit; /* [rows][dim], the rows finished */
+  float *draw;  /* [dim] */
+} block;
+
+static double dot(const double *a, const double *b, int n) {
+  double sum = 0;
+  for (int x = 0; x < n; x++) sum += a[x] * b[x];
+  return sum;
+}
+
+/* Twice: removes the rounding error that the first projection leaves. */
+static void project_out(const block *b, int rows, double *v) {
+  for (int n = 0; n < 2 * rows; n++) {
+    const double *u = b->unit + (size_t)(n % rows) * (size_t)b->dim;
+    double along = dot(u, v, b->dim);
+    for (int x = 0; x < b->dim; x++) v[x] -= along * u[x];
+  }
+}
+
+/* A vector in the span of the rows before it is redrawn from elsewhere in the stream. */
+static void draw_unit(const block *b, uint64_t row, int in_block) {
+  double *v = b->unit + (size_t)in_block * (size_t)b->dim, norm = 0;
+  for (uint64_t attempt = 0; !(norm >= LEAST); attempt++) {
+    uint64_t first = (attempt << 56) + row * (uint64_t)b->dim;
+    attend_random_normal(directions(b->form), first, (size_t)b->dim, b->draw);
+    for (int x = 0; x < b->dim; x++) v[x] = (double)b->draw[x];
+    project_out(b, in_block, v);
+    norm = sqrt(dot(v, v, b->dim));
+  }
+  for (int x = 0; x < b->dim; x++) v[x] /= norm;
+}
+
+static double draw_length(const block *b, uint64_t row) {
+  double sum = 0;
+  attend_random_normal(lengths(b->form), row * (uint64_t)b->dim, (size_t)b->dim,
+                       b->draw);
+  for (int x = 0; x < b->dim; x++)
+    sum += (double)b->draw[x] * (double)b->draw[x];
+  return sqrt(sum);
+}
+
+static void draw_orthogonal(const block *b, int dirs, float *w) {
+  for (int r = 0; r < dirs; r++) {
+    int in_block = r % b->dim;
+    const double *unit = b->unit + (size_t)in_block * (size_t)b->dim;
+    draw_unit(b, (uint64_t)r, in_block);
+    double length = draw_length(b, (uint64_t)r);
+    for (int x = 0; x < b->dim; x++) *w++ = (float)(length * unit[x]);
+  }
+}
+
+static size_t unit_bytes(int dirs, int dim) {
+  size_t rows = (size_t)(dirs < dim ? dirs : dim);
+  return SIZE_PRODUCT(rows, (size_t)dim, sizeof(double));
+}
+
+size_t projection_scratch(const attend_form *form, int dirs, int dim) {
+  if (form->draw == ATTEND_IID) return 0;
+  return size_add(unit_bytes(dirs, dim),
+                  size_times((size_t)dim, sizeof(float)));
+}
+
+attend_status projection_draw(attend_context *ctx, const attend_form *form,
+                              int dirs, int dim, float *w) {
+  if (form->draw == ATTEND_IID) {
+    attend_random_normal(directions(form), 0, (size_t)dirs * (size_t)dim, w);
+    return ATTEND_OK;
+  }
+  block b = {.form = form, .dim = dim};
+  ATTEND_TRY(take(ctx, projection_scratch(form, dirs, dim),
+                  "orthogonal directions", &b.unit));
+  b.draw = (float *)((unsigned char *)b.unit + unit_bytes(dirs, dim));
+  draw_orthogonal(&b, dirs, w);
+  give(ctx, b.unit);
+  return ATTEND_OK;
+}
+
+/* ==== maps ==================================================================== */
+
 static const double TWO_PI = 6.28318530717958647692;
 
-/* ---- making ------------------------------------------------------------------- */
+/* ---- building a map ------------------------------------------------------------------- */
 
 static map_kind kind_of(const attend_form *f) {
   switch (f->kind) {
@@ -34,7 +145,7 @@ static map_kind kind_of(const attend_form *f) {
   }
 }
 
-/* A vector that is written from the last monomial on stays inside the row. */
+/* The kernel may write a whole vector from the last monomial on. */
 static int row_floats(const feature_map *map) {
   size_t count = (size_t)map->count;
   if (map->kind == MAP_POLY) return (int)round_up(count + LANES - 1, LANES);
@@ -55,11 +166,12 @@ static void set_units(const attend_desc *d, feature_map *map) {
   map->log_factor = map->dirs ? -log((double)averaged) : 0;
 }
 
-/* Multinomials a^n c^(p-n) p! / (k_1! .. (p-n)!): what each monomial of keys is
- * multiplied by. Walks the order of the kernel. */
+/* Multinomials a^n c^(p-n) p! / (k_1! .. (p-n)!): the coefficients of the
+ * keys' monomials, in the order of the kernel. */
 static void poly_coefficients(const attend_form *f, int dim, feature_map *map) {
   int p = f->degree;
-  double *inverse = map->room; /* 1 / product of the factorials of exponents */
+  double *inverse =
+      map->inverse; /* 1 / product of the factorials of exponents */
   memset(map->coef, 0, (size_t)map->ld * sizeof(float));
   for (int i = 0; i < map->count; i++) inverse[i] = 1;
   for (int d = 2; d <= p; d++)
@@ -105,7 +217,7 @@ static size_t map_cut(const attend_desc *d, arena a, feature_map *map) {
                                  (size_t)(d->dim + 1), sizeof(int32_t)));
   map->first = arena_cut(&a, SIZE_PRODUCT(poly, count, sizeof(int32_t)));
   map->power = arena_cut(&a, SIZE_PRODUCT(poly, count, sizeof(int32_t)));
-  map->room = arena_cut(&a, SIZE_PRODUCT(poly, count, sizeof(double)));
+  map->inverse = arena_cut(&a, SIZE_PRODUCT(poly, count, sizeof(double)));
   map->drawn =
       arena_cut(&a, SIZE_PRODUCT((size_t)map->dirs, (size_t)d->dim, f));
   return a.used;
@@ -125,8 +237,7 @@ attend_status features_draw(attend_context *ctx, const attend_desc *d,
   return ATTEND_OK;
 }
 
-/* A map of more features than this is not worth making: its state alone would
- * be gigabytes. */
+/* Beyond this a state alone would be gigabytes. */
 enum { MOST_FEATURES = 1 << 20 };
 
 /* A map without its numbers. */
@@ -204,7 +315,7 @@ static void map_trig(const attend_plan *p, int n, const float *x, float *phi,
   }
   p->kn->matmul(n, map->ld_dirs, p->desc.dim, x, p->ldk, map->w_t, map->ld_dirs,
                 work, map->ld_dirs, false);
-  p->kn->map_turn(n, map->dirs, map->ld_dirs, factor, work, phi);
+  p->kn->map_trig(n, map->dirs, map->ld_dirs, factor, work, phi);
 }
 
 static void map_caller(const attend_plan *p, bool key, int n, const float *x,
@@ -252,7 +363,7 @@ void features_rows(const attend_plan *p, bool key, int n, const float *x,
   }
 }
 
-/* ---- the way back --------------------------------------------------------------------- */
+/* ---- the derivative --------------------------------------------------------------------- */
 
 /* dx = unit (e . w) + along sum x, where e and sum come from the kernels. */
 static void through_directions(const attend_plan *p, int n, const float *x,
@@ -274,12 +385,12 @@ static void back_random(const attend_plan *p, int n, const float *x,
   if (map->kind == MAP_POSITIVE)
     p->kn->map_exp_back(n, map->ld_dirs, map->pairs, phi, dphi, work, sum);
   else
-    p->kn->map_turn_back(n, map->ld_dirs, phi, dphi, work, sum);
+    p->kn->map_trig_back(n, map->ld_dirs, phi, dphi, work, sum);
   through_directions(p, n, x, work, sum,
                      map->kind == MAP_POSITIVE ? LN2 : TWO_PI, dx);
 }
 
-/* Keys carry coefficients: their monomials are made again without. */
+/* Keys carry coefficients: recompute their monomials without. */
 static void back_poly(const attend_plan *p, bool key, int n, const float *x,
                       const float *phi, float *dphi, float *dx, float *work) {
   const feature_map *map = &p->map;

@@ -1,12 +1,10 @@
 /* Feature maps: x -> phi(x) with sim(q, k) = phi(q).phi(k).
  *
- * Made with a plan whose form is linear (features.c, projection.c); the linear engines
- * map tiles of rows with it.
+ * Made with a plan whose form is linear; the linear engine maps tiles of rows with it.
  *
- * Exponentials are kept in range by powers of two: phi(x) is the row that is
- * computed here times 2^shift, shift an integer for each row (0 for maps
- * without exponentials). Because shifts are integers, moving them about changes
- * no bits.
+ * Exponentials are kept in range by powers of two: phi(x) is the computed row times
+ * 2^shift, an integer shift for each row (0 for maps without exponentials). Because
+ * shifts are integers, rescaling changes no bits.
  */
 #ifndef ATTENTION_FEATURES_H
 #define ATTENTION_FEATURES_H
@@ -39,17 +37,17 @@ typedef struct {
   float *coef;       /* [ld] MAP_POLY: of keys */
   int32_t *start;    /* [degree][D+1]: see kernels/cpu/maps.c */
   int32_t *first, *power; /* [C], while coefficients are made: the first */
-  double *room;           /* variable of a monomial and its exponent */
+  double *inverse;        /* variable of a monomial and its exponent */
   void *block;
 } feature_map;
 
 /* The map of a complete description; MAP_NONE where the form has none. */
 attend_status features_make(attend_context *ctx, const attend_desc *d,
                             feature_map *map);
-/* Its ld, for what is laid out without one; 0 where there is none. */
+/* The ld of a description's map; 0 if it has none. */
 int features_row(const attend_desc *d);
 void features_free(const attend_context *ctx, feature_map *map);
-/* Fills the directions anew, by the form's seed and redraw. */
+/* Draws the directions by the form's seed and redraw. */
 attend_status features_draw(attend_context *ctx, const attend_desc *d,
                             feature_map *map);
 
@@ -64,11 +62,10 @@ void features_back(const attend_plan *p, bool key, int n, const float *x,
                    const float *phi, float *dphi, float *dx, float *work);
 
 /* Standard normal directions w [dirs][dim], iid or orthogonal in blocks of dim
- * whose lengths are those of normal vectors (projection.c). The same floats on
- * every machine. */
+ * whose lengths are those of normal vectors. The same floats on every machine. */
 attend_status projection_draw(attend_context *ctx, const attend_form *form,
                               int dirs, int dim, float *w);
-/* Bytes that projection_draw takes from the context and gives back. */
+/* Temporary bytes of projection_draw. */
 size_t projection_scratch(const attend_form *form, int dirs, int dim);
 
 /* The number of random directions of a complete form. */

@@ -1,15 +1,124 @@
-/* The KV cache as a kind of state: keys in pages, that grow without copying and
- * can be shared.
+/* The paged KV cache (vLLM's PagedAttention, Kwon et al. 2023): keys and values in
+ * pages that grow without copying and are shared copy-on-write.
  *
- * The states of all engines that look at pairs; pages.c has the pages. Memory is taken
- * first, then written: a call that fails leaves every sequence as long as it was.
+ * The state of all engines that compute pairs. Memory is allocated first and written
+ * after, so a call that fails leaves every sequence at its length. All states of a
+ * context count their bytes against its cache_limit.
  */
 #include "attention/kv_cache.h"
 
 #include <math.h>
 #include <string.h>
 
-/* ---- making, sharing ------------------------------------------------------------ */
+/* ---- one page ---------------------------------------------------------------- */
+
+static size_t page_bytes(const kv_cache *s) {
+  return size_add(sizeof(page),
+                  size_times(s->head_bytes, (size_t)s->state.desc.kv_heads));
+}
+
+static attend_status page_take(kv_cache *s, page **out) {
+  static const char what[] = "a page of the cache";
+  ATTEND_TRY(cache_take(s->state.ctx, page_bytes(s), what));
+  attend_status status = take(s->state.ctx, page_bytes(s), what, out);
+  if (status) cache_give(s->state.ctx, page_bytes(s));
+  return status;
+}
+
+static void page_drop(kv_cache *s, page *p) {
+  if (__atomic_sub_fetch(&p->refs, 1, __ATOMIC_ACQ_REL) > 0) return;
+  cache_give(s->state.ctx, page_bytes(s));
+  give(s->state.ctx, p);
+}
+
+static int64_t pages_for(int64_t keys) { return (keys + PANEL - 1) / PANEL; }
+
+/* ---- a sequence of pages ----------------------------------------------------- */
+
+static attend_status table_reserve(kv_cache *s, sequence *q, int64_t capacity) {
+  if (capacity <= q->capacity) return ATTEND_OK;
+  capacity = max64(capacity, 2 * q->capacity);
+  page **table;
+  ATTEND_TRY(take(s->state.ctx, size_times((size_t)capacity, sizeof *table),
+                  "a table of pages", &table));
+  if (q->pages) memcpy(table, q->page, (size_t)q->pages * sizeof *table);
+  give(s->state.ctx, q->page);
+  q->page = table;
+  q->capacity = capacity;
+  return ATTEND_OK;
+}
+
+static attend_status sequence_reserve(kv_cache *s, sequence *q, int64_t keys) {
+  int64_t wanted = pages_for(keys);
+  ATTEND_TRY(table_reserve(s, q, wanted));
+  while (q->pages < wanted) {
+    ATTEND_TRY(page_take(s, &q->page[q->pages]));
+    memset(q->page[q->pages], 0, page_bytes(s));
+    q->page[q->pages++]->refs = 1;
+  }
+  return ATTEND_OK;
+}
+
+static attend_status sequence_own(kv_cache *s, sequence *q, int64_t from,
+                                  int64_t keys) {
+  for (int64_t i = from / PANEL; i < pages_for(keys); i++) {
+    page *shared = q->page[i], *own;
+    if (__atomic_load_n(&shared->refs, __ATOMIC_ACQUIRE) == 1) continue;
+    ATTEND_TRY(page_take(s, &own));
+    memcpy(own, shared, page_bytes(s));
+    own->refs = 1;
+    page_drop(s, shared);
+    q->page[i] = own;
+  }
+  return ATTEND_OK;
+}
+
+static void sequence_drop(kv_cache *s, sequence *q) {
+  for (int64_t i = 0; i < q->pages; i++) page_drop(s, q->page[i]);
+  give(s->state.ctx, q->page);
+  *q = (sequence){0};
+}
+
+static attend_status sequence_share(kv_cache *s, const sequence *from,
+                                    int64_t keys, sequence *to) {
+  *to = (sequence){0};
+  int64_t used = pages_for(keys);
+  ATTEND_TRY(table_reserve(s, to, used));
+  for (int64_t i = 0; i < used; i++) {
+    to->page[i] = from->page[i];
+    __atomic_fetch_add(&to->page[i]->refs, 1, __ATOMIC_RELAXED);
+  }
+  to->pages = used;
+  return ATTEND_OK;
+}
+
+/* ---- a state ---------------------------------------------------------------- */
+
+static size_t kv_reserve_bytes(const attend_state *state, int keys) {
+  const kv_cache *s = kv_cache_of(state);
+  int64_t pages = 0;
+  for (int b = 0; b < state->batch; b++)
+    pages += max64(0, pages_for(keys) - s->sequence[b].pages);
+  return size_times((size_t)pages, page_bytes(s));
+}
+
+static attend_status kv_reserve(attend_state *state, int keys) {
+  kv_cache *s = (kv_cache *)state;
+  for (int b = 0; b < state->batch; b++)
+    ATTEND_TRY(sequence_reserve(s, &s->sequence[b], keys));
+  return ATTEND_OK;
+}
+
+static size_t kv_bytes(const attend_state *state) {
+  const kv_cache *s = kv_cache_of(state);
+  size_t pages = 0;
+  for (int b = 0; b < state->batch; b++) pages += (size_t)s->sequence[b].pages;
+  return pages * page_bytes(s);
+}
+
+/* ==== the kind of state ====================================================== */
+
+/* ---- creating, sharing ------------------------------------------------------------ */
 
 static attend_status kv_make(attend_context *ctx, const attend_desc *desc,
                              attend_state **out) {
@@ -89,7 +198,7 @@ static attend_status kv_truncate(attend_state *s, int b, int64_t length) {
 
 /* ---- appending -------------------------------------------------------------------- */
 
-/* Copies one element without looking at it; says whether it is finite. */
+/* Copies one element bit by bit; returns whether it is finite. */
 static bool copy_element(attend_dtype dtype, const void *src, void *dst) {
   if (dtype == ATTEND_F32) {
     memcpy(dst, src, 4);
@@ -122,7 +231,7 @@ static bool append_value(const kv_cache *s, const char *src, ptrdiff_t col,
   return finite;
 }
 
-/* Padding is not read: its place in the page is cleared. */
+/* Padding is not read: its slot in the page is zeroed. */
 static void clear_key(const kv_cache *s, page *to, int g, int slot) {
   static const float zero;
   append_key(s, (const char *)&zero, 0, to, g, slot);
@@ -151,7 +260,8 @@ static void append_head(const kv_cache *s, const chunk *x, int b, int g,
                slot);
     if (!append_value(s, view_at(&x->v, element, b, g, i), x->v.stride[3], to,
                       g, slot)) {
-      __atomic_store_n(&to->wild, true, __ATOMIC_RELAXED); /* by any head */
+      __atomic_store_n(&to->non_finite, true,
+                       __ATOMIC_RELAXED); /* by any head */
     }
   }
 }
@@ -202,9 +312,9 @@ static attend_status kv_append(call *c, attend_state *state) {
   return ATTEND_OK;
 }
 
-/* ---- looking: by the plan's engine, which reads keys from pages ------------------- */
+/* ---- queries: the plan's engine reads keys from pages ------------------------------ */
 
-static attend_status kv_look(call *c, attend_state *s) {
+static attend_status kv_query(call *c, attend_state *s) {
   (void)s;
   if (c->plan->engine->at_once) plan_wait(c->plan);
   return c->plan->engine->forward(c);
@@ -215,7 +325,7 @@ static attend_status kv_extend(call *c, attend_state *s) {
   c->k = c->v = (attend_view){0};
   for (int b = 0; b < s->batch; b++)
     s->before[b] = s->length[b] - new_keys(c->plan, b, c->n);
-  return kv_look(c, s);
+  return kv_query(c, s);
 }
 
 /* ---- files ------------------------------------------------------------------------ */
@@ -228,7 +338,7 @@ static attend_status kv_put(attend_draft *f, const attend_state *state, int b) {
   const kv_cache *s = kv_cache_of(state);
   for (int64_t i = 0; i * PANEL < state->length[b]; i++) {
     const page *x = s->sequence[b].page[i];
-    ATTEND_TRY(state_put_number(f, 2 * x->wild + x->padded));
+    ATTEND_TRY(state_put_number(f, 2 * x->non_finite + x->padded));
     ATTEND_TRY(attend_draft_put(f, x->real, sizeof x->real));
     ATTEND_TRY(attend_draft_put(f, x->data, page_data_bytes(s)));
   }
@@ -238,13 +348,13 @@ static attend_status kv_put(attend_draft *f, const attend_state *state, int b) {
 static attend_status get_page(state_reader *f, const kv_cache *s, page *x) {
   int64_t marks;
   ATTEND_TRY(state_get_number(f, 0, 3, "mark of a page", &marks));
-  x->wild = marks & 2;
+  x->non_finite = marks & 2;
   x->padded = marks & 1;
   ATTEND_TRY(state_get(f, x->real, sizeof x->real));
   return state_get(f, x->data, page_data_bytes(s));
 }
 
-/* Pages are taken one by one, as the file shows that they are there. */
+/* Pages are allocated one by one as the file is read: its length is not trusted. */
 static attend_status kv_get(state_reader *f, attend_state *state, int b,
                             int64_t length) {
   kv_cache *s = (kv_cache *)state;
@@ -286,7 +396,7 @@ const state_kind state_kv_cache = {
     .bytes = kv_bytes,
     .append = kv_append,
     .extend = kv_extend,
-    .look = kv_look,
+    .query = kv_query,
     .values = kv_values,
     .put = kv_put,
     .get = kv_get,

@@ -1,8 +1,8 @@
-/* A KV cache: sequences of pages that hold packed keys and values.
+/* The paged KV cache: sequences of pages with packed keys and values. kv_cache.c writes
+ * it, blocks.c reads it.
  *
- * Grown by kv_cache.c and pages.c, read by walk.c. A page is PANEL keys of every kv
- * head of one sequence, in the layout that kernels read: [G][keys: lanes of D][values:
- * rows of ldv], in the plan's storage type.
+ * A page is PANEL keys of every kv head of one sequence, in the layout that kernels
+ * read: [G][keys: lanes of D][values: rows of ldv], in the plan's storage type.
  */
 #ifndef ATTENTION_KV_CACHE_H
 #define ATTENTION_KV_CACHE_H
@@ -12,17 +12,17 @@
 _Static_assert((int)ATTEND_PAGE == (int)PANEL, "a page is a panel of keys");
 
 typedef struct {
-  int refs;    /* sequences that hold it, in states of any thread */
-  bool padded; /* some of its keys are padding: real says which */
-  bool wild;   /* some value is NaN or infinite */
+  int refs;        /* sequences that hold it, in states of any thread */
+  bool padded;     /* some of its keys are padding: see real */
+  bool non_finite; /* some value is NaN or infinite */
   uint8_t real[PANEL];
   _Alignas(64) unsigned char data[]; /* [G][page_head_bytes] */
 } page;
 
 typedef struct {
   int64_t start; /* of the keys that the last call appended */
-  int64_t pages, room;
-  page **page; /* [room], the first `pages` in use or reserved */
+  int64_t pages, capacity;
+  page **page; /* [capacity], the first `pages` in use or reserved */
 } sequence;
 
 typedef struct {
@@ -35,22 +35,6 @@ typedef struct {
 static inline const kv_cache *kv_cache_of(const attend_state *s) {
   return (const kv_cache *)s;
 }
-
-/* ---- pages.c -------------------------------------------------------------------- */
-
-/* Pages for this many keys. */
-attend_status sequence_reserve(kv_cache *s, sequence *q, int64_t keys);
-/* The pages of keys [from, keys) must belong to this sequence alone: the open one
- * and, after a truncation, those beyond it that are still held. */
-attend_status sequence_own(kv_cache *s, sequence *q, int64_t from,
-                           int64_t keys);
-/* A sequence that shares another's pages of this many keys. */
-attend_status sequence_share(kv_cache *s, const sequence *from, int64_t keys,
-                             sequence *to);
-void sequence_drop(kv_cache *s, sequence *q);
-attend_status kv_reserve(attend_state *s, int keys);
-size_t kv_reserve_bytes(const attend_state *s, int keys);
-size_t kv_bytes(const attend_state *s);
 
 static inline void *page_keys(const kv_cache *s, const page *p, int g) {
   return (void *)(p->data + s->head_bytes * (size_t)g);

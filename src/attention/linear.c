@@ -1,12 +1,10 @@
-/* Linear attention: one pass over blocks of keys, one over rows.
+/* Linear attention (Katharopoulos et al. 2020), full or causal: the plan's choice for
+ * forms with a feature map. linear.h describes the algorithm.
  *
- * The plan's choice for forms with a feature map, in full and causal attention alike:
- * see linear.h for the way.
- *
- * Where there are stacks (kv heads of the batch) for all threads, each walks its
- * own. Where there are not, blocks go in waves: the sums of a wave's blocks at
- * once, then their prefix in order, then its rows. The operations on a row are
- * the same.
+ * With enough stacks (kv heads of the batch) for all threads, each thread processes
+ * whole stacks. Otherwise blocks go in waves, a chunked scan: the sums of a wave's
+ * blocks in parallel, their prefix sums in order, then its rows. The operations on a
+ * row are the same.
  */
 #include "attention/linear.h"
 
@@ -14,22 +12,21 @@
 #include <stdatomic.h>
 #include <string.h>
 
-#include "attention/cost.h"
+#include "attention/engine.h"
 
 static const char *applicable(const attend_desc *d) {
   int64_t count = attend_form_features(&d->form, d->dim);
   if (count == 0) return "the form has no feature map";
   if (count > 1 << 20) return "the feature map has more than a million entries";
   if (d->form.kind == ATTEND_POLY && d->form.degree > 8)
-    return "monomials of a degree above 8 soon leave f32";
-  if (d->mask.window) return "a sum over keys cannot forget: no window";
+    return "monomials of a degree above 8 overflow f32 easily";
+  if (d->mask.window) return "a sum over keys cannot drop keys: no window";
   if (d->bias.kind != ATTEND_NO_BIAS)
-    return "a bias belongs to a pair, and here no pair is looked at";
+    return "a bias belongs to a pair, and this engine computes no pairs";
   return NULL;
 }
 
-/* Poly is cheaper by pairs while it is short. A state that does not grow is worth
- * a few operations. */
+/* Poly is cheaper by pairs on short sequences. For states the constant size decides. */
 static double cost(const attend_desc *d) {
   if (!(d->purpose & ATTEND_FOR_EXTEND)) return flops_of_sums(d);
   int64_t features = attend_form_features(&d->form, d->dim);
@@ -180,7 +177,7 @@ static int64_t wave_tiles(const wave *x) {
   return (most + LINEAR_ROWS - 1) / LINEAR_ROWS;
 }
 
-/* Rows that see nothing, or are not real. */
+/* Rows that see no key, or are padding. */
 static void wave_dead(const wave *x, int stack, linear_scratch *w) {
   const call *c = &x->c;
   int b = stack / c->plan->desc.kv_heads, g = stack % c->plan->desc.kv_heads;
@@ -218,7 +215,7 @@ static void wave_item(const void *args, int64_t i, int worker) {
   plan_weak(x->c.plan, w.weak);
 }
 
-/* The last prefix stands before the next wave. */
+/* The last prefix becomes the next wave's first. */
 static void next_item(const void *args, int64_t i, int worker) {
   const wave *x = args;
   (void)worker;

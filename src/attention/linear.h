@@ -1,16 +1,15 @@
-/* A linear form at work: blocks of keys, the sums before them, tiles of rows.
- *
+/* Linear attention in chunks: blocks of keys, the sums before them, tiles of rows.
  * Shared by linear.c (forward), linear_state.c (extend), linear_backward.c and
- * linear_observe.c.
+ * observe.c.
  *
- * Keys lie in blocks of PANEL, aligned to positions. A row that sees keys [0, hi)
- * takes all blocks before that of key hi - 1 through their sum
+ * Keys form blocks of PANEL, aligned to positions. A row that sees keys [0, hi) uses all
+ * blocks before that of key hi - 1 through their sum
  *
  *   S = sum_j phi(k_j) v_j^T,   z = sum_j phi(k_j)
  *
- * and the keys of its own block one by one. A block enters the sum when the
- * first key after it is there, as a whole, in the order of the blocks: so any
- * way of feeding keys gives the same operations. Nothing is ever subtracted.
+ * and the keys of its own block pair by pair. A block enters the sum as a whole, in
+ * order, when the first key after it arrives: the operations do not depend on how keys
+ * are split over calls. Nothing is ever subtracted.
  *
  * phi(k_j) comes with a shift m_j (features.h), S and z with the largest of the
  * shifts that went into them, row i is computed relative to the largest M_i of
@@ -20,20 +19,20 @@
 #ifndef ATTENTION_LINEAR_H
 #define ATTENTION_LINEAR_H
 
-#include "attention/walk.h"
+#include "attention/blocks.h"
 
 enum { LINEAR_ROWS = 64, LINEAR_GROUP = 12 };
 
-typedef struct { /* a block of keys */
-  float *x;      /* [PANEL][ldk] as they are, or NULL: not kept */
-  float *phi;    /* [PANEL][ld], or scratch */
-  float *phi_t;  /* [ld][PANEL] */
-  float *v;      /* [PANEL][ldv] */
-  float *shift;  /* [PANEL], -inf where there is no key */
-  float *before; /* [PANEL] the largest shift up to each */
-  int n;         /* keys, from the first on */
-  bool wild;     /* a value is NaN or infinite */
-  int b, g;      /* where it was read from, -1: nowhere yet */
+typedef struct {   /* a block of keys */
+  float *x;        /* [PANEL][ldk] as they are, or NULL: not kept */
+  float *phi;      /* [PANEL][ld], or scratch */
+  float *phi_t;    /* [ld][PANEL] */
+  float *v;        /* [PANEL][ldv] */
+  float *shift;    /* [PANEL], -inf where there is no key */
+  float *before;   /* [PANEL] the largest shift up to each */
+  int n;           /* keys, from the first on */
+  bool non_finite; /* a value is NaN or infinite */
+  int b, g;        /* where it was read from, -1: nowhere yet */
   int64_t index;
 } linear_block;
 
@@ -70,8 +69,8 @@ size_t linear_cut(const attend_plan *p, arena a, linear_scratch *w);
 
 /* Reads block `index` of (b, g), as far as any row sees. */
 void linear_read(const call *c, int b, int g, int64_t index, linear_scratch *w);
-/* Puts n keys behind those of a block: rows x [n][ldk] whose features are taken
- * here, values v [n][ldv]; real may be NULL. */
+/* Appends n keys to a block: rows x [n][ldk], which are mapped here, values v [n][ldv];
+ * real may be NULL. */
 void linear_put(const attend_plan *p, int n, const float *x, const float *v,
                 const uint8_t *real, linear_block *k, float *work);
 /* factor[j] = 2^(shift_j - m), 0 where there is no key. */
@@ -79,7 +78,7 @@ void linear_factors(const linear_block *k, float m, float factor[PANEL]);
 /* part = the sum over a whole block. */
 void linear_block_sum(const attend_plan *p, const linear_block *k,
                       linear_sum part, float *scaled);
-/* sum takes in part. */
+/* sum += part. */
 void linear_join(const attend_plan *p, linear_sum sum, linear_sum part);
 
 /* Outputs and lse of the rows of t. before: keys in earlier blocks. */

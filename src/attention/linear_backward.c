@@ -1,6 +1,4 @@
-/* The derivative of linear attention, block by block.
- *
- * Behind engine_linear; see linear.h for blocks and shifts.
+/* Backward of linear attention, block by block; linear.h describes blocks and shifts.
  *
  * With weights a_ij = phi(q_i).phi(k_j), d_i their sum over the keys that i sees,
  * G_i = dO_i / d_i and h_i = -(dO_i . o_i) / d_i, the derivative by a weight is
@@ -11,9 +9,9 @@
  *   dphi(k_j) = sum_i da_ij phi(q_i)      v_j times the sum T^T over rows after
  *   dv_j      = sum_i a_ij G_i            phi(k_j) times T
  *
- * each with the pairs inside a block on top. One sweep forward gives dq, one
- * backward dk and dv. The sums lie transposed, [M+1][ld]: both products read
- * them by rows.
+ * each with the pairs inside a block added. A forward sweep computes dq, a
+ * backward sweep dk and dv. The sums are transposed, [M+1][ld]: both products read them
+ * by rows.
  */
 #include <math.h>
 #include <string.h>
@@ -22,21 +20,21 @@
 
 typedef struct {
   linear_scratch w;
-  int wide, ldg;     /* M + 1, and in whole lanes */
-  float *sum, *part; /* [M+1][ld] */
-  bool wild_keys;    /* a feature of the block is NaN or infinite */
-  float m;           /* of the sum, -inf: empty */
-  float *v, *v_t;    /* [PANEL][ldg] values and a 1; [ldg][PANEL] */
-  float *g, *g_t;    /* [LINEAR_ROWS][ldg] G and h; [ldg][LINEAR_ROWS] */
-  float *d_o;        /* [LINEAR_ROWS][ldv] */
-  float *da, *a_t;   /* [LINEAR_ROWS][PANEL]; [PANEL][LINEAR_ROWS] */
-  float *dphi;       /* [PANEL][ld] of rows or of keys */
-  float *dx;         /* [PANEL][ldk] */
-  float *dv, *dv_t;  /* [PANEL][ldv]; [ldv][PANEL] */
-  float *ends;       /* [blocks] the largest shift up to each block's end */
-} room;
+  int wide, ldg;        /* M + 1, and in whole lanes */
+  float *sum, *part;    /* [M+1][ld] */
+  bool non_finite_keys; /* a feature of the block is NaN or infinite */
+  float m;              /* of the sum, -inf: empty */
+  float *v, *v_t;       /* [PANEL][ldg] values and a 1; [ldg][PANEL] */
+  float *g, *g_t;       /* [LINEAR_ROWS][ldg] G and h; [ldg][LINEAR_ROWS] */
+  float *d_o;           /* [LINEAR_ROWS][ldv] */
+  float *da, *a_t;      /* [LINEAR_ROWS][PANEL]; [PANEL][LINEAR_ROWS] */
+  float *dphi;          /* [PANEL][ld] of rows or of keys */
+  float *dx;            /* [PANEL][ldk] */
+  float *dv, *dv_t;     /* [PANEL][ldv]; [ldv][PANEL] */
+  float *ends;          /* [blocks] the largest shift up to each block's end */
+} workspace;
 
-static size_t room_cut(const attend_plan *p, arena a, room *r) {
+static size_t workspace_cut(const attend_plan *p, arena a, workspace *r) {
   size_t f = sizeof(float), ld = (size_t)p->map.ld, ldv = (size_t)p->ldv;
   a.used = linear_cut(p, a, &r->w);
   r->wide = p->desc.dim_v + 1;
@@ -60,17 +58,19 @@ static size_t room_cut(const attend_plan *p, arena a, room *r) {
 }
 
 size_t linear_backward_bytes(const attend_plan *p) {
-  room r;
-  return room_cut(p, (arena){NULL, 0}, &r);
+  workspace r;
+  return workspace_cut(p, (arena){NULL, 0}, &r);
 }
 
 /* ---- a block of keys, a tile of rows ---------------------------------------------- */
 
-static void read_block(const call *c, int b, int g, int64_t index, room *r) {
+static void read_block(const call *c, int b, int g, int64_t index,
+                       workspace *r) {
   const attend_plan *p = c->plan;
   linear_block *k = &r->w.keys;
   linear_read(c, b, g, index, &r->w);
-  r->wild_keys = !p->kn->all_finite(k->phi, (size_t)k->n * (size_t)p->map.ld);
+  r->non_finite_keys =
+      !p->kn->all_finite(k->phi, (size_t)k->n * (size_t)p->map.ld);
   memset(r->v, 0, PANEL * (size_t)r->ldg * sizeof *r->v);
   for (int j = 0; j < k->n; j++) {
     float *row = r->v + (size_t)j * (size_t)r->ldg;
@@ -91,7 +91,7 @@ static float row_denominator(const attend_plan *p, float lse, float shift,
   return lse == -INFINITY ? 0.0f : (float)exp((double)lse - gone);
 }
 
-static void make_g(const call *c, tile t, room *r) {
+static void make_g(const call *c, tile t, workspace *r) {
   const attend_plan *p = c->plan;
   linear_tile *x = &r->w.tile;
   float delta[LINEAR_ROWS];
@@ -112,7 +112,7 @@ static void make_g(const call *c, tile t, room *r) {
 
 /* Features, tops, G and da of the rows; m is the largest shift before the
  * block. */
-static void read_rows(const call *c, tile t, float m, room *r) {
+static void read_rows(const call *c, tile t, float m, workspace *r) {
   const attend_plan *p = c->plan;
   linear_tile *x = &r->w.tile;
   float unused[LINEAR_ROWS];
@@ -138,10 +138,10 @@ static void store(const call *c, const float *src, int ld, int width,
 
 /* dphi of the rows takes the keys of the block; those that are NaN or infinite
  * must not reach rows that do not see them. */
-static void seen_keys(const attend_plan *p, tile t, room *r) {
+static void seen_keys(const attend_plan *p, tile t, workspace *r) {
   const linear_block *k = &r->w.keys;
   int ld = p->map.ld;
-  if (!r->wild_keys) {
+  if (!r->non_finite_keys) {
     p->kn->matmul(t.rows, ld, k->n, r->da, PANEL, k->phi, ld, r->dphi, ld,
                   true);
     return;
@@ -154,9 +154,10 @@ static void seen_keys(const attend_plan *p, tile t, room *r) {
 /* to[PANEL][n] += a_t x[rows][n], where a_t[j] is 0 for rows that do not see key
  * j: those come first. */
 static void seeing_rows(const attend_plan *p, tile t, int n, const float *x,
-                        int ldx, bool wild, float *to, int ld_to, room *r) {
+                        int ldx, bool non_finite, float *to, int ld_to,
+                        workspace *r) {
   const int32_t *seen = r->w.tile.seen;
-  if (!wild) {
+  if (!non_finite) {
     p->kn->matmul(PANEL, n, t.rows, r->a_t, LINEAR_ROWS, x, ldx, to, ld_to,
                   true);
     return;
@@ -171,7 +172,7 @@ static void seeing_rows(const attend_plan *p, tile t, int n, const float *x,
 
 /* ---- forward sweep: dq ---------------------------------------------------------------- */
 
-static void rows_dq(const call *c, tile t, room *r) {
+static void rows_dq(const call *c, tile t, workspace *r) {
   const attend_plan *p = c->plan;
   int ld = p->map.ld;
   linear_tile *x = &r->w.tile;
@@ -193,7 +194,7 @@ static void rows_dq(const call *c, tile t, room *r) {
   }
 }
 
-static void dead_dq(const call *c, tile t, room *r) {
+static void zero_dq(const call *c, tile t, workspace *r) {
   const attend_plan *p = c->plan;
   memset(r->dx, 0, (size_t)p->ldk * sizeof *r->dx);
   for (int i = 0; i < t.rows; i++)
@@ -201,8 +202,8 @@ static void dead_dq(const call *c, tile t, room *r) {
           row_address(c, &c->dq, t.b, t.g, t.row + i), c->dq.stride[3]);
 }
 
-/* sum takes in part: [M+1][ld], relative to m and part_m. */
-static void take_in(const attend_plan *p, float part_m, room *r) {
+/* sum += part: [M+1][ld], relative to m and part_m. */
+static void join_part(const attend_plan *p, float part_m, workspace *r) {
   size_t n = (size_t)r->wide * (size_t)p->map.ld;
   if (part_m == -INFINITY) return;
   float top = r->m > part_m ? r->m : part_m;
@@ -214,24 +215,24 @@ static void take_in(const attend_plan *p, float part_m, room *r) {
   r->m = top;
 }
 
-/* The block behind the rows joins the sum; its values are used up. */
-static void fold_keys(const attend_plan *p, room *r) {
+/* Adds the block to the sum; destroys its values. */
+static void fold_keys(const attend_plan *p, workspace *r) {
   const linear_block *k = &r->w.keys;
   float factor[PANEL], m = k->n ? k->before[k->n - 1] : -INFINITY;
   linear_factors(k, m, factor);
   if (p->map.shifts) p->kn->scale_columns(r->ldg, PANEL, factor, r->v_t, PANEL);
   p->kn->matmul(r->wide, p->map.ld, k->n, r->v_t, PANEL, k->phi, p->map.ld,
                 r->part, p->map.ld, false);
-  take_in(p, m, r);
+  join_part(p, m, r);
 }
 
-static void sweep_forward(const call *c, int b, int g, room *r) {
+static void sweep_forward(const call *c, int b, int g, workspace *r) {
   int row = 0, end = c->n * c->plan->group;
   int64_t last = linear_last_block(c, b);
   r->m = -INFINITY;
   while (row < end && linear_row_block(c, b, row) < 0) {
     tile t = linear_run(c, b, g, row, end);
-    dead_dq(c, t, r);
+    zero_dq(c, t, r);
     row += t.rows;
   }
   for (int64_t own = 0; own <= last; own++) {
@@ -248,8 +249,8 @@ static void sweep_forward(const call *c, int b, int g, room *r) {
 
 /* ---- backward sweep: dk, dv ------------------------------------------------------------- */
 
-/* What the rows of later blocks give: sum is theirs, relative to 2^-m. */
-static void from_later(const attend_plan *p, room *r) {
+/* Contributions of the rows of later blocks: sum is theirs, relative to 2^-m. */
+static void from_later(const attend_plan *p, workspace *r) {
   const linear_block *k = &r->w.keys;
   int ld = p->map.ld;
   float factor[PANEL];
@@ -268,7 +269,7 @@ static void from_later(const attend_plan *p, room *r) {
 }
 
 /* Rows of the block itself. */
-static void from_rows(const call *c, tile t, float before, room *r) {
+static void from_rows(const call *c, tile t, float before, workspace *r) {
   const attend_plan *p = c->plan;
   linear_tile *x = &r->w.tile;
   int ld = p->map.ld;
@@ -277,20 +278,21 @@ static void from_rows(const call *c, tile t, float before, room *r) {
   read_rows(c, t, before, r);
   memset(r->da + (size_t)t.rows * PANEL, 0, rest);
   p->kn->transpose(LINEAR_ROWS, PANEL, r->da, PANEL, r->a_t, LINEAR_ROWS);
-  bool wild = !p->kn->all_finite(x->phi, (size_t)t.rows * (size_t)ld) ||
-              !p->kn->all_finite(r->g, LINEAR_ROWS * (size_t)r->ldg);
-  seeing_rows(p, t, ld, x->phi, ld, wild, r->dphi, ld, r);
+  bool non_finite = !p->kn->all_finite(x->phi, (size_t)t.rows * (size_t)ld) ||
+                    !p->kn->all_finite(r->g, LINEAR_ROWS * (size_t)r->ldg);
+  seeing_rows(p, t, ld, x->phi, ld, non_finite, r->dphi, ld, r);
   p->kn->matmul(t.rows, PANEL, ld, x->phi, ld, r->w.keys.phi_t, PANEL, x->a,
                 PANEL, false);
   p->kn->pair_rows(t.rows, PANEL, p->map.shifts ? r->w.keys.shift : NULL,
                    x->top, x->seen, x->a, PANEL, unused, NULL);
   memset(x->a + (size_t)t.rows * PANEL, 0, rest);
   p->kn->transpose(LINEAR_ROWS, PANEL, x->a, PANEL, r->a_t, LINEAR_ROWS);
-  seeing_rows(p, t, p->ldv, r->g, r->ldg, wild, r->dv, p->ldv, r);
+  seeing_rows(p, t, p->ldv, r->g, r->ldg, non_finite, r->dv, p->ldv, r);
 }
 
 /* The rows join the sum for earlier blocks, which is relative to `before`. */
-static void fold_rows(const attend_plan *p, tile t, float before, room *r) {
+static void fold_rows(const attend_plan *p, tile t, float before,
+                      workspace *r) {
   const linear_tile *x = &r->w.tile;
   float factor[LINEAR_ROWS] = {0};
   if (before == -INFINITY) return;
@@ -305,7 +307,7 @@ static void fold_rows(const attend_plan *p, tile t, float before, room *r) {
 }
 
 static void store_keys(const call *c, int b, int g, int64_t first, int n,
-                       const room *r) {
+                       const workspace *r) {
   const attend_plan *p = c->plan;
   size_t size = attend_dtype_size(p->desc.dtype);
   for (int j = 0; j < n; j++) {
@@ -319,7 +321,7 @@ static void store_keys(const call *c, int b, int g, int64_t first, int n,
 }
 
 /* Keys that are padding get zeros whatever their map's derivative is. */
-static void keys_back(const call *c, room *r) {
+static void keys_back(const call *c, workspace *r) {
   const attend_plan *p = c->plan;
   const linear_block *k = &r->w.keys;
   features_back(p, true, k->n, k->x, k->phi, r->dphi, r->dx, r->w.work);
@@ -334,7 +336,8 @@ static void keys_back(const call *c, room *r) {
 }
 
 /* Keys that no row sees. */
-static void dead_keys(const call *c, int b, int g, int64_t first, room *r) {
+static void zero_keys(const call *c, int b, int g, int64_t first,
+                      workspace *r) {
   const attend_plan *p = c->plan;
   memset(r->dx, 0, PANEL * (size_t)p->ldk * sizeof *r->dx);
   memset(r->dv, 0, PANEL * (size_t)p->ldv * sizeof *r->dv);
@@ -342,13 +345,13 @@ static void dead_keys(const call *c, int b, int g, int64_t first, room *r) {
     store_keys(c, b, g, first, (int)min64(PANEL, p->desc.kv_len - first), r);
 }
 
-static void sweep_back(const call *c, int b, int g, room *r) {
+static void sweep_back(const call *c, int b, int g, workspace *r) {
   const attend_plan *p = c->plan;
   size_t sums = (size_t)r->wide * (size_t)p->map.ld;
   int64_t last = linear_last_block(c, b);
   int end = (int)min64(c->n, call_queries(c, b)) * p->group;
   r->m = -INFINITY;
-  dead_keys(c, b, g, linear_last_key(c, b), r);
+  zero_keys(c, b, g, linear_last_key(c, b), r);
   for (int64_t own = last; own >= 0; own--) {
     float before = own ? r->ends[own - 1] : -INFINITY;
     read_block(c, b, g, own, r);
@@ -361,7 +364,7 @@ static void sweep_back(const call *c, int b, int g, room *r) {
       end -= t.rows;
     }
     keys_back(c, r);
-    if (before == -INFINITY) { /* nobody is left who could take anything */
+    if (before == -INFINITY) { /* no earlier key is visible */
       r->m = -INFINITY;
       continue;
     }
@@ -377,8 +380,8 @@ static void stack_item(const void *args, int64_t i, int worker) {
   const call *c = args;
   int heads = c->plan->desc.kv_heads, b = (int)(i / heads),
       g = (int)(i % heads);
-  room r;
-  room_cut(c->plan, plan_thread_arena(c->plan, worker), &r);
+  workspace r;
+  workspace_cut(c->plan, plan_thread_arena(c->plan, worker), &r);
   sweep_forward(c, b, g, &r);
   sweep_back(c, b, g, &r);
 }

@@ -1,8 +1,4 @@
-/* Blocks of keys, their sums, and tiles of rows on them.
- *
- * See linear.h for the way. linear.c, linear_state.c, linear_backward.c and
- * linear_observe.c are made of these.
- */
+/* The parts of linear attention (linear.h): blocks of keys, their sums, tiles of rows. */
 #include <math.h>
 #include <string.h>
 
@@ -16,7 +12,7 @@ size_t linear_sum_floats(const attend_plan *p) {
 
 linear_sum linear_sum_at(const attend_plan *p, float *data) {
   size_t ld = (size_t)p->map.ld;
-  if (!data) return (linear_sum){0}; /* while the workspace is measured */
+  if (!data) return (linear_sum){0}; /* while sizing the workspace */
   float *z = data + ld * (size_t)p->ldv;
   return (linear_sum){data, z, z + ld};
 }
@@ -65,7 +61,7 @@ static void put_columns(const attend_plan *p, int at, int n, const float *phi,
       k->phi_t[c * PANEL + (size_t)(at + i)] = phi[(size_t)i * ld + c];
 }
 
-/* What is not a key weighs nothing. */
+/* Padding has shift -inf and zero features. */
 static void put_shifts(const attend_plan *p, int n, const uint8_t *real,
                        linear_block *k) {
   size_t ld = (size_t)p->map.ld;
@@ -83,7 +79,7 @@ void linear_put(const attend_plan *p, int n, const float *x, const float *v,
                 const uint8_t *real, linear_block *k, float *work) {
   int at = k->n;
   if (at == 0) {
-    k->wild = false;
+    k->non_finite = false;
     if (n < PANEL) memset(k->phi_t, 0, PANEL * (size_t)p->map.ld * sizeof *v);
     memset(k->v, 0, PANEL * (size_t)p->ldv * sizeof *v);
     for (int i = 0; i < PANEL; i++) k->shift[i] = -INFINITY;
@@ -93,7 +89,7 @@ void linear_put(const attend_plan *p, int n, const float *x, const float *v,
   put_columns(p, at, n, k->phi, k);
   size_t floats = (size_t)n * (size_t)p->ldv;
   memcpy(k->v + (size_t)at * (size_t)p->ldv, v, floats * sizeof *v);
-  k->wild |= !p->kn->all_finite(v, floats);
+  k->non_finite |= !p->kn->all_finite(v, floats);
   k->n = at + n;
 }
 
@@ -108,7 +104,7 @@ void linear_read(const call *c, int b, int g, int64_t index,
   if (real) real += (size_t)b * (size_t)p->desc.kv_len + (size_t)first;
   p->kn->pack_rows(call_source(c, &c->k, b, g, first), real, n, p->desc.dim,
                    k->x, p->ldk);
-  if (c->v.data) /* nobody weighs values when looking */
+  if (c->v.data) /* observing needs no values */
     p->kn->pack_rows(call_source(c, &c->v, b, g, first), real, n, p->desc.dim_v,
                      w->scaled, p->ldv);
   else
@@ -208,7 +204,7 @@ static int group_pairs(const attend_plan *p, int at, int rows,
   return most;
 }
 
-/* Features, shifts and what the sums give of the rows' denominators. */
+/* Features, shifts, and the denominators' part from the sums. */
 static void weigh_sums(const call *c, tile t, const linear_block *k,
                        linear_sum sum, linear_scratch *w) {
   const attend_plan *p = c->plan;
@@ -232,7 +228,7 @@ static void weigh_sums(const call *c, tile t, const linear_block *k,
 static void group_values(const attend_plan *p, int at, int rows, int most,
                          const linear_block *k, linear_tile *w) {
   float *o = w->o + (size_t)at * (size_t)p->ldv, *a = w->a + (size_t)at * PANEL;
-  if (!k->wild) {
+  if (!k->non_finite) {
     p->kn->matmul(rows, p->ldv, most, a, PANEL, k->v, p->ldv, o, p->ldv, true);
     return;
   }
@@ -265,8 +261,8 @@ static void store_outputs(const call *c, tile t, const linear_tile *x) {
   }
 }
 
-/* Whether a key is in the sight of a row that has no shift: keys that are padding
- * are not, keys too long for f32 are. A state does not know any more which. */
+/* Whether a row without a shift sees a key: padding is not visible, a key that
+ * overflows f32 is. A state has not stored which. */
 static bool sees_keys(const call *c, tile t, int i) {
   return !c->state && row_sees(c, t.b, t.row + i);
 }
@@ -309,8 +305,7 @@ void linear_rows(const call *c, tile t, int64_t before, const linear_block *k,
   store_rows(c, t, w);
 }
 
-/* Rows end in rising blocks until the real ones end, so that the two ends of a
- * run settle it; between them it is halved. */
+/* Bisection: the last block of a row rises with the row, until padding begins. */
 tile linear_run(const call *c, int b, int g, int row, int end) {
   int64_t own = linear_row_block(c, b, row);
   int most = (int)min64(end, row + LINEAR_ROWS), least = row + 1;
@@ -331,7 +326,7 @@ tile linear_run_before(const call *c, int b, int g, int end) {
   return (tile){b, g, row, end - row};
 }
 
-/* Rows see further and further. */
+/* Later rows see at least as many keys. */
 int64_t linear_last_key(const call *c, int b) {
   int rows = (int)min64(c->n, call_queries(c, b)) * c->plan->group;
   return rows ? linear_row_end(c, b, rows - 1) : 0;

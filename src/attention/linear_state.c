@@ -1,7 +1,5 @@
-/* A linear form's state: sums over whole blocks, and the open block.
- *
- * The kind of state that the linear engine makes. It has a fixed size: decoding the
- * millionth token costs what the hundredth did.
+/* The recurrent state of linear attention: sums over whole blocks of keys, and the
+ * incomplete block. Its size is constant, and so is the cost of a token.
  */
 #include "attention/linear.h"
 #include "attention/state.h"
@@ -29,8 +27,7 @@ static linear_stack *stack_of(const attend_state *s, int b, int g) {
 
 /* ---- memory --------------------------------------------------------------------- */
 
-/* Everything that a stack holds lies in one piece, so that it can be copied.
- * Returns the floats of it. */
+/* A stack is one block of floats, so that it can be copied; returns their number. */
 static size_t stack_point(const linear_state *s, float *data, linear_stack *x) {
   size_t ld = (size_t)s->ld, ldv = (size_t)s->ldv;
   arena a = {(unsigned char *)data, 0};
@@ -49,7 +46,7 @@ static size_t stack_point(const linear_state *s, float *data, linear_stack *x) {
 static void stack_clear(linear_stack *x) {
   *x->sum.m = -INFINITY;
   x->open.n = 0;
-  x->open.wild = false;
+  x->open.non_finite = false;
   x->folded = 0;
 }
 
@@ -112,7 +109,7 @@ static void stack_copy(const linear_stack *from, size_t floats,
                        linear_stack *to) {
   memcpy(to->data, from->data, floats * sizeof(float));
   to->open.n = from->open.n;
-  to->open.wild = from->open.wild;
+  to->open.non_finite = from->open.non_finite;
   to->folded = from->folded;
 }
 
@@ -125,7 +122,7 @@ static attend_status copy(const attend_state *from, int b, attend_state *to,
   return ATTEND_OK;
 }
 
-/* Nothing can be shared. */
+/* Sums cannot be shared. */
 static attend_status reorder(attend_state *s, const int32_t *parents) {
   attend_state *old;
   ATTEND_TRY(attend_state_fork(s, &old));
@@ -138,9 +135,9 @@ static attend_status reorder(attend_state *s, const int32_t *parents) {
 static attend_status truncate_to(attend_state *s, int b, int64_t length) {
   int64_t summed = stack_of(s, b, 0)->folded * PANEL;
   ATTEND_CHECK(s->ctx, length == 0 || length > summed,
-               "a linear state holds sums, from which nothing can be taken "
-               "back: sequence %d can be cut to 0 or to %lld and more, not to "
-               "%lld; fork the state before what may be undone",
+               "a linear state holds sums, from which no key can be removed: "
+               "sequence %d can be truncated to 0 or to %lld and more, not to "
+               "%lld; fork the state before the keys that may be removed",
                b, (long long)summed + 1, (long long)length);
   for (int g = 0; g < s->desc.kv_heads; g++) {
     linear_stack *x = stack_of(s, b, g);
@@ -153,7 +150,7 @@ static attend_status truncate_to(attend_state *s, int b, int64_t length) {
   return ATTEND_OK;
 }
 
-/* ---- appending and looking --------------------------------------------------------- */
+/* ---- appending and querying --------------------------------------------------------- */
 
 static void fold_open(const attend_plan *p, linear_stack *x,
                       linear_scratch *w) {
@@ -164,7 +161,7 @@ static void fold_open(const attend_plan *p, linear_stack *x,
   x->folded++;
 }
 
-/* Keys [at, at + n) of the call go behind those of the open block. */
+/* Appends keys [at, at + n) of the call to the open block. */
 static void put_keys(const call *c, int b, int g, int at, int n,
                      linear_stack *x, linear_scratch *w) {
   const attend_plan *p = c->plan;
@@ -178,16 +175,16 @@ static void put_keys(const call *c, int b, int g, int at, int n,
   linear_put(p, n, w->keys.x, w->scaled, real, &x->open, w->work);
 }
 
-static void look_rows(const call *c, int b, int g, int row, int end,
-                      const linear_stack *x, linear_scratch *w) {
+static void query_rows(const call *c, int b, int g, int row, int end,
+                       const linear_stack *x, linear_scratch *w) {
   for (; row < end; row += LINEAR_ROWS) {
     tile t = {b, g, row, (int)min64(LINEAR_ROWS, end - row)};
     linear_rows(c, t, x->folded * PANEL, &x->open, x->sum, w);
   }
 }
 
-/* With a causal mask, rows look when their own key is the last: what comes
- * after is not in the sums yet. */
+/* With a causal mask rows are computed when their own key is the last one: later keys
+ * are not in the sums yet. */
 static void extend_stack(const call *c, int b, int g, bool queries,
                          linear_stack *x, linear_scratch *w) {
   const attend_plan *p = c->plan;
@@ -198,12 +195,12 @@ static void extend_stack(const call *c, int b, int g, bool queries,
     int n = (int)min64(PANEL - x->open.n, count - done);
     put_keys(c, b, g, done, n, x, w);
     if (queries && causal)
-      look_rows(c, b, g, done * group, (done + n) * group, x, w);
+      query_rows(c, b, g, done * group, (done + n) * group, x, w);
     done += n;
   }
   if (!queries) return;
   int seeing = causal ? count * group : 0;
-  look_rows(c, b, g, seeing, c->n * group, x, w);
+  query_rows(c, b, g, seeing, c->n * group, x, w);
 }
 
 typedef struct {
@@ -222,7 +219,7 @@ static void stack_item(const void *args, int64_t i, int worker) {
   if (e->append)
     extend_stack(c, b, g, e->queries, stack_of(e->state, b, g), &w);
   else
-    look_rows(c, b, g, 0, c->n * c->plan->group, stack_of(e->state, b, g), &w);
+    query_rows(c, b, g, 0, c->n * c->plan->group, stack_of(e->state, b, g), &w);
   plan_weak(c->plan, w.weak);
 }
 
@@ -233,7 +230,7 @@ static void run_stacks(call *c, attend_state *s, bool append, bool queries) {
              stack_item, e);
 }
 
-/* Queries stand where the new keys go. */
+/* Queries are at the positions of the new keys. */
 static void add_keys(call *c, attend_state *s, bool queries) {
   for (int b = 0; b < s->batch; b++) {
     s->before[b] = s->length[b];
@@ -252,7 +249,7 @@ static attend_status extend(call *c, attend_state *s) {
   return ATTEND_OK;
 }
 
-static attend_status look(call *c, attend_state *s) {
+static attend_status query(call *c, attend_state *s) {
   const bool causal = c->plan->desc.mask.causal != ATTEND_NOT_CAUSAL;
   if (causal) plan_wait(c->plan); /* for folded */
   for (int b = 0; b < s->batch; b++) {
@@ -260,7 +257,7 @@ static attend_status look(call *c, attend_state *s) {
     ATTEND_CHECK(c->plan->ctx,
                  !causal || call_queries(c, b) == 0 || c->before[b] >= summed,
                  "a linear state holds sums: the last %lld positions of "
-                 "sequence %d can still be looked at, not %d; look in "
+                 "sequence %d can still be queried, not %d; query in "
                  "attend_extend, or without a causal mask",
                  (long long)(s->length[b] - summed), b, call_queries(c, b));
   }
@@ -276,7 +273,7 @@ static attend_status put(attend_draft *f, const attend_state *s, int b) {
     const linear_stack *x = stack_of(s, b, g);
     ATTEND_TRY(state_put_number(f, x->folded));
     ATTEND_TRY(state_put_number(f, x->open.n));
-    ATTEND_TRY(state_put_number(f, x->open.wild));
+    ATTEND_TRY(state_put_number(f, x->open.non_finite));
     ATTEND_TRY(attend_draft_put(f, x->data, floats * sizeof(float)));
   }
   return ATTEND_OK;
@@ -285,13 +282,13 @@ static attend_status put(attend_draft *f, const attend_state *s, int b) {
 static attend_status get_stack(state_reader *f, int64_t length, size_t floats,
                                linear_stack *x) {
   int64_t folded = length ? (length - 1) / PANEL : 0;
-  int64_t left = length - folded * PANEL, open, wild;
+  int64_t left = length - folded * PANEL, open, non_finite;
   ATTEND_TRY(
       state_get_number(f, folded, folded, "number of blocks", &x->folded));
   ATTEND_TRY(state_get_number(f, left, left, "open block", &open));
-  ATTEND_TRY(state_get_number(f, 0, 1, "mark of a block", &wild));
+  ATTEND_TRY(state_get_number(f, 0, 1, "mark of a block", &non_finite));
   x->open.n = (int)open;
-  x->open.wild = wild != 0;
+  x->open.non_finite = non_finite != 0;
   return state_get(f, x->data, floats * sizeof(float));
 }
 
@@ -314,7 +311,7 @@ const state_kind state_linear = {
     .bytes = bytes,
     .append = append,
     .extend = extend,
-    .look = look,
+    .query = query,
     .put = put,
     .get = get,
 };

@@ -1,8 +1,6 @@
-/* Merging: two disjoint sets of keys become their union.
- *
- * For callers that split keys over calls, files or machines. (o, lse) says all that is
- * needed: lse is the log of the denominator, so each side's share of the weight is
- * known.
+/* Merging the outputs of two disjoint sets of keys, for callers that split keys over
+ * calls, files or machines. lse is the log of the denominator, so (o, lse) determines
+ * each side's share of the weight.
  */
 #include <math.h>
 
@@ -20,8 +18,7 @@ static shares share_soft(double a, double b) {
   return (shares){x / (x + y), y / (x + y), top + log(x + y)};
 }
 
-/* Ties go to the side that came first, or half to each: how many keys tied on
- * a side is not known any more. */
+/* Ties go to the first side, or half to each: the number of tied keys is not known. */
 static shares share_hard(double a, double b, attend_ties ties) {
   if (a == b && a > -INFINITY && ties == ATTEND_TIES_AVERAGE)
     return (shares){0.5, 0.5, a};

@@ -1,15 +1,43 @@
-/* Looking: weights recomputed from q, k and lse, for what was asked alone.
+/* Observing attention: weights recomputed from q, k and lse for what is requested.
  *
- * Serves all engines: the tiled ones on views and on states, and linear_observe.c for
- * its tiles. Whole rows are done row by row; statistics walk all tiles once, by stack
- * where the mass of keys is asked for, since it sums over the rows of a head in their
- * order.
+ * Serves the tiled engines, on tensors and on states, and the linear engine. Whole rows
+ * go one by one. Statistics iterate over all tiles once; where the mass of keys is
+ * requested, by stack, since it sums over the rows of a head in their order.
+ *
+ * A rank x stands for a weight: -inf where the row does not see the key, otherwise the
+ * weight's log2, which orders weights that round to the same float. Where weights may
+ * be negative or are not exponentials, the rank is the weight itself.
  */
 #include <math.h>
 #include <string.h>
 
-#include "attention/looker.h"
-#include "attention/softmax.h"
+#include "attention/linear.h"
+#include "attention/tile.h"
+
+enum { TO_STATISTICS = -1, TO_EACH = -2 };
+
+typedef struct {
+  int slot; /* of the row in obs->rows, or one of the above */
+  int64_t width;
+  int first; /* TO_EACH: slot of the tile's first row */
+} sink;
+
+static inline bool ranks_are_weights(const attend_plan *p) {
+  return is_poly(p) || p->engine->by_sums;
+}
+
+/* One thread's scratch. */
+typedef union {
+  scratch tiled;
+  linear_scratch linear;
+} observe_scratch;
+
+/* How weights are computed. */
+typedef struct {
+  void (*open)(const attend_plan *p, int thread, observe_scratch *w);
+  /* All keys of the tile's rows, in order. */
+  void (*tile)(const call *c, tile t, sink to, observe_scratch *w);
+} weight_source;
 
 static bool hard(const call *c) {
   const attend_form *f = &c->plan->desc.form;
@@ -84,15 +112,15 @@ static void count_best(const call *c, tile g, int j0, int j1, const float *s,
   }
 }
 
-/* ---- what is written ---------------------------------------------------------------- */
+/* ---- writing results ---------------------------------------------------------------- */
 
 static void row_weights(const call *c, tile g, int r, int slot, int64_t width,
                         int64_t start, int j0, int j1, const float *p) {
-  const attend_observation *look = c->look;
+  const attend_observation *obs = c->obs;
   size_t head = (size_t)g.b * (size_t)c->plan->desc.heads +
                 (size_t)row_head(c->plan, g.g, g.row + r);
-  float *out = look->weights +
-               (head * (size_t)look->n_rows + (size_t)slot) * (size_t)width;
+  float *out = obs->weights +
+               (head * (size_t)obs->n_rows + (size_t)slot) * (size_t)width;
   for (int j = j0; j < j1 && start + j < width; j++) out[start + j] = p[j];
 }
 
@@ -100,9 +128,9 @@ static void row_weights(const call *c, tile g, int r, int slot, int64_t width,
  * ranks until row_finish turns them into weights. */
 static void row_top(const call *c, size_t row, int64_t start, int j0, int j1,
                     const float *x) {
-  int top = c->look->top;
-  int32_t *index = c->look->top_index + row * (size_t)top;
-  float *best = c->look->top_weight + row * (size_t)top;
+  int top = c->obs->top;
+  int32_t *index = c->obs->top_index + row * (size_t)top;
+  float *best = c->obs->top_weight + row * (size_t)top;
   for (int j = j0; j < j1; j++) {
     if (!(x[j] > -INFINITY)) continue;
     if (index[top - 1] >= 0 && !(x[j] > best[top - 1])) continue;
@@ -131,31 +159,31 @@ static void row_mass(const call *c, tile g, int r, int64_t width, int64_t start,
                      int j0, int j1, const float *p) {
   size_t head = (size_t)g.b * (size_t)c->plan->desc.heads +
                 (size_t)row_head(c->plan, g.g, g.row + r);
-  float *out = c->look->mass + head * (size_t)width + start;
+  float *out = c->obs->mass + head * (size_t)width + start;
   for (int j = j0; j < j1 && start + j < width; j++) out[j] += p[j];
 }
 
 static void row_each(const call *c, tile g, int r, sink to, int64_t start,
                      int j0, int j1, const float *p) {
-  const attend_observation *look = c->look;
-  int64_t from = max64(start + j0, look->key_from);
+  const attend_observation *obs = c->obs;
+  int64_t from = max64(start + j0, obs->key_from);
   int64_t end = min64(start + j1, to.width); /* a block may be longer */
-  if (look->key_to) end = min64(end, look->key_to);
+  if (obs->key_to) end = min64(end, obs->key_to);
   int row = (g.row + r) / c->plan->group;
   if (from >= end) return;
   attend_weight_span s = {g.b,
                           row_head(c->plan, g.g, g.row + r),
                           row,
-                          look->n_rows ? to.first + row : row,
+                          obs->n_rows ? to.first + row : row,
                           (int)from,
                           (int)(end - from),
                           p + (from - start)};
-  look->each(&s, look->user);
+  obs->each(&s, obs->user);
 }
 
-void look_write(const call *c, tile g, int r, sink to, int64_t start, int j0,
-                int j1, const float *x) {
-  const attend_observation *look = c->look;
+static void observe_write(const call *c, tile g, int r, sink to, int64_t start,
+                          int j0, int j1, const float *x) {
+  const attend_observation *obs = c->obs;
   float p[BLOCK];
   weights_of(c, x + j0, (size_t)(j1 - j0), p + j0);
   if (to.slot == TO_EACH) {
@@ -167,35 +195,35 @@ void look_write(const call *c, tile g, int r, sink to, int64_t start, int j0,
     return;
   }
   size_t row = row_index(c, g, r);
-  if (look->top) row_top(c, row, start, j0, j1, x);
-  if (look->entropy) row_entropy(c, look->entropy + row, j0, j1, x, p);
-  if (look->mass) row_mass(c, g, r, to.width, start, j0, j1, p);
+  if (obs->top) row_top(c, row, start, j0, j1, x);
+  if (obs->entropy) row_entropy(c, obs->entropy + row, j0, j1, x, p);
+  if (obs->mass) row_mass(c, g, r, to.width, start, j0, j1, p);
 }
 
 static void row_begin(const call *c, size_t row) {
-  const attend_observation *look = c->look;
-  for (int i = 0; i < look->top; i++) {
-    look->top_index[row * (size_t)look->top + (size_t)i] = -1;
-    look->top_weight[row * (size_t)look->top + (size_t)i] = -INFINITY;
+  const attend_observation *obs = c->obs;
+  for (int i = 0; i < obs->top; i++) {
+    obs->top_index[row * (size_t)obs->top + (size_t)i] = -1;
+    obs->top_weight[row * (size_t)obs->top + (size_t)i] = -INFINITY;
   }
-  if (look->entropy) look->entropy[row] = 0.0f;
-  if (look->softmax_gap) look->softmax_gap[row] = 0.0f;
+  if (obs->entropy) obs->entropy[row] = 0.0f;
+  if (obs->softmax_gap) obs->softmax_gap[row] = 0.0f;
 }
 
 static void row_finish(const call *c, size_t row) {
-  size_t top = (size_t)c->look->top;
-  float *best = c->look->top_weight + row * top;
+  size_t top = (size_t)c->obs->top;
+  float *best = c->obs->top_weight + row * top;
   if (top) weights_of(c, best, top, best);
 }
 
-/* ---- the walk ------------------------------------------------------------------------- */
+/* ---- iterating over rows ------------------------------------------------------------------------- */
 
 static void group_count(const visit *v, void *with) {
   (void)with;
   count_best(v->c, v->g, v->j0, v->j1, v->w->s, v->w->l + v->at);
 }
 
-static void group_look(const visit *v, void *with) {
+static void group_observe(const visit *v, void *with) {
   const sink *to = with;
   scratch *w = v->w;
   if (hard(v->c))
@@ -205,29 +233,31 @@ static void group_look(const visit *v, void *with) {
   else
     soften(v->c, v->g, v->j0, v->j1, w->s);
   for (int r = 0; r < v->g.rows; r++)
-    look_write(v->c, v->g, r, *to, w->keys.start, v->j0, v->j1,
-               w->s + r * BLOCK);
+    observe_write(v->c, v->g, r, *to, w->keys.start, v->j0, v->j1,
+                  w->s + r * BLOCK);
 }
 
-static void tiled_open(const attend_plan *p, int thread, looker_room *room) {
-  scratch_open(p, thread, &room->tiled);
+static void tiled_open(const attend_plan *p, int thread, observe_scratch *own) {
+  scratch_open(p, thread, &own->tiled);
 }
 
-static void tiled_tile(const call *c, tile t, sink to, looker_room *room) {
-  scratch *w = &room->tiled;
+static void tiled_weights(const call *c, tile t, sink to,
+                          observe_scratch *own) {
+  scratch *w = &own->tiled;
   tile_begin(c, t, w);
   for (int i = 0; i < t.rows; i++) w->l[i] = w->m[i] = 0.0f;
   if (hard(c)) tile_visit(c, t, w, group_count, NULL);
-  tile_visit(c, t, w, group_look, &to);
+  tile_visit(c, t, w, group_observe, &to);
 }
 
 typedef struct {
   call c;
   int64_t width; /* of a row of weights */
-  const looker *by;
-} observation;
+  const weight_source *by;
+} request;
 
-static void look_tile(const observation *x, tile t, sink to, looker_room *w) {
+static void observe_tile(const request *x, tile t, sink to,
+                         observe_scratch *w) {
   const call *c = &x->c;
   bool statistics = to.slot == TO_STATISTICS;
   if (statistics)
@@ -238,31 +268,31 @@ static void look_tile(const observation *x, tile t, sink to, looker_room *w) {
 }
 
 /* Rows [row, row + rows) of a stack, in tiles that fit the workspace. */
-static void look_rows(const observation *x, int b, int g, int row, int rows,
-                      sink to, looker_room *w) {
+static void observe_rows(const request *x, int b, int g, int row, int rows,
+                         sink to, observe_scratch *w) {
   int step = x->c.plan->tile;
   for (int i = 0; i < rows; i += step) {
     int n = (int)min64(step, rows - i);
-    look_tile(x, (tile){b, g, row + i, n}, to, w);
+    observe_tile(x, (tile){b, g, row + i, n}, to, w);
   }
 }
 
-static void look_stack(const observation *x, int stack, looker_room *w) {
+static void observe_stack(const request *x, int stack, observe_scratch *w) {
   const call *c = &x->c;
   const attend_plan *p = c->plan;
   int b = stack / p->desc.kv_heads, g = stack % p->desc.kv_heads;
-  for (int i = 0; c->look->weights && i < c->look->n_rows; i++)
-    look_rows(x, b, g, c->look->rows[i] * p->group, p->group,
-              (sink){i, x->width, 0}, w);
-  if (c->look->mass)
-    look_rows(x, b, g, 0, c->n * p->group, (sink){TO_STATISTICS, x->width, 0},
-              w);
+  for (int i = 0; c->obs->weights && i < c->obs->n_rows; i++)
+    observe_rows(x, b, g, c->obs->rows[i] * p->group, p->group,
+                 (sink){i, x->width, 0}, w);
+  if (c->obs->mass)
+    observe_rows(x, b, g, 0, c->n * p->group,
+                 (sink){TO_STATISTICS, x->width, 0}, w);
 }
 
 /* ---- every weight once ------------------------------------------------------------------ */
 
 static int each_rows(const call *c) {
-  return c->look->n_rows ? c->look->n_rows : c->n;
+  return c->obs->n_rows ? c->obs->n_rows : c->n;
 }
 /* Rows of a query's heads that a tile takes, in queries. */
 static int each_step(const call *c) {
@@ -274,64 +304,62 @@ static int64_t each_items(const call *c) {
   return steps * c->plan->desc.batch * c->plan->desc.kv_heads;
 }
 
-/* Rows [from, end) of what is asked for; those that follow each other go
+/* Rows [from, end) of the request; those that follow each other go
  * together. */
-static void look_each_rows(const observation *x, int b, int g, int from,
-                           int end, looker_room *w) {
-  const attend_observation *look = x->c.look;
-  const int32_t *rows = look->n_rows ? look->rows : NULL;
+static void observe_listed_rows(const request *x, int b, int g, int from,
+                                int end, observe_scratch *w) {
+  const attend_observation *obs = x->c.obs;
+  const int32_t *rows = obs->n_rows ? obs->rows : NULL;
   int group = x->c.plan->group;
   for (int i = from, j; i < end; i = j) {
     for (j = i + 1; j < end; j++)
       if (rows && rows[j] != rows[j - 1] + 1) break;
     int row = rows ? rows[i] : i;
-    look_rows(x, b, g, row * group, (j - i) * group,
-              (sink){TO_EACH, x->width, i - row}, w);
+    observe_rows(x, b, g, row * group, (j - i) * group,
+                 (sink){TO_EACH, x->width, i - row}, w);
   }
 }
 
-static void look_each(const observation *x, int64_t item, looker_room *w) {
+static void observe_each(const request *x, int64_t item, observe_scratch *w) {
   const call *c = &x->c;
   const attend_desc *d = &c->plan->desc;
   int64_t stacks = (int64_t)d->batch * d->kv_heads, stack = item % stacks;
   int from = (int)(item / stacks) * each_step(c);
   int end = (int)min64(from + each_step(c), each_rows(c));
-  look_each_rows(x, (int)(stack / d->kv_heads), (int)(stack % d->kv_heads),
-                 from, end, w);
+  observe_listed_rows(x, (int)(stack / d->kv_heads), (int)(stack % d->kv_heads),
+                      from, end, w);
 }
 
-attend_status check_look_rows(const call *c) {
-  const attend_observation *look = c->look;
+attend_status check_observed_rows(const call *c) {
+  const attend_observation *obs = c->obs;
   attend_context *ctx = c->plan->ctx;
-  ATTEND_CHECK(ctx, look->n_rows >= 0 && look->top >= 0,
-               "%d rows and top %d were asked for: neither may be negative",
-               look->n_rows, look->top);
-  ATTEND_CHECK(ctx,
-               !look->n_rows || (look->rows && !look->weights != !look->each),
-               "rows were asked for: give rows, and one of weights and each");
+  ATTEND_CHECK(ctx, obs->n_rows >= 0 && obs->top >= 0,
+               "%d rows and top %d were requested: neither may be negative",
+               obs->n_rows, obs->top);
+  ATTEND_CHECK(ctx, !obs->n_rows || (obs->rows && !obs->weights != !obs->each),
+               "rows were requested: give rows, and one of weights and each");
   ATTEND_CHECK(
-      ctx,
-      look->key_from >= 0 && (!look->key_to || look->key_to > look->key_from),
-      "keys %lld to %lld were asked for: the end must come after the "
+      ctx, obs->key_from >= 0 && (!obs->key_to || obs->key_to > obs->key_from),
+      "keys %lld to %lld were requested: the end must come after the "
       "beginning",
-      (long long)look->key_from, (long long)look->key_to);
-  for (int i = 0; i < look->n_rows; i++)
-    ATTEND_CHECK(ctx, look->rows[i] >= 0 && look->rows[i] < c->n,
-                 "row %d was asked for, but queries are numbered 0 to %d",
-                 (int)look->rows[i], c->n - 1);
+      (long long)obs->key_from, (long long)obs->key_to);
+  for (int i = 0; i < obs->n_rows; i++)
+    ATTEND_CHECK(ctx, obs->rows[i] >= 0 && obs->rows[i] < c->n,
+                 "row %d was requested, but queries are numbered 0 to %d",
+                 (int)obs->rows[i], c->n - 1);
   return ATTEND_OK;
 }
 
 static attend_status check(const call *c) {
-  const attend_observation *look = c->look;
+  const attend_observation *obs = c->obs;
   attend_context *ctx = c->plan->ctx;
-  ATTEND_CHECK(ctx, look, "look is NULL: say what is to be looked at");
-  ATTEND_TRY(check_look_rows(c));
-  ATTEND_CHECK(ctx, !look->top || (look->top_index && look->top_weight),
-               "the heaviest keys were asked for, but top_index or top_weight "
+  ATTEND_CHECK(ctx, obs, "the observation is NULL: say what to compute");
+  ATTEND_TRY(check_observed_rows(c));
+  ATTEND_CHECK(ctx, !obs->top || (obs->top_index && obs->top_weight),
+               "the heaviest keys were requested, but top_index or top_weight "
                "is NULL");
   ATTEND_CHECK(ctx,
-               !look->softmax_gap || c->plan->engine->by_sums ||
+               !obs->softmax_gap || c->plan->engine->by_sums ||
                    c->plan->desc.form.kind == ATTEND_SOFTMAX,
                "the gap to softmax is known for softmax (0) and on the linear "
                "engine: leave softmax_gap NULL, or choose that engine");
@@ -339,57 +367,203 @@ static attend_status check(const call *c) {
 }
 
 static void stack_item(const void *args, int64_t i, int worker) {
-  const observation *x = args;
-  looker_room w;
+  const request *x = args;
+  observe_scratch w;
   x->by->open(x->c.plan, worker, &w);
-  look_stack(x, (int)i, &w);
+  observe_stack(x, (int)i, &w);
   x->c.plan->fast->end();
 }
 
 static void tile_item(const void *args, int64_t i, int worker) {
-  const observation *x = args;
-  looker_room w;
+  const request *x = args;
+  observe_scratch w;
   x->by->open(x->c.plan, worker, &w);
-  look_tile(x, call_tile(&x->c, i), (sink){TO_STATISTICS, x->width, 0}, &w);
+  observe_tile(x, call_tile(&x->c, i), (sink){TO_STATISTICS, x->width, 0}, &w);
   x->c.plan->fast->end();
 }
 
 static void each_item(const void *args, int64_t i, int worker) {
-  const observation *x = args;
-  looker_room w;
+  const request *x = args;
+  observe_scratch w;
   x->by->open(x->c.plan, worker, &w);
-  look_each(x, i, &w);
+  observe_each(x, i, &w);
   x->c.plan->fast->end();
 }
 
-attend_status look_at(call *c, const looker *by) {
+static attend_status observe_with(call *c, const weight_source *by) {
   ATTEND_TRY(check(c));
   attend_plan *p = c->plan;
-  const attend_observation *look = c->look;
+  const attend_observation *obs = c->obs;
   int64_t width = call_width(c), heads = (int64_t)p->desc.batch * p->desc.heads;
   int stacks = p->desc.batch * p->desc.kv_heads;
-  bool by_tile =
-      (look->top || look->entropy || look->softmax_gap) && !look->mass;
+  bool by_tile = (obs->top || obs->entropy || obs->softmax_gap) && !obs->mass;
   call_begin(c);
-  if (look->weights)
-    memset(look->weights, 0,
-           (size_t)(heads * look->n_rows * width) * sizeof(float));
-  if (look->mass)
-    memset(look->mass, 0, (size_t)(heads * width) * sizeof(float));
-  observation x = {*c, width, by};
+  if (obs->weights)
+    memset(obs->weights, 0,
+           (size_t)(heads * obs->n_rows * width) * sizeof(float));
+  if (obs->mass) memset(obs->mass, 0, (size_t)(heads * width) * sizeof(float));
+  request x = {*c, width, by};
   stream_enter(plan_stream(p));
   STREAM_ADD(plan_stream(p), stacks, stack_item, x);
   if (by_tile) STREAM_ADD(plan_stream(p), call_tiles(c), tile_item, x);
-  if (look->each) {
-    x.c.key_from = look->key_from;
-    x.c.key_to = hard(c) ? 0 : look->key_to; /* ties are counted in a row */
+  if (obs->each) {
+    x.c.key_from = obs->key_from;
+    x.c.key_to = hard(c) ? 0 : obs->key_to; /* ties are counted in a row */
     STREAM_ADD(plan_stream(p), each_items(c), each_item, x);
   }
   stream_leave(plan_stream(p));
   return ATTEND_OK;
 }
 
+/* ==== the linear engine ======================================================
+ *
+ * phi(q).phi(k) / sum is computed for every visible pair, a block of keys at a time: as
+ * slow as exact attention, but only when weights are observed. */
+
+/* log2 of the factor from a product of features to a weight, but for the key's
+ * shift; and the factor's sign. */
+typedef struct {
+  double log2_factor[LINEAR_ROWS];
+  double sign[LINEAR_ROWS]; /* 0: the row sees nothing */
+} factors;
+
+static void make_factors(const call *c, tile t, const linear_scratch *w,
+                         factors *f) {
+  const attend_plan *p = c->plan;
+  bool is_signed = attend_form_signed(&p->desc.form);
+  for (int i = 0; i < t.rows; i++) {
+    double lse = (double)c->lse_in[row_index(c, t, i)];
+    double log2_sum = is_signed ? log2(fabs(lse)) : lse * LOG2E;
+    bool none = is_signed ? lse == 0 : lse == -INFINITY;
+    f->sign[i] = none ? 0 : is_signed && lse < 0 ? -1 : 1;
+    f->log2_factor[i] =
+        (double)w->tile.shift[i] + p->map.log_factor * LOG2E - log2_sum;
+  }
+}
+
+/* a[t.rows][PANEL]: ranks on the block that was read. */
+static void block_ranks(const call *c, tile t, const factors *f,
+                        linear_scratch *w) {
+  const attend_plan *p = c->plan;
+  const linear_block *k = &w->keys;
+  float *a = w->tile.a;
+  p->kn->matmul(t.rows, PANEL, p->map.ld, w->tile.phi, p->map.ld, k->phi_t,
+                PANEL, a, PANEL, false);
+  for (int i = 0; i < t.rows; i++, a += PANEL) {
+    int64_t end = linear_row_end(c, t.b, t.row + i) - k->index * PANEL;
+    for (int j = 0; j < PANEL; j++) {
+      bool sees = j < end && j < k->n && k->shift[j] > -INFINITY && f->sign[i];
+      double x = sees ? exp2(f->log2_factor[i] + (double)k->shift[j]) : 0;
+      a[j] = sees ? (float)(f->sign[i] * (double)a[j] * x) : -INFINITY;
+    }
+  }
+}
+
+static void linear_queries(const call *c, tile t, linear_scratch *w) {
+  const attend_plan *p = c->plan;
+  rows_load(c, &c->q, t, p->desc.dim, p->ldk, true, w->tile.x);
+  features_rows(p, false, t.rows, w->tile.x, w->tile.phi, w->tile.shift,
+                w->work);
+}
+
+/* ---- distance from softmax ------------------------------------------------------ */
+
+/* scores[t.rows][PANEL] = q.k of the block that was read. */
+static void block_scores(const call *c, tile t, linear_scratch *w) {
+  const attend_plan *p = c->plan;
+  p->kn->transpose(PANEL, p->ldk, w->keys.x, p->ldk, w->keys_t, PANEL);
+  p->kn->matmul(t.rows, PANEL, p->desc.dim, w->tile.x, p->ldk, w->keys_t, PANEL,
+                w->scores, PANEL, false);
+}
+
+static int64_t last_key_block(const call *c, tile t) {
+  int64_t last = -1;
+  for (int i = 0; i < t.rows; i++)
+    last = max64(last, linear_row_block(c, t.b, t.row + i));
+  return last;
+}
+
+typedef struct {
+  double most[LINEAR_ROWS], sum[LINEAR_ROWS], gap[LINEAR_ROWS];
+} exact_rows;
+
+/* Takes the block into each row's exact softmax. */
+static void add_exact(const call *c, tile t, linear_scratch *w, exact_rows *e) {
+  double scale = (double)c->plan->desc.scale;
+  block_scores(c, t, w);
+  for (int i = 0; i < t.rows; i++) {
+    int64_t end = linear_row_end(c, t.b, t.row + i) - w->keys.index * PANEL;
+    for (int j = 0; j < w->keys.n && j < end; j++) {
+      if (w->keys.shift[j] == -INFINITY) continue;
+      double s = scale * (double)w->scores[i * PANEL + j];
+      double most = s > e->most[i] ? s : e->most[i];
+      e->sum[i] = e->sum[i] * exp(e->most[i] - most) + exp(s - most);
+      e->most[i] = most;
+    }
+  }
+}
+
+/* Half the sum of |weight - exact weight|: 0 is the same, 1 is disjoint. */
+static void add_gap(const call *c, tile t, linear_scratch *w, exact_rows *e) {
+  double scale = (double)c->plan->desc.scale;
+  block_scores(c, t, w);
+  for (int i = 0; i < t.rows; i++)
+    for (int j = 0; j < PANEL; j++) {
+      float a = w->tile.a[i * PANEL + j];
+      if (a == -INFINITY) continue;
+      double s = scale * (double)w->scores[i * PANEL + j];
+      e->gap[i] += fabs((double)a - exp(s - e->most[i]) / e->sum[i]) / 2;
+    }
+}
+
+static void exact_pass(const call *c, tile t, int64_t last, linear_scratch *w,
+                       exact_rows *e) {
+  for (int i = 0; i < t.rows; i++)
+    e->most[i] = -INFINITY, e->sum[i] = e->gap[i] = 0;
+  for (int64_t index = 0; index <= last; index++) {
+    linear_read(c, t.b, t.g, index, w);
+    add_exact(c, t, w, e);
+  }
+}
+
+static void linear_open(const attend_plan *p, int thread,
+                        observe_scratch *own) {
+  linear_cut(p, plan_thread_arena(p, thread), &own->linear);
+}
+
+static void linear_weights(const call *c, tile t, sink to,
+                           observe_scratch *own) {
+  linear_scratch *w = &own->linear;
+  const attend_observation *obs = c->obs;
+  int64_t last = last_key_block(c, t), first = 0, end = last + 1;
+  bool gaps = obs->softmax_gap && to.slot == TO_STATISTICS;
+  factors f;
+  exact_rows e;
+  linear_queries(c, t, w);
+  make_factors(c, t, w, &f);
+  if (gaps) exact_pass(c, t, last, w, &e);
+  if (c->key_to) {
+    first = c->key_from / PANEL;
+    end = min64(end, (c->key_to + PANEL - 1) / PANEL);
+  }
+  for (int64_t index = first; index < end; index++) {
+    linear_read(c, t.b, t.g, index, w);
+    block_ranks(c, t, &f, w);
+    if (gaps) add_gap(c, t, w, &e);
+    for (int i = 0; i < t.rows; i++)
+      observe_write(c, t, i, to, index * PANEL, 0, w->keys.n,
+                    w->tile.a + i * PANEL);
+  }
+  for (int i = 0; gaps && i < t.rows; i++)
+    obs->softmax_gap[row_index(c, t, i)] = (float)e.gap[i];
+}
+
+attend_status linear_observe(call *c) {
+  static const weight_source by_features = {linear_open, linear_weights};
+  return observe_with(c, &by_features);
+}
+
 attend_status observe_tiled(call *c) {
-  static const looker by_tiles = {tiled_open, tiled_tile};
-  return look_at(c, &by_tiles);
+  static const weight_source by_tiles = {tiled_open, tiled_weights};
+  return observe_with(c, &by_tiles);
 }

@@ -1,10 +1,10 @@
-/* Groups in a pipeline: while one group's exponentials run, the scores of the
- * next and the weighted values of the last are computed beside them.
+/* A software pipeline over the groups of a tile: while one group's exponentials run, the
+ * scores of the next and the weighted values of the last are computed (as FlashAttention-3
+ * overlaps softmax and products).
  *
- * softmax.c hands a tile's block over here where the kernels can overlap (AMX: its
- * tiles work while the vector units do). Groups at an edge of the mask go step by
- * step, between the others. The operations on a row and their order are those of the
- * plain walk, so the bits are too.
+ * softmax.c calls it where the kernels can overlap: AMX's tiles work beside the vector
+ * units. Groups at an edge of the mask are computed step by step between the others. The
+ * operations on a row and their order are those of the plain loop, so the bits are too.
  */
 #include "attention/tile.h"
 
@@ -12,7 +12,7 @@ typedef struct {
   tile g;
   int at, j0, j1;
   bool live; /* sees some of the block */
-  bool full; /* a whole group that sees all of it, and takes raw scores */
+  bool full; /* a whole group that sees all of it, with raw scores */
 } stage;
 
 static stage stage_of(const call *c, tile t, int at, const scratch *w) {
@@ -29,8 +29,7 @@ static stage stage_of(const call *c, tile t, int at, const scratch *w) {
   return s;
 }
 
-/* Buffers take turns: a group's softmax uses one set while what rides along
- * reads or writes the other. */
+/* Double buffering: a group's softmax uses one set while the products use the other. */
 typedef struct {
   float *s, *p;
   float alpha[GROUP], beta[GROUP];
@@ -52,7 +51,7 @@ static void step(const call *c, const stage *last, const stage *now,
                  const stage *next, buffers *mine, const buffers *other,
                  const scratch *w) {
   int ld = c->plan->ldv;
-  struct block_ride ride = {.width = c->plan->desc.dim, .ld = ld};
+  struct block_products ride = {.width = c->plan->desc.dim, .ld = ld};
   if (next->full) {
     ride.q = tile_queries(c, next->at, w);
     ride.k = w->keys.k;
@@ -70,7 +69,7 @@ static void step(const call *c, const stage *last, const stage *now,
       now->j0,
       now->j1,
       call_factor(c),
-      now->live && tile_calm(c, now->g, now->at, now->j0, now->j1, w),
+      now->live && tile_bounded(c, now->g, now->at, now->j0, now->j1, w),
       mine->s,
       mine->p,
       w->m + now->at,

@@ -1,7 +1,5 @@
-/* Plans: asking the engines, owning the workspace, and the calls.
- *
- * The entry to everything here. Of the engines that apply the one of least cost is
- * taken, the first of equals.
+/* Plans: choosing an engine, owning the workspace, and the public calls. Of the engines
+ * that apply the first of least cost is chosen.
  */
 #include <math.h>
 #include <string.h>
@@ -12,8 +10,8 @@ const attend_engine *const cpu_engines[] = {&engine_softmax,    &engine_argmax,
                                             &engine_direct,     &engine_linear,
                                             &engine_definition, NULL};
 
-int attend_engine_ask(const attend_plan *plan, int index, const char **name,
-                      const char **refusal) {
+int attend_plan_candidate(const attend_plan *plan, int index, const char **name,
+                          const char **refusal) {
   const attend_engine *const *engines = plan->ctx->engines;
   int count = 0;
   while (engines[count]) count++;
@@ -23,9 +21,9 @@ int attend_engine_ask(const attend_plan *plan, int index, const char **name,
   return 1;
 }
 
-/* ---- making one ------------------------------------------------------------------ */
+/* ---- creating ------------------------------------------------------------------ */
 
-static attend_status choose_wanted(attend_plan *p) {
+static attend_status choose_named(attend_plan *p) {
   const char *wanted = p->desc.engine;
   for (const attend_engine *const *e = p->ctx->engines; *e; e++) {
     if (strcmp(wanted, (*e)->name)) continue;
@@ -42,11 +40,12 @@ static attend_status choose_wanted(attend_plan *p) {
               wanted);
 }
 
-/* The last engine takes what the others do not, so its refusal is the reason. */
+/* The last engine supports everything that the others do not, so its refusal is the
+ * reason. */
 static attend_status choose(attend_plan *p) {
   const char *refusal = NULL;
   double least = 0;
-  if (p->desc.engine) return choose_wanted(p);
+  if (p->desc.engine) return choose_named(p);
   for (const attend_engine *const *e = p->ctx->engines; *e; e++) {
     refusal = (*e)->applicable(&p->desc);
     if (refusal) continue;
@@ -74,7 +73,7 @@ static void derive(attend_plan *p) {
   double scale = (double)d->scale;
   if (d->form.kind == ATTEND_GAUSSIAN)
     scale = 1 / ((double)d->form.sigma * (double)d->form.sigma);
-  if (d->form.kind == ATTEND_POLY) scale = 1; /* it has a of its own */
+  if (d->form.kind == ATTEND_POLY) scale = 1; /* its scale is a */
   if (d->form.temperature > 0) unit /= (double)d->form.temperature;
   p->score_to2 = (float)(scale * unit);
   p->bias_to2 = (float)unit;
@@ -107,15 +106,15 @@ static attend_status make(attend_plan *p) {
   derive(p);
   ATTEND_CHECK(p->ctx,
                p->desc.form.kind != ATTEND_GAUSSIAN || isfinite(p->score_to2),
-               "sigma %g makes scores that no f32 holds: choose a larger one",
+               "sigma %g makes scores overflow f32: choose a larger one",
                (double)p->desc.form.sigma);
   ATTEND_CHECK(p->ctx, isfinite(p->cap_in) && isfinite(p->cap_out),
-               "scale %g, soft_cap %g and temperature %g make scores that no "
-               "f32 holds: choose a soft_cap nearer to the scores",
+               "scale %g, soft_cap %g and temperature %g make scores "
+               "overflow f32: choose a soft_cap nearer to the scores",
                (double)p->desc.scale, (double)p->desc.soft_cap,
                (double)p->desc.form.temperature);
   ATTEND_CHECK(p->ctx, isfinite(p->score_to2) && isfinite(p->bias_to2),
-               "scale %g and temperature %g make scores that no f32 holds: "
+               "scale %g and temperature %g make scores overflow f32: "
                "choose a smaller scale or a higher temperature",
                (double)p->desc.scale, (double)p->desc.form.temperature);
   ATTEND_TRY(check_purpose(p));
@@ -154,7 +153,7 @@ int64_t attend_plan_weak_rows(const attend_plan *plan) {
 
 attend_status attend_plan_redraw(attend_plan *p, uint64_t redraw) {
   ATTEND_CHECK(p->ctx, p->map.dirs > 0,
-               "this plan has no random directions to draw anew: choose favor, "
+               "this plan has no random directions to redraw: choose favor, "
                "fourier, or gaussian with features");
   p->desc.form.redraw = redraw;
   return features_draw(p->ctx, &p->desc, &p->map);
@@ -239,7 +238,7 @@ attend_status attend_backward(attend_plan *p, attend_view q, attend_view k,
                               attend_view dv, float *dbias) {
   const attend_desc *d = &p->desc;
   ATTEND_CHECK(p->ctx, d->purpose & ATTEND_FOR_BACKWARD,
-               "this plan was made for forward alone: set ATTEND_FOR_BACKWARD "
+               "this plan supports forward only: set ATTEND_FOR_BACKWARD "
                "in the description's purpose");
   ATTEND_CHECK(p->ctx, !dbias || d->bias.kind != ATTEND_NO_BIAS,
                "dbias was given, but the description has no bias");
@@ -266,7 +265,7 @@ attend_status attend_backward(attend_plan *p, attend_view q, attend_view k,
 }
 
 attend_status attend_observe(attend_plan *p, attend_view q, attend_view k,
-                             const float *lse, const attend_observation *look) {
+                             const float *lse, const attend_observation *obs) {
   const attend_desc *d = &p->desc;
   ATTEND_TRY(check_inputs(p, q, k, k));
   ATTEND_CHECK(p->ctx, lse || d->q_len == 0,
@@ -274,7 +273,7 @@ attend_status attend_observe(attend_plan *p, attend_view q, attend_view k,
   call c = call_of(p, q, k, (attend_view){0});
   c.v.data = NULL;
   c.lse_in = lse;
-  c.look = look;
+  c.obs = obs;
   if (p->engine->at_once) plan_wait(p);
   attend_status status = p->engine->observe(&c);
   plan_wait(p);

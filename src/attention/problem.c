@@ -1,19 +1,128 @@
-/* Reading a problem: FORM[(name=value,...)]:SHAPE[:WORD]...
+/* Problem strings, FORM[(name=value,...)]:SHAPE[:WORD]...: the vocabulary, the parser
+ * and the printer.
  *
- * `attend explain, verify, bench` and the tests name what they run this way.
- *
- * The text is cut at its colons and each word is read by itself, so that every
- * complaint can name the word it is about.
+ * The command line and the tests name problems this way. Parser and printer share the
+ * tables below, so neither knows a name that the other does not. The parser splits the
+ * text at its colons and reads each word by itself, so that every error names its word.
  */
-#include "attention/problem.h"
-
 #include <ctype.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "attend/problem.h"
+#include "attention/desc.h"
+
+/* A problem holds one word of each group. */
+typedef enum {
+  WORD_CAUSAL,
+  WORD_WINDOW,
+  WORD_PAD,
+  WORD_BIAS,
+  WORD_SCALE,
+  WORD_CAP,
+  WORD_DTYPE,
+  WORD_LAYOUT,
+  WORD_OP
+} problem_word_group;
+
+/* Two kinds of bucket bias, told apart by one word. */
+enum { PROBLEM_ONE_SIDED = 1 << 8 };
+
+typedef struct {
+  const char *name; /* ends in '=' where a number follows */
+  problem_word_group group;
+  int value; /* of the enum that the group sets */
+} problem_word;
+
+/* What a form's parentheses may set. */
+typedef enum {
+  SETTING_COUNT, /* int, 1 or more                  */
+  SETTING_FLOAT,
+  SETTING_SEED,  /* uint64_t                         */
+  SETTING_CHOICE /* an enum or int, 0 or 1, by words */
+} problem_setting_type;
+
+typedef struct {
+  const char *name;
+  unsigned forms; /* bit n: the form of kind n has it */
+  problem_setting_type type;
+  size_t at; /* in attend_form */
+  const char *meaning;
+  const char *words[2]; /* of a choice */
+  bool may_be_zero;     /* for a float 0 is a value, not the default */
+} problem_setting;
+
+/* In the order in which they are printed; the last name is NULL. */
+
+/* By attend_form_kind, then sgemm: no string can hold a function. */
+enum { PROBLEM_SGEMM = ATTEND_CUSTOM };
+static const char *const problem_forms[] = {"softmax",  "argmax", "poly",
+                                            "gaussian", "elu",    "fourier",
+                                            "favor",    "sgemm"};
+
+static const problem_word problem_words[] = {
+    {"causal", WORD_CAUSAL, ATTEND_CAUSAL},
+    {"top", WORD_CAUSAL, ATTEND_CAUSAL_TOP},
+    {"bottom", WORD_CAUSAL, ATTEND_CAUSAL_BOTTOM},
+    {"window=", WORD_WINDOW, 0},
+    {"lengths", WORD_PAD, ATTEND_PAD_LENGTHS},
+    {"padleft", WORD_PAD, ATTEND_PAD_LEFT},
+    {"padright", WORD_PAD, ATTEND_PAD_RIGHT},
+    {"alibi", WORD_BIAS, ATTEND_ALIBI},
+    {"buckets", WORD_BIAS, ATTEND_BUCKETS},
+    {"buckets1", WORD_BIAS, ATTEND_BUCKETS | PROBLEM_ONE_SIDED},
+    {"dense", WORD_BIAS, ATTEND_DENSE},
+    {"scale=", WORD_SCALE, 0},
+    {"cap=", WORD_CAP, 0},
+    {"f32", WORD_DTYPE, ATTEND_F32},
+    {"f16", WORD_DTYPE, ATTEND_F16},
+    {"bf16", WORD_DTYPE, ATTEND_BF16},
+    {"bthd", WORD_LAYOUT, 1},
+    {"bwd", WORD_OP, ATTEND_OP_BACKWARD},
+    {"decode", WORD_OP, ATTEND_OP_DECODE},
+    {NULL, WORD_OP, 0},
+};
+
+enum { /* forms that share settings, as bits */
+       ARGMAX = 1 << ATTEND_ARGMAX,
+       POLY = 1 << ATTEND_POLY,
+       GAUSSIAN = 1 << ATTEND_GAUSSIAN,
+       FAVOR = 1 << ATTEND_FAVOR,
+       APPROXIMATE = FAVOR | 1 << ATTEND_FOURIER,
+       RANDOM = APPROXIMATE | GAUSSIAN
+};
+#define AT(member) offsetof(attend_form, member)
+
+#define WORDS(zero, one) NULL, {zero, one}, false
+#define COUNTS(what) what, {NULL, NULL}, false
+#define NOT_ZERO NULL, {NULL, NULL}, false
+#define ANY NULL, {NULL, NULL}, true
+
+static const problem_setting problem_settings[] = {
+    {"ties", ARGMAX, SETTING_CHOICE, AT(ties), WORDS("first", "average")},
+    {"t", ARGMAX, SETTING_FLOAT, AT(temperature), ANY},
+    {"p", POLY, SETTING_COUNT, AT(degree), COUNTS("the degree")},
+    {"a", POLY, SETTING_FLOAT, AT(a), NOT_ZERO},
+    {"c", POLY, SETTING_FLOAT, AT(c), ANY},
+    {"sigma", RANDOM, SETTING_FLOAT, AT(sigma), NOT_ZERO},
+    {"m", RANDOM, SETTING_COUNT, AT(features),
+     COUNTS("the number of features")},
+    {"seed", RANDOM, SETTING_SEED, AT(seed), COUNTS("the number")},
+    {"redraw", RANDOM, SETTING_SEED, AT(redraw), COUNTS("the number")},
+    {"draw", RANDOM, SETTING_CHOICE, AT(draw), WORDS("orthogonal", "iid")},
+    {"kind", FAVOR, SETTING_CHOICE, AT(pairs), WORDS("plain", "pair")},
+    {"map", GAUSSIAN, SETTING_CHOICE, AT(map), WORDS("favor", "fourier")},
+    {"error", APPROXIMATE, SETTING_FLOAT, AT(error), NOT_ZERO},
+    {"spread", APPROXIMATE, SETTING_FLOAT, AT(spread), NOT_ZERO},
+    {NULL, 0, SETTING_COUNT, 0, NOT_ZERO},
+};
+
+/* ==== parsing =============================================================== */
 
 enum { FORMS = PROBLEM_SGEMM + 1 };
 
@@ -464,4 +573,151 @@ attend_status attend_form_parse(attend_context *ctx, const char *text,
                SHOWN, text);
   *form = r.problem.desc.form;
   return ATTEND_OK;
+}
+
+/* ==== printing ==============================================================
+ *
+ * The canonical spelling: sizes in one order, no defaults, every float in the fewest
+ * characters that read back as the same float. */
+
+typedef struct {
+  char *text;
+  size_t size;
+  int length; /* needed so far, as snprintf counts */
+} writer;
+
+__attribute__((format(printf, 2, 3))) static void put(writer *w,
+                                                      const char *format, ...) {
+  size_t used = (size_t)w->length < w->size ? (size_t)w->length : w->size;
+  va_list args;
+  va_start(args, format);
+  w->length += vsnprintf(used < w->size ? w->text + used : NULL, w->size - used,
+                         format, args);
+  va_end(args);
+}
+
+static void put_float(writer *w, const char *name, float value) {
+  char digits[32], best[32];
+  snprintf(best, sizeof best, "%.9g", (double)value);
+  for (int precision = 8; precision >= 1; precision--) {
+    snprintf(digits, sizeof digits, "%.*g", precision, (double)value);
+    if (strtof(digits, NULL) != value) break;
+    if (strlen(digits) < strlen(best)) memcpy(best, digits, sizeof best);
+  }
+  put(w, "%s%s", name, best);
+}
+
+static void put_setting(writer *w, const problem_setting *s, const void *at) {
+  int number;
+  float real;
+  uint64_t seed;
+  switch (s->type) {
+    case SETTING_COUNT:
+      memcpy(&number, at, sizeof number);
+      put(w, "%s=%d", s->name, number);
+      break;
+    case SETTING_FLOAT:
+      memcpy(&real, at, sizeof real);
+      put(w, "%s", s->name);
+      put_float(w, "=", real);
+      break;
+    case SETTING_SEED:
+      memcpy(&seed, at, sizeof seed);
+      put(w, "%s=%" PRIu64, s->name, seed);
+      break;
+    case SETTING_CHOICE:
+      memcpy(&number, at, sizeof number);
+      put(w, "%s=%s", s->name, s->words[number != 0]);
+      break;
+  }
+}
+
+/* The parenthesis opens before the first setting that is not a default. */
+static void put_form(writer *w, const attend_form *f, int dim) {
+  bool open = false;
+  attend_desc usual = {.form.kind = f->kind, .dim = dim};
+  desc_defaults(&usual);
+  put(w, "%s", f->kind == ATTEND_CUSTOM ? "custom" : problem_forms[f->kind]);
+  for (const problem_setting *s = problem_settings; s->name; s++) {
+    const char *at = (const char *)f + s->at;
+    size_t size = s->type == SETTING_SEED ? sizeof(uint64_t) : sizeof(int);
+    if (!(s->forms >> f->kind & 1)) continue;
+    if (!memcmp(at, (const char *)&usual.form + s->at, size)) continue;
+    put(w, "%s", open ? "," : "(");
+    put_setting(w, s, at);
+    open = true;
+  }
+  if (open) put(w, ")");
+}
+
+static void put_shape(writer *w, const attend_problem *p,
+                      const attend_desc *d) {
+  bool decode = p->op == ATTEND_OP_DECODE;
+  put(w, ":b%dh%d", d->batch, d->heads);
+  if (d->kv_heads != d->heads) put(w, "g%d", d->kv_heads);
+  put(w, "n%d", decode ? d->kv_len : d->q_len);
+  if (!decode && d->kv_len != d->q_len) put(w, "x%d", d->kv_len);
+  put(w, "d%d", d->dim);
+  if (d->dim_v != d->dim) put(w, "v%d", d->dim_v);
+}
+
+/* What the group of a word is set to; a word is printed if it names that. */
+static int group_value(const attend_problem *p, problem_word_group group) {
+  const attend_desc *d = &p->desc;
+  switch (group) {
+    case WORD_CAUSAL: /* a decode is bottom of itself */
+      return p->op == ATTEND_OP_DECODE ? ATTEND_NOT_CAUSAL
+                                       : (int)d->mask.causal;
+    case WORD_PAD:
+      return (int)p->pad;
+    case WORD_BIAS:
+      return (int)d->bias.kind | (d->bias.one_sided ? PROBLEM_ONE_SIDED : 0);
+    case WORD_DTYPE:
+      return (int)d->dtype;
+    case WORD_LAYOUT:
+      return p->bthd;
+    case WORD_OP:
+      return (int)p->op;
+    case WORD_WINDOW:
+    case WORD_SCALE:
+    case WORD_CAP:
+      break;
+  }
+  return 0;
+}
+
+static void put_words(writer *w, const attend_problem *p,
+                      const attend_desc *d) {
+  attend_desc usual = {.dim = d->dim};
+  desc_defaults(&usual);
+  bool renamed = d->form.kind != ATTEND_SOFTMAX &&
+                 d->form.kind != ATTEND_ARGMAX && d->form.sigma != 0;
+  bool scaled = form_has_scale(d->form.kind) && !renamed; /* sigma said it */
+  for (const problem_word *word = problem_words; word->name; word++) {
+    if (word->group == WORD_WINDOW) {
+      if (d->mask.window) put(w, ":%s%d", word->name, d->mask.window);
+    } else if (word->group == WORD_SCALE) {
+      if (scaled && d->scale != usual.scale) put_float(w, ":scale=", d->scale);
+    } else if (word->group == WORD_CAP) {
+      if (d->soft_cap != 0) put_float(w, ":cap=", d->soft_cap);
+    } else if (word->value && word->value == group_value(p, word->group)) {
+      put(w, ":%s", word->name);
+    }
+  }
+}
+
+int attend_problem_print(const attend_problem *problem, char *text,
+                         size_t size) {
+  writer w = {text, size, 0};
+  if (size) text[0] = 0;
+  if (problem->op == ATTEND_OP_SGEMM) {
+    put(&w, "sgemm:m%dn%dk%d", problem->m, problem->n, problem->k);
+    return w.length;
+  }
+  attend_desc d = problem->desc;
+  desc_defaults(&d);
+  put_form(&w, &d.form, d.dim);
+  put_shape(&w, problem, &d);
+  put_words(&w, problem, &d);
+  return w.length;
 }

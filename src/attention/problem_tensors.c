@@ -1,6 +1,5 @@
-/* The tensors of a problem: one block, cut into pieces, filled from Philox.
- *
- * For `attend verify` and `bench`, and for tests.
+/* The tensors of a problem, in one block and filled from Philox: for `attend verify`,
+ * `attend bench` and tests.
  *
  * An element's value depends on the seed, the tensor and its index [b, h, i, x]
  * alone: the same problem in another layout holds the same numbers, and in
@@ -8,7 +7,8 @@
  */
 #include <string.h>
 
-#include "attention/problem.h"
+#include "attend/problem.h"
+#include "attention/desc.h"
 
 typedef enum { /* streams of random numbers; the order is part of the values */
                STREAM_Q = 1,

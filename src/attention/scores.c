@@ -1,11 +1,12 @@
-/* Scores of a group of queries on a block of keys, with bias and mask.
+/* Scores of a group of queries on a block of keys, with bias and mask: ALiBi (Press et
+ * al. 2022), T5's buckets (Raffel et al. 2020) or a dense bias.
  *
- * Scores are log2 of the weights, so that the kernels' exponential is 2^x and needs no
- * multiplication of its own.
+ * Scores are log2 of the weights, so that the kernels' exponential is 2^x without a
+ * multiplication.
  */
 #include <math.h>
 
-#include "attention/walk.h"
+#include "attention/blocks.h"
 
 /* ---- buckets: a table by distance, spread out once per call ------------------- */
 
@@ -13,7 +14,7 @@ static size_t spread_length(const attend_plan *p) {
   return 2 * (size_t)p->desc.bias.max_distance + 1;
 }
 
-size_t walk_shared_bytes(const attend_plan *p) {
+size_t bias_shared_bytes(const attend_plan *p) {
   if (p->desc.bias.kind != ATTEND_BUCKETS) return 0;
   return SIZE_PRODUCT(spread_length(p), (size_t)p->desc.heads, sizeof(float));
 }
@@ -21,7 +22,7 @@ size_t walk_shared_bytes(const attend_plan *p) {
 /* [H][2 max + 1], entry max + distance; farther keys share the last bucket. */
 static float *spread_of(const attend_plan *p) {
   arena a = plan_shared_arena(p);
-  return arena_cut(&a, walk_shared_bytes(p));
+  return arena_cut(&a, bias_shared_bytes(p));
 }
 
 static void bias_prepare(const call *c) {
@@ -135,16 +136,16 @@ bool call_adds(const call *c) {
   return p->desc.bias.kind != ATTEND_NO_BIAS || takes_norms(p) || is_capped(p);
 }
 
-/* The factor can wait for the exponential if it is positive and nothing is
- * added before: then queries are never rounded, and ties stay ties. The
- * exponential divides by it, so it must not be tiny. */
+/* The factor can be applied in the exponential if it is positive and nothing is added
+ * before: then queries are not rounded, and ties stay ties. The exponential divides by
+ * it, so it must not be tiny. */
 float call_factor(const call *c) {
   bool waits = c->raw && c->plan->score_to2 > 1e-30f && !call_adds(c);
   return waits ? c->plan->score_to2 : 1.0f;
 }
 
-/* The factor, where it does not wait; norms come with it, so that what cancels
- * is rounded once. */
+/* Applies the factor unless the exponential does; norms are added in the same fma, so
+ * that cancelling terms are rounded once. */
 static void scale_scores(const call *c, tile t, const block *k, int j0, int j1,
                          float *s) {
   const attend_plan *p = c->plan;
@@ -163,7 +164,7 @@ void group_products(const call *c, tile t, const void *q, const block *k,
   for (int j = j0; j < j1;) {
     int i = j / PANEL, at = i * PANEL;
     int end = at + PANEL < j1 ? at + PANEL : j1;
-    if (p->by_gaps) /* groups are packed as rows of f32 */
+    if (p->by_differences) /* groups are packed as rows of f32 */
       p->kn->distances(t.rows, p->desc.dim, q, p->ldk, k->k[i], j - at,
                        end - at, s + at);
     else
@@ -208,8 +209,7 @@ bool group_sees(const call *c, tile t, const block *k, int j0, int j1) {
          first.hi >= k->start + j1 && last.hi >= k->start + j1;
 }
 
-/* A number that is NaN or infinite must not reach rows that do not see it, even
- * with weight 0: then each row takes exactly the keys that it sees. */
+/* 0 times NaN or infinity is NaN: each row sums exactly the keys that it sees. */
 static void weigh_alone(const call *c, tile t, const block *k, int j0, int j1,
                         const float *s, int ld, const float *alpha,
                         const float *beta, float *o) {
@@ -225,7 +225,7 @@ static void weigh_alone(const call *c, tile t, const block *k, int j0, int j1,
 void group_weigh(const call *c, tile t, const block *k, int j0, int j1,
                  const float *s, int ld, const float *alpha, const float *beta,
                  float *o) {
-  if (k->wild && !group_sees(c, t, k, j0, j1))
+  if (k->non_finite && !group_sees(c, t, k, j0, j1))
     weigh_alone(c, t, k, j0, j1, s, ld, alpha, beta, o);
   else
     c->on->weigh(t.rows, j0, j1, s, k->rows, ld, alpha, beta, o);

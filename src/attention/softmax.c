@@ -1,22 +1,18 @@
-/* Softmax attention, tiled over keys: memory linear in length.
+/* Softmax attention tiled over keys, as FlashAttention (Dao et al. 2022): memory linear
+ * in length. The plan's choice for softmax, and for argmax with a temperature; direct.c
+ * runs poly and gaussian on the same code.
  *
- * The plan's first choice for softmax, and for argmax with a temperature. direct.c
- * takes poly and gaussian the same way.
- *
- * A tile of rows walks the blocks of keys that it sees. On each block a group
- * of rows computes scores, turns them into weights relative to the block's
- * maximum, and adds the weighted values to what it has, rescaled by powers of
- * two. When there are fewer tiles than threads (decoding), blocks are handed
- * out instead and their partial results joined in the order of the blocks:
- * the same operations, so the same bits.
- *
- * Backward is in softmax_backward.c.
+ * A tile of rows iterates over the blocks of keys that it sees. On each block a group of
+ * rows computes scores, turns them into weights relative to the block's maximum, and
+ * adds the weighted values to its running output, rescaled by powers of two: the online
+ * softmax (Milakov and Gimelshein 2018). With fewer tiles than threads (decoding) the
+ * keys are split over threads, as in Flash-Decoding, and partial results are joined in
+ * the order of the blocks: the same operations, so the same bits.
  */
 #include <math.h>
 #include <string.h>
 
-#include "attention/cost.h"
-#include "attention/softmax.h"
+#include "attention/engine.h"
 #include "attention/tile.h"
 
 static const char *applicable(const attend_desc *d) {
@@ -28,8 +24,8 @@ static const char *applicable(const attend_desc *d) {
 
 /* ---- workspace ----------------------------------------------------------------- */
 
-/* Splitting pays while there are fewer tiles than threads want. A partial
- * result of one (tile, block) is a slot: m and l of each row, then o. */
+/* Splitting pays with few tiles for the threads. A slot is the partial result of one
+ * (tile, block): m and l of each row, then o. */
 static bool wants_split(const attend_plan *p, int64_t tiles) {
   return p->threads > 1 && tiles < 4 * p->threads;
 }
@@ -59,32 +55,32 @@ void softmax_size(attend_plan *p) {
   if (p->desc.purpose & ATTEND_FOR_EXTEND)
     p->slot_bytes =
         (size_t)max64((int64_t)p->slot_bytes, (int64_t)slot_bytes(p, 1));
-  p->shared_bytes = size_add(round_up(walk_shared_bytes(p), 64), p->slot_bytes);
+  p->shared_bytes = size_add(round_up(bias_shared_bytes(p), 64), p->slot_bytes);
   if (p->desc.purpose & ATTEND_FOR_BACKWARD) softmax_backward_size(p);
 }
 
 /* ---- one tile ------------------------------------------------------------------ */
 
-/* Rows in a tile that are worth a look at the length of its keys. */
-enum { CALM_ROWS = 48 };
+/* Rows in a tile from which bounding its scores by |q| |k| pays. */
+enum { BOUNDED_ROWS = 48 };
 
 static void group_block(const call *c, tile g, int at, scratch *w) {
   const attend_plan *p = c->plan;
   int j0, j1;
   if (!tile_scores(c, g, at, &j0, &j1, w)) return;
-  bool calm = tile_calm(c, g, at, j0, j1, w);
+  bool bounded = tile_bounded(c, g, at, j0, j1, w);
   if (is_poly(p))
     p->kn->join_sums(g.rows, j0, j1, w->s, w->m + at, w->l + 2 * at, w->alpha,
                      w->beta);
   else
-    c->on->softmax(&(struct block_soft){g.rows, j0, j1, call_factor(c), calm,
+    c->on->softmax(&(struct block_soft){g.rows, j0, j1, call_factor(c), bounded,
                                         w->s, w->p, w->m + at, w->l + 2 * at,
                                         w->alpha, w->beta});
   group_weigh(c, g, &w->keys, j0, j1, w->p, p->ldv, w->alpha, w->beta,
               w->o + (size_t)at * p->ldv);
 }
 
-/* While a group works, its share of the next keys is fetched. */
+/* Each group prefetches its share of the next block. */
 static void tile_block(const call *c, tile t, int64_t start, span seen,
                        scratch *w) {
   int keys = c->on->keys;
@@ -93,7 +89,7 @@ static void tile_block(const call *c, tile t, int64_t start, span seen,
     pages_prefetch(c, t.b, t.g,
                    (span){max64(start, seen.lo), min64(next, seen.hi)});
   if (!seen_block_load(c, t, start / keys, seen, &w->keys)) return;
-  if (t.rows >= CALM_ROWS && !is_gaussian(c->plan) && !is_poly(c->plan))
+  if (t.rows >= BOUNDED_ROWS && !is_gaussian(c->plan) && !is_poly(c->plan))
     block_longest(c, seen, &w->keys);
   if (c->on->overlap) {
     overlap_block(c, t, w);
@@ -108,8 +104,8 @@ static void tile_block(const call *c, tile t, int64_t start, span seen,
   }
 }
 
-/* Of row i of a tile; poly's is the denominator itself. A row that saw nothing
- * may be anything, so its query is not asked. */
+/* lse of row i of a tile; poly's is the denominator itself. The query of a row that saw
+ * no key is not read. */
 static float row_lse(const call *c, tile t, int i, float m, const float l[2]) {
   if (is_poly(c->plan)) return l[0];
   if (l[1] == 0.0f) return -INFINITY;
@@ -117,9 +113,9 @@ static float row_lse(const call *c, tile t, int i, float m, const float l[2]) {
   return (float)(sum - query_norm(c, t, i));
 }
 
-/* See attend_plan_weak_rows: poly has the sizes of its weights in l[1]. Those
- * of gaussian are relative to the largest, so that their sum is lost only where
- * every distance leaves f32. A bias of -infinity loses nothing. */
+/* See attend_plan_weak_rows: poly has the sum of absolute weights in l[1]. Gaussian's
+ * weights are relative to the largest, so their sum is 0 only if every distance
+ * overflows f32. */
 static bool row_is_lost(const call *c, const float l[2]) {
   const attend_plan *p = c->plan;
   if (is_poly(p)) return is_lost(l[0], l[1]) || isinf(l[1]);
@@ -180,7 +176,7 @@ static float *slot_of(const call *c, const split *s, int64_t tile_index,
                        slot_floats(c);
 }
 
-/* Slot 0 is the tile's running result; a wave fills the others. */
+/* Slot 0 is the tile's running result; each wave fills the others. */
 static void split_block(const call *c, const split *s, int64_t tile_index,
                         int64_t wave, int slot, scratch *w) {
   const attend_plan *p = c->plan;
@@ -225,13 +221,13 @@ static int64_t longest_tile(const call *c) {
   return longest;
 }
 
-/* Returns false where the call is better done by tiles. */
+/* Returns false if the call should run by tiles. */
 static bool split_make(const call *c, split *s) {
   const attend_plan *p = c->plan;
   int64_t tiles = call_tiles(c);
   if (tiles == 0 || !wants_split(p, tiles)) return false;
   arena a = plan_shared_arena(p);
-  arena_cut(&a, walk_shared_bytes(p));
+  arena_cut(&a, bias_shared_bytes(p));
   s->data = arena_cut(&a, p->slot_bytes);
   s->rows = slot_rows(c);
   s->longest = longest_tile(c);

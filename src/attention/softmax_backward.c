@@ -1,37 +1,331 @@
-/* Backward of softmax attention, from (o, lse) alone.
- *
- * The other half of softmax.c.
+/* Backward of tiled attention, from (o, lse) alone.
  *
  *   P = exp(S - lse)      dP = dO V^T      dS = P (dP - rowsum(dO o))
  *   dV = P^T dO           dK = scale dS^T Q           dQ = scale dS K
  *
- * An item is a block of keys of one stack. Its thread owns dK and dV and walks
- * the tiles of rows downwards, adding to dQ as it goes. dQ of a tile must take
- * the blocks in their order, whoever computes them: before a cell (block, tile)
- * is begun, the block before it must have passed that tile. Items are handed
- * out in order, so the one that is waited for is always under way. Five
- * products instead of the seven of a pass for dK, dV and one for dQ, no
- * atomics on floats, and the same bits for any number of threads.
+ * as in FlashAttention (Dao et al. 2022). A cell is a tile of rows on a block of keys:
+ * P and dS of a cell fit the cache. An item is a block of keys of one stack. Its thread
+ * owns dK and dV and iterates over the tiles of rows, adding to dQ. dQ of a tile must
+ * take the blocks in their order, whichever thread computes them: before a cell (block,
+ * tile) is begun, the block before it must have passed that tile. Items are handed out
+ * in order, so the one that is waited for is always under way. Five products instead of
+ * the seven of one pass for dK and dV and another for dQ, no atomics on floats, and the
+ * same bits for any number of threads.
  *
  * Poly has another P and dS: with w = (a s + c)^p and den = sum w,
  *   P = w / den       dS = (dP - rowsum(dO o)) a p (a s + c)^(p-1) / den
- * A soft cap c has dS (1 - tanh^2(s / c)) for dQ and dK, and dS for the bias, which
- * is added after it.
- * Gaussian has dS (k - q) for dQ and dS (q - k) for dK: by differences, or with
- * norms as products less q rowsum(dS) and k colsum(dS). rowsum(dS) is 0 but for
- * the rounding of o, which must not pull dQ along k alone.
+ * A soft cap c has dS (1 - tanh^2(s / c)) for dQ and dK, and dS for the bias, which is
+ * added after it.
+ * Gaussian has dS (k - q) for dQ and dS (q - k) for dK: by differences, or with norms as
+ * products less q rowsum(dS) and k colsum(dS). rowsum(dS) is 0 but for the rounding of
+ * o, which must not pull dQ along k alone.
  */
 #include <sched.h>
 #include <string.h>
 
-#include "attention/cell.h"
-#include "attention/softmax.h"
+#include "attention/tile.h"
+
+enum { KEYS = BLOCK, ROWS = 96 }; /* 2 x 96 KiB of P and dS */
+
+/* A thread's own. */
+typedef struct {
+  block keys;
+  float *q, *d_o; /* rows of the tile: [ROWS][ldk], [ROWS][ldv] */
+  float *p, *ds;  /* [ROWS][BLOCK] */
+  float *raw;     /* [ROWS][BLOCK] q.k, 0 where not seen: with a soft cap */
+  float *lse2, *delta; /* [ROWS]; poly: lse2 is the denominator */
+  float *o;            /* rows of o, or of dQ */
+  float *dk, *dv;      /* [KEYS][ldk], [KEYS][ldv] */
+  float *sums;         /* [KEYS], of dS over the rows: for norms */
+} cell_scratch;
+
+/* What the threads share: dO.o and lse2 of every row, how far each item has
+ * come, the sums for dbias, and dQ in f32 where the caller's is shorter. */
+typedef struct {
+  float *delta, *lse2; /* [B,H,T]; lse2 of gaussian alone */
+  int64_t *next;
+  int *passed;  /* [stacks][blocks] tiles */
+  double *bias; /* [stacks][blocks][group * entries] */
+  float *dq;    /* [B,H,T,D] */
+} cell_shared;
+
+static inline int64_t stacks(const attend_plan *p) {
+  return (int64_t)p->desc.batch * p->desc.kv_heads;
+}
+static inline int64_t key_blocks(const attend_plan *p) {
+  return ((int64_t)p->desc.kv_len + KEYS - 1) / KEYS;
+}
+static inline int64_t row_tiles(const attend_plan *p) {
+  return ((int64_t)p->desc.q_len * p->group + ROWS - 1) / ROWS;
+}
+
+static size_t cell_scratch_cut(const attend_plan *p, arena a, cell_scratch *w) {
+  size_t ldk = (size_t)p->ldk, ldv = (size_t)p->ldv, f = sizeof(float);
+  size_t wide = ldk > ldv ? ldk : ldv;
+  block_cut(p, &a, true, &w->keys);
+  w->q = arena_cut(&a, SIZE_PRODUCT(ROWS, ldk, f));
+  w->d_o = arena_cut(&a, SIZE_PRODUCT(ROWS, ldv, f));
+  w->p = arena_cut(&a, SIZE_PRODUCT(ROWS, BLOCK, f));
+  w->ds = arena_cut(&a, SIZE_PRODUCT(ROWS, BLOCK, f));
+  w->raw = is_capped(p) ? arena_cut(&a, SIZE_PRODUCT(ROWS, BLOCK, f)) : NULL;
+  w->lse2 = arena_cut(&a, size_times(ROWS, f));
+  w->delta = arena_cut(&a, size_times(ROWS, f));
+  w->o = arena_cut(&a, SIZE_PRODUCT(ROWS, wide, f));
+  w->dk = arena_cut(&a, SIZE_PRODUCT(KEYS, ldk, f));
+  w->dv = arena_cut(&a, SIZE_PRODUCT(KEYS, ldv, f));
+  w->sums = arena_cut(&a, size_times(KEYS, f));
+  return a.used;
+}
+
+/* ---- loading ---------------------------------------------------------------------- */
+
+static tile cell_tile(const call *c, int64_t stack, int64_t i) {
+  const attend_plan *p = c->plan;
+  tile t = {.b = (int)(stack / p->desc.kv_heads),
+            .g = (int)(stack % p->desc.kv_heads),
+            .row = (int)(i * ROWS)};
+  t.rows = (int)min64(ROWS, (int64_t)c->n * p->group - t.row);
+  return t;
+}
+
+static void cell_rows_prepare(const call *c, tile t, const cell_shared *s,
+                              cell_scratch *w) {
+  const attend_plan *p = c->plan;
+  rows_load(c, &c->o, t, p->desc.dim_v, p->ldv, true, w->o);
+  rows_load(c, &c->d_o, t, p->desc.dim_v, p->ldv, true, w->d_o);
+  p->kn->row_dots(t.rows, p->ldv, w->d_o, w->o, p->ldv, w->delta);
+  for (int i = 0; i < t.rows; i++) {
+    size_t row = row_index(c, t, i);
+    s->delta[row] = w->delta[i];
+    if (s->lse2) s->lse2[row] = row_lse2(c, t, i);
+  }
+}
+
+static void cell_rows_load(const call *c, tile t, const cell_shared *s,
+                           cell_scratch *w) {
+  const attend_plan *p = c->plan;
+  rows_load(c, &c->d_o, t, p->desc.dim_v, p->ldv, true, w->d_o);
+  rows_load(c, &c->q, t, p->desc.dim, p->ldk, true, w->q);
+  for (int i = 0; i < t.rows; i++) {
+    size_t row = row_index(c, t, i);
+    w->delta[i] = s->delta[row];
+    w->lse2[i] = s->lse2      ? s->lse2[row]
+                 : is_poly(p) ? c->lse_in[row]
+                              : row_lse2(c, t, i);
+  }
+}
+
+static bool cell_keys_load(const call *c, int b, int g, int64_t start,
+                           span seen, cell_scratch *w) {
+  if (!block_load(c, b, g, start, seen, &w->keys)) return false;
+  block_norms(c, seen, &w->keys);
+  return true;
+}
+
+/* ---- P and dS --------------------------------------------------------------------- */
+
+/* Scores of the group; with a soft cap its products are kept. */
+static void cell_scores(const call *c, tile g, int at, int j0, int j1,
+                        cell_scratch *w, float *s) {
+  const attend_plan *p = c->plan;
+  group_products(c, g, w->q + (size_t)at * (size_t)p->ldk, &w->keys, j0, j1, s);
+  if (w->raw)
+    for (int r = 0; r < g.rows; r++)
+      memcpy(w->raw + (at + r) * BLOCK + j0, s + r * BLOCK + j0,
+             (size_t)(j1 - j0) * sizeof *s);
+  group_finish(c, g, &w->keys, j0, j1, s);
+}
+
+static void cell_group(const call *c, tile g, int at, int j0, int j1,
+                       cell_scratch *w) {
+  const attend_plan *p = c->plan;
+  const attend_desc *d = &p->desc;
+  const block *k = &w->keys;
+  float *s = w->p + at * BLOCK, *dp = w->ds + at * BLOCK;
+  cell_scores(c, g, at, j0, j1, w, s);
+  for (int j = j0; j < j1;) {
+    int base = j / PANEL * PANEL, end = base + PANEL < j1 ? base + PANEL : j1;
+    p->kn->scores(g.rows, d->dim_v, w->d_o + (size_t)at * (size_t)p->ldv,
+                  p->ldv, k->v_lanes + (size_t)base * (size_t)d->dim_v,
+                  j - base, end - base, dp + base);
+    j = end;
+  }
+  if (is_poly(p))
+    p->kn->power_grad(g.rows, j0, j1, d->form.a, d->form.c, d->form.degree, s,
+                      dp, w->lse2 + at, w->delta + at);
+  else
+    p->kn->softmax_grad(g.rows, j0, j1, call_factor(c), s, dp, w->lse2 + at,
+                        w->delta + at);
+  if (group_sees(c, g, k, j0, j1)) return;
+  group_mask(c, g, k, j0, j1, 0.0f, s);
+  group_mask(c, g, k, j0, j1, 0.0f, dp);
+  if (w->raw) group_mask(c, g, k, j0, j1, 0.0f, w->raw + at * BLOCK);
+}
+
+static void clear_columns(float *s, int rows, int j0, int j1) {
+  for (int r = 0; r < rows && j0 < j1; r++)
+    memset(s + r * BLOCK + j0, 0, (size_t)(j1 - j0) * sizeof *s);
+}
+
+/* Groups of a cell that see less than the others hold zeros there, so that the
+ * keys can take the rows of the tile in one run. */
+static void cell_compute(const call *c, tile t, int j0, int j1,
+                         cell_scratch *w) {
+  int step = c->plan->kn->rows;
+  for (int i = 0; i < t.rows; i += step) {
+    tile g = tile_group(step, t, i);
+    int from = j0, to = j0;
+    block_part(rows_see(c, g.b, g.row, g.rows), w->keys.start, &from, &to);
+    if (to > j1) to = j1;
+    if (from < j0) from = j0;
+    if (from > to) from = to;
+    float *all[3] = {w->p, w->ds, w->raw};
+    for (int k = 0; k < 3 && all[k]; k++) {
+      clear_columns(all[k] + i * BLOCK, g.rows, j0, from);
+      clear_columns(all[k] + i * BLOCK, g.rows, to, j1);
+    }
+    if (from < to) cell_group(c, g, i, from, to, w);
+  }
+}
+
+static void cell_uncap(const call *c, tile t, int j0, int j1, cell_scratch *w) {
+  const attend_plan *p = c->plan;
+  if (w->raw) p->kn->soft_cap_grad(t.rows, j0, j1, p->cap_in, w->raw, w->ds);
+}
+
+/* ---- the gradient of the bias -------------------------------------------------------
+ *
+ * ALiBi's slopes and T5's buckets are summed in double by each block of keys, and the
+ * blocks are joined in order. A dense bias has a gradient for each pair: its tiles of
+ * rows compute their cells again. */
+
+/* Numbers of bias that one head has. */
+static size_t bias_entries(const attend_plan *p) {
+  if (p->desc.bias.kind == ATTEND_ALIBI) return 1;
+  return p->desc.bias.kind == ATTEND_BUCKETS ? (size_t)p->desc.bias.buckets : 0;
+}
+
+/* Onto the sums of this item: [group][entries]. */
+static void bias_gather(const call *c, tile t, int j0, int j1,
+                        const cell_scratch *w, double *sums) {
+  const attend_plan *p = c->plan;
+  const attend_bias *bias = &p->desc.bias;
+  size_t entries = bias_entries(p);
+  for (int r = 0; r < t.rows; r++) {
+    double *mine = sums + (size_t)((t.row + r) % p->group) * entries;
+    int64_t distance =
+        w->keys.start - call_position(c, t.b) - (t.row + r) / p->group;
+    for (int j = j0; j < j1; j++) {
+      double ds = (double)w->ds[r * BLOCK + j];
+      int64_t far = distance + j;
+      if (ds == 0.0) continue;
+      if (bias->kind == ATTEND_ALIBI)
+        mine[0] -= ds * (double)(far < 0 ? -far : far);
+      else
+        mine[attend_bucket(bias, far)] += ds;
+    }
+  }
+}
+
+/* Sums of all items in their order: [entries, H] as the caller's table lies. */
+static void sum_dbias(const call *c, const cell_shared *s) {
+  const attend_plan *p = c->plan;
+  size_t entries = bias_entries(p), group = (size_t)p->group;
+  for (int h = 0; h < p->desc.heads; h++)
+    for (size_t e = 0; e < entries; e++) {
+      double sum = 0;
+      for (int b = 0; b < p->desc.batch; b++) {
+        int64_t stack = (int64_t)b * p->desc.kv_heads + h / p->group;
+        for (int64_t at = 0; at < key_blocks(p); at++)
+          sum += s->bias[(((size_t)(stack * key_blocks(p) + at)) * group +
+                          (size_t)(h % p->group)) *
+                             entries +
+                         e];
+      }
+      c->dbias[e * (size_t)p->desc.heads + (size_t)h] =
+          (float)(sum * (double)p->bias_to2 / LOG2E);
+    }
+}
+
+static attend_view dense_view(const call *c) {
+  const attend_desc *d = &c->plan->desc;
+  attend_view v = view_complete(d->bias.dense, d->heads, c->n, d->kv_len);
+  v.data = c->dbias;
+  return v;
+}
+
+void dense_clear(const call *c) {
+  const attend_desc *d = &c->plan->desc;
+  attend_view view = dense_view(c), *v = &view;
+  for (int b = 0; b < (v->stride[0] ? d->batch : 1); b++)
+    for (int h = 0; h < (v->stride[1] ? d->heads : 1); h++)
+      for (int i = 0; i < (v->stride[2] ? c->n : 1); i++)
+        for (int64_t j = 0; j < (v->stride[3] ? d->kv_len : 1); j++)
+          ((float *)view_at(v, sizeof(float), b, h, i))[j * v->stride[3]] = 0;
+}
+
+/* One tile of rows of one stack: dS is the gradient of its scores. */
+static void dense_tile(const call *c, tile t, const cell_shared *s,
+                       const attend_view *v, cell_scratch *w) {
+  const attend_plan *p = c->plan;
+  float factor = p->bias_to2 / (float)LOG2E;
+  cell_rows_load(c, t, s, w);
+  span rows = rows_see(c, t.b, t.row, t.rows);
+  for (int64_t at = rows.lo / KEYS * KEYS; at < rows.hi; at += KEYS) {
+    span seen = {max64(rows.lo, at), min64(rows.hi, at + KEYS)};
+    int j0, j1;
+    if (!cell_keys_load(c, t.b, t.g, at, seen, w)) continue;
+    if (!block_part(seen, at, &j0, &j1)) continue;
+    cell_compute(c, t, j0, j1, w);
+    int end = (int)min64(j1, seen.hi - at);
+    for (int r = 0; r < t.rows; r++) {
+      float *out = view_at(v, sizeof(float), t.b, row_head(p, t.g, t.row + r),
+                           (t.row + r) / p->group);
+      for (int j = j0; j < end; j++)
+        out[(at + j) * v->stride[3]] += factor * w->ds[r * BLOCK + j];
+    }
+  }
+}
+
+/* Owned by tiles of rows; batch and heads come in order, since a broadcast
+ * bias sums over them. A bias that is broadcast over queries has one owner, and
+ * so has one broadcast over heads where tiles cut the heads of a query apart. */
+typedef struct {
+  call c;
+  cell_shared s;
+  attend_view to;
+  int64_t tiles; /* of an item: all, if the bias has one owner */
+} dense_sum;
+
+static void dense_item(const void *args, int64_t item, int worker) {
+  const dense_sum *x = args;
+  const attend_plan *p = x->c.plan;
+  cell_scratch w;
+  cell_scratch_cut(p, plan_thread_arena(p, worker), &w);
+  for (int64_t i = item * x->tiles; i < (item + 1) * x->tiles; i++)
+    for (int64_t stack = 0; stack < stacks(p); stack++)
+      dense_tile(&x->c, cell_tile(&x->c, stack, i), &x->s, &x->to, &w);
+}
+
+static void dense_dbias(const call *c, const cell_shared *s) {
+  attend_plan *p = c->plan;
+  attend_view v = dense_view(c);
+  bool alone = v.stride[2] && (v.stride[1] || ROWS % p->group == 0);
+  dense_sum x = {*c, *s, v, alone ? 1 : row_tiles(p)};
+  dense_clear(c);
+  STREAM_ADD(plan_stream(p), alone ? row_tiles(p) : 1, dense_item, x);
+}
+
+static void bias_finish(const call *c, const cell_shared *s) {
+  if (bias_entries(c->plan)) sum_dbias(c, s);
+  if (c->plan->desc.bias.kind == ATTEND_DENSE) dense_dbias(c, s);
+}
 
 /* ---- workspace ------------------------------------------------------------------- */
 
 static size_t shared_cut(const attend_plan *p, arena a, cell_shared *s) {
   size_t items = size_times((size_t)stacks(p), (size_t)key_blocks(p));
-  arena_cut(&a, walk_shared_bytes(p));
+  arena_cut(&a, bias_shared_bytes(p));
   size_t rows = SIZE_PRODUCT((size_t)p->desc.batch, (size_t)p->desc.heads,
                              (size_t)p->desc.q_len);
   s->delta = arena_cut(&a, size_times(rows, sizeof *s->delta));
@@ -58,7 +352,7 @@ void softmax_backward_size(attend_plan *p) {
   if (bytes > p->shared_bytes) p->shared_bytes = bytes;
 }
 
-/* ---- what a cell gives -------------------------------------------------------------- */
+/* ---- contributions of a cell ---------------------------------------------------- */
 
 /* What is left to multiply: ds is by the exponent, or by poly's base. */
 static float score_slope(const attend_plan *p) {
@@ -66,19 +360,19 @@ static float score_slope(const attend_plan *p) {
   return p->score_to2 / (float)LOG2E;
 }
 
-static void gaps_to_keys(const attend_plan *p, tile t, int j0, int j1,
-                         cell_scratch *w) {
+static void differences_to_keys(const attend_plan *p, tile t, int j0, int j1,
+                                cell_scratch *w) {
   for (int j = j0; j < j1; j++) {
     size_t at = (size_t)j * (size_t)p->ldk;
-    p->kn->weigh_gaps(t.rows, w->ds + j, BLOCK, w->q, p->ldk,
-                      w->keys.k_rows + at, w->dk + at);
+    p->kn->weigh_differences(t.rows, w->ds + j, BLOCK, w->q, p->ldk,
+                             w->keys.k_rows + at, w->dk + at);
   }
 }
 
 /* Onto w->o; a row takes exactly the keys that it sees, so that no NaN meets a
  * weight of 0. */
-static void gaps_to_rows(const call *c, tile t, int j0, int j1,
-                         cell_scratch *w) {
+static void differences_to_rows(const call *c, tile t, int j0, int j1,
+                                cell_scratch *w) {
   const attend_plan *p = c->plan;
   for (int r = 0; r < t.rows; r++) {
     span seen = rows_see(c, t.b, t.row + r, 1);
@@ -86,9 +380,9 @@ static void gaps_to_rows(const call *c, tile t, int j0, int j1,
     int hi = (int)min64(j1, seen.hi - w->keys.start);
     size_t at = (size_t)r * (size_t)p->ldk;
     if (lo < hi)
-      p->kn->weigh_gaps(hi - lo, w->ds + r * BLOCK + lo, 1,
-                        w->keys.k_rows + (size_t)lo * (size_t)p->ldk, p->ldk,
-                        w->q + at, w->o + at);
+      p->kn->weigh_differences(hi - lo, w->ds + r * BLOCK + lo, 1,
+                               w->keys.k_rows + (size_t)lo * (size_t)p->ldk,
+                               p->ldk, w->q + at, w->o + at);
   }
 }
 
@@ -127,8 +421,8 @@ static void add_dq(const call *c, tile t, int j0, int j1, const cell_shared *s,
   const attend_desc *d = &p->desc;
   float factor = score_slope(p);
   memset(w->o, 0, (size_t)t.rows * (size_t)p->ldk * sizeof(float));
-  if (p->by_gaps)
-    gaps_to_rows(c, t, j0, j1, w);
+  if (p->by_differences)
+    differences_to_rows(c, t, j0, j1, w);
   else
     products_to_rows(c, t, j0, j1, w);
   if (takes_norms(p)) pull_rows(p, t, j0, j1, w);
@@ -187,8 +481,8 @@ static void cell(const call *c, tile t, const cell_shared *s, double *sums,
   if (c->dbias && bias_entries(p)) bias_gather(c, t, j0, j1, w, sums);
   cell_uncap(c, t, j0, j1, w);
   p->kn->weigh_keys(t.rows, j0, j1, w->p, w->d_o, p->ldv, w->dv);
-  if (p->by_gaps)
-    gaps_to_keys(p, t, j0, j1, w);
+  if (p->by_differences)
+    differences_to_keys(p, t, j0, j1, w);
   else
     p->kn->weigh_keys(t.rows, j0, j1, w->ds, w->q, p->ldk, w->dk);
   if (takes_norms(p)) p->kn->column_sums(t.rows, j0, j1, w->ds, w->sums);

@@ -1,13 +1,17 @@
-/* States: what their public calls check, and the table of a state's kind that
- * does the rest.
+/* States: checks of their public calls, and their files.
  *
- * Over kv_cache.c and linear_state.c; state.h has the table.
+ * What a state does is in the table of its kind (state.h): kv_cache.c, linear_state.c.
  */
 #include "attention/state.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
-/* ---- making, forking ------------------------------------------------------------ */
+#include "attention/features.h"
+#include "base/files.h"
+
+/* ---- creating, forking ------------------------------------------------------------ */
 
 state_layout state_layout_of(const attend_context *ctx,
                              const attend_desc *desc) {
@@ -95,11 +99,12 @@ int64_t attend_state_length(const attend_state *s, int b) {
 static attend_status check_limit(attend_context *ctx, size_t held, size_t bytes,
                                  const char *what) {
   if (size_add(held, bytes) <= ctx->cache_limit) return ATTEND_OK;
-  return fail(ctx, ATTEND_NO_MEMORY,
-              "%s needs %zu bytes beside the %zu that the context's states "
-              "hold, and its cache_limit is %zu: raise the limit or keep fewer "
-              "keys",
-              what, bytes, held, ctx->cache_limit);
+  return fail(
+      ctx, ATTEND_NO_MEMORY,
+      "%s needs %zu bytes beside the %zu that the context's states "
+      "hold, and its cache_limit is %zu: raise the limit or store fewer "
+      "keys",
+      what, bytes, held, ctx->cache_limit);
 }
 
 attend_status cache_check(attend_context *ctx, size_t bytes, const char *what) {
@@ -131,7 +136,7 @@ attend_status attend_state_reserve(attend_state *s, int keys) {
   return s->kind->reserve(s, keys);
 }
 
-/* ---- what fits ---------------------------------------------------------------------- */
+/* ---- compatibility of plans and states ---------------------------------------------------------------------- */
 
 static bool same_map(const attend_form *a, const attend_form *b) {
   return a->kind == b->kind && a->degree == b->degree && a->a == b->a &&
@@ -203,7 +208,7 @@ static call state_call(attend_plan *p, attend_state *s, int n) {
 }
 
 /* New keys and values. */
-static attend_status give_keys(call *c, attend_view k, attend_view v) {
+static attend_status set_keys(call *c, attend_view k, attend_view v) {
   const attend_desc *d = &c->plan->desc;
   ATTEND_CHECK(c->plan->ctx, c->n == 0 || (k.data && v.data),
                "k or v is NULL: give the new keys and values");
@@ -212,7 +217,7 @@ static attend_status give_keys(call *c, attend_view k, attend_view v) {
   return ATTEND_OK;
 }
 
-static void give_queries(call *c, attend_view q, attend_view o, float *lse) {
+static void set_queries(call *c, attend_view q, attend_view o, float *lse) {
   const attend_desc *d = &c->plan->desc;
   c->q = view_complete(q, d->heads, c->n, d->dim);
   c->o = view_complete(o, d->heads, c->n, d->dim_v);
@@ -227,17 +232,17 @@ static attend_status check_rows(const attend_plan *p, int n) {
   return ATTEND_OK;
 }
 
-static attend_status check_looking(const attend_plan *p, int n, attend_view q,
-                                   attend_view o) {
+static attend_status check_query(const attend_plan *p, int n, attend_view q,
+                                 attend_view o) {
   ATTEND_CHECK(p->ctx, n == 0 || (q.data && o.data),
-               "q or o is NULL: give the queries and room for the outputs");
+               "q or o is NULL: give the queries and memory for the outputs");
   ATTEND_TRY(check_rows(p, n));
   attend_view out = view_complete(o, p->desc.heads, n, p->desc.dim_v);
   return desc_check_output(p->ctx, &p->desc, "o", &out, p->desc.heads, n,
                            p->desc.dim_v);
 }
 
-static void stand_last(const attend_plan *p, attend_state *s, int n) {
+static void place_last(const attend_plan *p, attend_state *s, int n) {
   for (int b = 0; b < s->batch; b++)
     s->before[b] = s->length[b] - new_keys(p, b, n);
 }
@@ -246,48 +251,205 @@ attend_status attend_state_append(attend_plan *p, attend_state *s, int n,
                                   attend_view k, attend_view v) {
   ATTEND_TRY(check_call(p, s, n));
   call c = state_call(p, s, n);
-  ATTEND_TRY(give_keys(&c, k, v));
+  ATTEND_TRY(set_keys(&c, k, v));
   return s->kind->append(&c, s);
 }
 
 attend_status attend_state_query(attend_plan *p, attend_state *s, int n,
                                  attend_view q, attend_view o, float *lse) {
   ATTEND_TRY(check_call(p, s, n));
-  ATTEND_TRY(check_looking(p, n, q, o));
+  ATTEND_TRY(check_query(p, n, q, o));
   call c = state_call(p, s, n);
-  give_queries(&c, q, o, lse);
-  stand_last(p, s, n);
-  return s->kind->look(&c, s);
+  set_queries(&c, q, o, lse);
+  place_last(p, s, n);
+  return s->kind->query(&c, s);
 }
 
 attend_status attend_extend(attend_plan *p, attend_state *s, int n,
                             attend_view q, attend_view k, attend_view v,
                             attend_view o, float *lse) {
-  ATTEND_TRY(check_looking(p, n, q, o));
+  ATTEND_TRY(check_query(p, n, q, o));
   ATTEND_TRY(check_call(p, s, n));
   call c = state_call(p, s, n);
-  give_queries(&c, q, o, lse);
-  ATTEND_TRY(give_keys(&c, k, v));
+  set_queries(&c, q, o, lse);
+  ATTEND_TRY(set_keys(&c, k, v));
   return s->kind->extend(&c, s);
 }
 
 attend_status attend_state_observe(attend_plan *p, attend_state *s, int n,
                                    attend_view q, const float *lse,
-                                   const attend_observation *what) {
+                                   const attend_observation *obs) {
   ATTEND_TRY(check_call(p, s, n));
   ATTEND_CHECK(p->ctx, s->kind->has_keys,
-               "a linear state holds sums and no keys to look at: keep the "
+               "a linear state holds sums and no keys to observe: store the "
                "keys and use attend_observe");
   ATTEND_CHECK(p->ctx, n == 0 || (q.data && lse),
-               "q or lse is NULL: give what attend_extend took and wrote");
+               "q or lse is NULL: give those of attend_extend");
   ATTEND_TRY(check_rows(p, n));
-  stand_last(p, s, n);
+  place_last(p, s, n);
   call c = state_call(p, s, n);
   c.q = view_complete(q, p->desc.heads, n, p->desc.dim);
   c.lse_in = lse;
-  c.look = what;
+  c.obs = obs;
   if (p->engine->at_once) plan_wait(p);
   attend_status status = p->engine->observe(&c);
   plan_wait(p);
+  return status;
+}
+
+/* ==== files =================================================================
+ *
+ * A file begins with everything that the plan must share with it, then holds the
+ * sequences. Numbers are in the byte order of the machine that wrote them, which is
+ * checked. The file is renamed into place once all of it is on disk. */
+
+static const char MAGIC[16] = "attend-state 1\n";
+static const int64_t BYTE_ORDER_MARK = 0x0102030405060708, END_MARK = 0x646e65;
+
+enum { SHAPE_FIELDS = 22 };
+
+typedef struct {
+  const char *name;
+  int64_t value;
+} field;
+
+/* Stored with a sign. */
+static int64_t signed_bits(float x) { return (int32_t)float_bits(x); }
+
+/* What must be equal in file and plan. */
+static void shape_of(const attend_state *s, field f[SHAPE_FIELDS]) {
+  const attend_desc *d = &s->desc;
+  const attend_form *m = &d->form;
+  const state_layout at = state_layout_of(s->ctx, d);
+  const bool linear = !s->kind->has_keys;
+  const field all[SHAPE_FIELDS] = {
+      {"byte order", BYTE_ORDER_MARK},
+      {"batch", d->batch},
+      {"kv_heads", d->kv_heads},
+      {"dim", d->dim},
+      {"dim_v", d->dim_v},
+      {"dtype", d->dtype},
+      {"kind of state (linear or not)", linear},
+      {"layout of values", at.ldv},
+      {"layout of keys", at.width},
+      {"pairing of elements", at.pair},
+      {"form", linear ? (int64_t)m->kind : 0},
+      {"row of features", linear ? features_row(d) : 0},
+      {"number of features", linear ? m->features : 0},
+      {"degree", linear ? m->degree : 0},
+      {"a", linear ? signed_bits(m->a) : 0},
+      {"c", linear ? signed_bits(m->c) : 0},
+      {"sigma", linear ? signed_bits(m->sigma) : 0},
+      {"scale", linear ? signed_bits(d->scale) : 0},
+      {"seed", linear ? (int64_t)m->seed : 0},
+      {"redraw", linear ? (int64_t)m->redraw : 0},
+      {"draw", linear ? (int64_t)m->draw : 0},
+      {"map", linear ? 2 * (int64_t)m->map + (m->pairs != 0) : 0},
+  };
+  memcpy(f, all, sizeof all);
+}
+
+/* ---- writing ------------------------------------------------------------------- */
+
+attend_status state_put_number(attend_draft *f, int64_t x) {
+  return attend_draft_put(f, &x, sizeof x);
+}
+
+static attend_status put_state(attend_draft *f, const attend_state *s) {
+  field shape[SHAPE_FIELDS];
+  shape_of(s, shape);
+  ATTEND_TRY(attend_draft_put(f, MAGIC, sizeof MAGIC));
+  for (int i = 0; i < SHAPE_FIELDS; i++)
+    ATTEND_TRY(state_put_number(f, shape[i].value));
+  for (int b = 0; b < s->batch; b++) {
+    ATTEND_TRY(state_put_number(f, s->length[b]));
+    ATTEND_TRY(s->kind->put(f, s, b));
+  }
+  return state_put_number(f, END_MARK);
+}
+
+static attend_status put_file(attend_draft *draft, void *user) {
+  return put_state(draft, user);
+}
+
+attend_status attend_state_save(const attend_state *s, const char *path) {
+  return draft_write(s->ctx, path, put_file, (void *)s, NULL);
+}
+
+/* ---- reading ---------------------------------------------------------------------- */
+
+static attend_status file_failed(const state_reader *f, const char *what) {
+  return fail(f->ctx, ATTEND_IO, "%s \"%.200s\" failed: %s", what, f->path,
+              errno ? strerror(errno) : "unknown cause");
+}
+
+attend_status state_get(state_reader *f, void *data, size_t bytes) {
+  errno = 0;
+  if (!bytes || fread(data, 1, bytes, f->file) == bytes) return ATTEND_OK;
+  if (ferror(f->file)) return file_failed(f, "reading the state from");
+  return fail(f->ctx, ATTEND_IO,
+              "\"%.200s\" ends in the middle of a state: it was cut off, save "
+              "it again",
+              f->path);
+}
+
+attend_status state_get_number(state_reader *f, int64_t least, int64_t most,
+                               const char *what, int64_t *x) {
+  ATTEND_TRY(state_get(f, x, sizeof *x));
+  if (*x >= least && *x <= most) return ATTEND_OK;
+  return fail(f->ctx, ATTEND_IO,
+              "\"%.200s\" is damaged: its %s is %lld; save it again", f->path,
+              what, (long long)*x);
+}
+
+static attend_status get_shape(state_reader *f, const attend_state *s) {
+  field shape[SHAPE_FIELDS];
+  char magic[sizeof MAGIC];
+  int64_t x;
+  shape_of(s, shape);
+  ATTEND_TRY(state_get(f, magic, sizeof magic));
+  if (memcmp(magic, MAGIC, sizeof MAGIC))
+    return fail(f->ctx, ATTEND_IO,
+                "\"%.200s\" is not a state that attend saved", f->path);
+  for (int i = 0; i < SHAPE_FIELDS; i++) {
+    ATTEND_TRY(state_get(f, &x, sizeof x));
+    ATTEND_CHECK(f->ctx, x == shape[i].value,
+                 "\"%.200s\" was saved with another %s (%lld) than the plan's "
+                 "(%lld): make the plan that it was saved with",
+                 f->path, shape[i].name, (long long)x,
+                 (long long)shape[i].value);
+  }
+  return ATTEND_OK;
+}
+
+static attend_status get_sequence(state_reader *f, attend_state *s, int b) {
+  int64_t length;
+  ATTEND_TRY(
+      state_get_number(f, 0, (int64_t)1 << 48, "number of keys", &length));
+  ATTEND_TRY(s->kind->get(f, s, b, length));
+  s->length[b] = length;
+  return ATTEND_OK;
+}
+
+static attend_status get_state(state_reader *f, attend_state *s) {
+  int64_t end;
+  ATTEND_TRY(get_shape(f, s));
+  for (int b = 0; b < s->batch; b++) ATTEND_TRY(get_sequence(f, s, b));
+  return state_get_number(f, END_MARK, END_MARK, "end", &end);
+}
+
+attend_status attend_state_load(attend_plan *plan, const char *path,
+                                attend_state **state) {
+  attend_state *s;
+  *state = NULL;
+  ATTEND_TRY(attend_state_create(plan, &s));
+  errno = 0;
+  state_reader f = {plan->ctx, path, fopen(path, "rb")};
+  attend_status status = f.file ? get_state(&f, s) : file_failed(&f, "opening");
+  if (f.file) fclose(f.file);
+  if (status == ATTEND_OK)
+    *state = s;
+  else
+    attend_state_free(s);
   return status;
 }

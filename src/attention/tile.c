@@ -39,10 +39,9 @@ void scratch_open(const attend_plan *p, int thread, scratch *w) {
   p->fast->begin();
 }
 
-/* Rows of a tile share loaded keys, so more rows mean fewer bytes from far
- * away: a tile takes half of the near cache for q and o. Where there
- * would be too few tiles for the threads, they are smaller. No result depends
- * on it. */
+/* Rows of a tile share loaded keys, so more rows mean less memory traffic: q and o of a
+ * tile take half of the L2 cache. With too few tiles for the threads, tiles are smaller.
+ * No result depends on it. */
 int tile_rows(const attend_plan *p) {
   int64_t group = p->fast->rows, wide = p->ldk + p->ldv;
   int64_t rows = (int64_t)p->ctx->near_bytes / 2 / (4 * wide);
@@ -71,13 +70,13 @@ void tile_begin(const call *c, tile t, scratch *w) {
 }
 
 /* |q.k| <= |q| |k|. */
-bool tile_calm(const call *c, tile g, int at, int j0, int j1,
-               const scratch *w) {
+bool tile_bounded(const call *c, tile g, int at, int j0, int j1,
+                  const scratch *w) {
   const attend_plan *p = c->plan;
-  if (call_adds(c) || p->by_gaps || call_factor(c) != p->score_to2)
+  if (call_adds(c) || p->by_differences || call_factor(c) != p->score_to2)
     return false;
   float product = w->longest[at / c->on->rows] * w->keys.longest;
-  float most = CALM / p->score_to2;
+  float most = BOUND / p->score_to2;
   return product < most * most && group_sees(c, g, &w->keys, j0, j1);
 }
 

@@ -1,11 +1,10 @@
-/* A tile of rows at work: its queries, its running result, one block of keys.
- *
- * What softmax, argmax, the direct forms and observe have in common.
+/* A tile of rows: its queries, its running result, one block of keys. Shared by softmax,
+ * argmax, the direct forms and observe.
  */
 #ifndef ATTENTION_TILE_H
 #define ATTENTION_TILE_H
 
-#include "attention/walk.h"
+#include "attention/blocks.h"
 
 typedef struct {
   block keys;
@@ -19,7 +18,7 @@ typedef struct {
 } scratch;
 
 size_t scratch_cut(const attend_plan *p, arena a, scratch *w);
-/* A thread's own; p->fast->end() closes it. */
+/* One thread's scratch; p->fast->end() closes it. */
 void scratch_open(const attend_plan *p, int thread, scratch *w);
 int tile_rows(const attend_plan *p); /* rows that a tile should have */
 
@@ -35,8 +34,9 @@ void *tile_queries(const call *c, int at, const scratch *w);
  * False if the group sees none of it. */
 bool tile_scores(const call *c, tile g, int at, int *j0, int *j1, scratch *w);
 
-/* Are the group's scores on all of [j0, j1) seen, and small for certain? */
-bool tile_calm(const call *c, tile g, int at, int j0, int j1, const scratch *w);
+/* Whether all of [j0, j1) is visible and |scores| are below BOUND, by |q| |k|. */
+bool tile_bounded(const call *c, tile g, int at, int j0, int j1,
+                  const scratch *w);
 
 /* A group on a block, its scores in w->s as tile_scores leaves them. */
 typedef struct {
@@ -51,8 +51,8 @@ typedef struct {
 void tile_visit(const call *c, tile t, scratch *w,
                 void (*f)(const visit *v, void *with), void *with);
 
-/* All groups of the tile on the loaded block, one's softmax beside another's
- * products (overlap.c); for kernels that can. */
+/* All groups of the tile on the loaded block, the softmax of one overlapped with the
+ * products of others (overlap.c); for kernels that can. */
 void overlap_block(const call *c, tile t, scratch *w);
 
 /* Blocks of c->on->keys keys: the first that is seen, and the end. */
@@ -72,5 +72,17 @@ static inline bool seen_block_load(const call *c, tile t, int64_t i, span seen,
   block_norms(c, seen, out);
   return true;
 }
+
+/* ---- calls of the tiled engines: softmax.c, softmax_backward.c, observe.c ------- */
+
+void softmax_size(attend_plan *p);
+attend_status softmax_forward(call *c);
+void softmax_backward_size(attend_plan *p); /* adds to the plan's bytes */
+attend_status softmax_backward(call *c);
+void dense_clear(const call *c); /* dbias of a dense bias: zeros */
+
+attend_status observe_tiled(call *c);
+/* Fails unless the observation's rows and keys exist. */
+attend_status check_observed_rows(const call *c);
 
 #endif

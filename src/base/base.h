@@ -1,7 +1,4 @@
-/* The ground floor: failure sentences, memory, views.
- *
- * Depends on nothing; everything includes it.
- */
+/* Failures, memory, sizes, views: included by every file. */
 #ifndef BASE_BASE_H
 #define BASE_BASE_H
 
@@ -71,12 +68,12 @@ static inline size_t cache_held(attend_context *ctx) {
   return __atomic_load_n(&context_root(ctx)->cache_bytes, __ATOMIC_RELAXED);
 }
 
-/* Writes the sentence and returns the status, so that a check is one line. */
+/* Sets the message and returns the status. */
 attend_status fail(attend_context *ctx, attend_status status,
                    const char *sentence, ...) FOR_LAB(fail)
     __attribute__((format(printf, 3, 4)));
 
-/* The two macros: pass a failure up; or fail unless a condition holds. */
+/* Return a failure to the caller; fail unless a condition holds. */
 #define ATTEND_TRY(call)                              \
   do {                                                \
     attend_status try_status_ = (call);               \
@@ -87,14 +84,14 @@ attend_status fail(attend_context *ctx, attend_status status,
     if (!(condition)) return fail(ctx, ATTEND_INVALID, __VA_ARGS__); \
   } while (0)
 
-/* Aligned to 64 bytes; fails with a sentence naming `what`. bytes may be 0. */
+/* Allocates, aligned to 64 bytes; the failure message names `what`. bytes may be 0. */
 attend_status take(attend_context *ctx, size_t bytes, const char *what,
                    void *block /* T ** */) FOR_LAB(take);
 attend_status take_zeroed(attend_context *ctx, size_t bytes, const char *what,
                           void *block /* T ** */) FOR_LAB(take_zeroed);
 void give(const attend_context *ctx, void *block)
     FOR_LAB(give); /* accepts NULL */
-/* Makes room for `wanted` elements, keeping those there are. */
+/* Grows a block to at least `wanted` elements and keeps its contents. */
 attend_status grow_more(attend_context *ctx, void *block /* T ** */,
                         size_t *capacity, size_t wanted, size_t element,
                         const char *what) FOR_LAB(grow_more);
@@ -130,8 +127,8 @@ static inline size_t round_up(size_t n, size_t multiple) {
 static inline int64_t min64(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t max64(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/* One block cut into aligned pieces. Made twice with the same calls: first
- * with base NULL, to learn the size, then with the block. */
+/* A bump allocator over one block. Run the same calls twice: with base NULL for the size,
+ * then with the block. */
 typedef struct {
   unsigned char *base;
   size_t used;
@@ -145,7 +142,7 @@ static inline void *arena_cut(arena *a, size_t bytes) {
 
 /* Replaces all-zero strides by the contiguous ones of [B,H,len,width]. */
 attend_view view_complete(attend_view view, int heads, int64_t length,
-                          int width);
+                          int width) FOR_LAB(view_complete);
 /* Address of element [b, h, i, 0]. */
 static inline void *view_at(const attend_view *v, size_t element, int64_t b,
                             int64_t h, int64_t i) {
@@ -172,10 +169,10 @@ uint16_t bf16_from_float(float f);
 
 /* 64 bits of block `index`. */
 uint64_t random_word(attend_random r, uint64_t index) FOR_LAB(random_word);
-/* Where `place` of [0, n) goes in a permutation that r draws; none of it is kept. */
+/* The image of `place` in a random permutation of [0, n), computed without storing it. */
 uint64_t random_place(attend_random r, uint64_t n, uint64_t place);
 
 /* Of a monotonic clock. */
-double seconds_now(void);
+double seconds_now(void) FOR_LAB(seconds_now);
 
 #endif

@@ -1,6 +1,5 @@
-/* 16-bit floats in storage: one value at a time, correct in every case.
- *
- * The kernels convert whole rows; these are the reference.
+/* f16 and bf16 conversion, one value at a time; kernels convert whole rows and are tested
+ * against it.
  */
 #include "base/base.h"
 

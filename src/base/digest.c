@@ -1,10 +1,7 @@
-/* Digests: whether bytes are still what they were.
+/* Digests of files: checkpoints, states, journals, corpora.
  *
- * Saved steps, states, journals and corpora are known by them.
- *
- * MurmurHash3 x64 128 (Austin Appleby, public domain), fed piece by piece, with
- * seed 0. It finds damage and mixtures; it does not keep out somebody who forges a
- * file on purpose. For a fixed state every step is a bijection of the block, so
+ * MurmurHash3 x64 128 (Austin Appleby, public domain), incremental, with seed 0. It
+ * detects corruption, not forgery. For a fixed state every step is a bijection of the block, so
  * damage within one block of 16 bytes always changes the digest, and any other
  * stays hidden once in 2^128. A cryptographic hash would take several times as
  * long for files of gigabytes.

@@ -1,12 +1,24 @@
-/* Text from files, for people: nothing in it steers a terminal.
+/* Escapes text of unknown origin: for terminals, and for HTML and XML.
  *
- * Every sentence of a context goes through here (fail), and what the program prints of
- * names and tokens.
+ * Every sentence of a context goes through attend_escape (fail), and so do names and
+ * tokens that the program prints.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/json_tree.h"
+
+typedef struct {
+  char *out;
+  size_t size, used;
+} output;
+
+/* Whole pieces alone: what does not fit is counted and left out. */
+static void put(output *o, const char *piece, size_t length) {
+  if (o->used + length < o->size) memcpy(o->out + o->used, piece, length);
+  o->used += length;
+  if (o->used < o->size) o->out[o->used] = 0;
+}
 
 /* C0, DEL, and C1 in its two bytes. */
 static bool is_control(const unsigned char *s, int length) {
@@ -17,21 +29,51 @@ static bool is_control(const unsigned char *s, int length) {
 size_t attend_escape(const char *text, size_t length, const char *keep,
                      char *out, size_t size) {
   const unsigned char *s = (const unsigned char *)text, *end = s + length;
-  size_t used = 0;
-  while (s < end) {
-    int n = utf8_length(s, end);
+  output o = {out, size, 0};
+  put(&o, "", 0);
+  for (int n; s < end; s += n ? n : 1) {
+    n = utf8_length(s, end);
     bool plain = n && (!is_control(s, n) || (*s && strchr(keep, *s)));
     char piece[16];
     int bytes = n ? n : 1, wrote = 0;
-    for (int i = 0; i < bytes; i++)
-      wrote += plain ? (piece[i] = (char)s[i], 1)
-                     : snprintf(piece + wrote, sizeof piece - (size_t)wrote,
-                                "\\x%02x", s[i]);
-    if (used + (size_t)wrote < size) memcpy(out + used, piece, (size_t)wrote);
-    used += (size_t)wrote;
-    if (used < size) out[used] = 0;
-    s += bytes;
+    for (int i = 0; i < bytes && !plain; i++)
+      wrote += snprintf(piece + wrote, sizeof piece - (size_t)wrote, "\\x%02x",
+                        s[i]);
+    if (plain)
+      put(&o, (const char *)s, (size_t)n);
+    else
+      put(&o, piece, (size_t)wrote);
   }
-  if (!length && size) *out = 0;
-  return used;
+  return o.used;
+}
+
+/* NULL: the character of these bytes stands for itself. */
+static const char *entity(const unsigned char *s, int length) {
+  static const char replacement[] = "\xef\xbf\xbd";
+  bool noncharacter =
+      length == 3 && s[0] == 0xef && s[1] == 0xbf && s[2] >= 0xbe;
+  if (!length || noncharacter) return replacement;
+  if (is_control(s, length) && (length > 1 || !*s || !strchr("\t\n\r", *s)))
+    return replacement;
+  return *s == '<'   ? "&lt;"
+         : *s == '>' ? "&gt;"
+         : *s == '&' ? "&amp;"
+         : *s == '"' ? "&quot;"
+                     : NULL;
+}
+
+size_t attend_escape_xml(const char *text, size_t length, char *out,
+                         size_t size) {
+  const unsigned char *s = (const unsigned char *)text, *end = s + length;
+  output o = {out, size, 0};
+  put(&o, "", 0);
+  for (int n; s < end; s += n ? n : 1) {
+    n = utf8_length(s, end);
+    const char *instead = entity(s, n);
+    if (instead)
+      put(&o, instead, strlen(instead));
+    else
+      put(&o, (const char *)s, (size_t)n);
+  }
+  return o.used;
 }

@@ -1,9 +1,7 @@
-/* Writing files and folders so that a failure leaves what was there before.
+/* Writing files and folders atomically: after a failure the old one is intact. Used for
+ * tensors, settings, pictures, checkpoints.
  *
- * Everything that is kept goes out through here: tensors, settings, pictures,
- * checkpoints.
- *
- * A file is written as a draft beside its place, brought to the disk, and renamed.
+ * A file is written as a draft in the same directory, synced, and renamed.
  * Every draft is a file of its own, made with O_EXCL: two writers of one path, in
  * one process or in two, never share one, and the last to rename wins whole. A
  * folder of files is written likewise, as .NAME.12345678.part.

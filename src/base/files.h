@@ -1,7 +1,4 @@
-/* Files that are read whole (configurations, vocabularies), and writing safely.
- *
- * Checkpoints are mapped instead (attend/file.h).
- */
+/* Reading whole files, and writing atomically. Checkpoints are mapped (attend/file.h). */
 #ifndef BASE_FILES_H
 #define BASE_FILES_H
 

@@ -1,7 +1,4 @@
-/* Questions to a JSON tree.
- *
- * json.c makes the tree; it calls json_index for each object.
- */
+/* Accessors of a JSON tree, and the index of names that json_parse.c builds. */
 #include "base/json_tree.h"
 
 #include <string.h>

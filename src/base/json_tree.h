@@ -1,7 +1,5 @@
-/* The values of a JSON tree, between its reader and its questions.
- *
- * json.c makes them, json_tree.c answers about them, and tensor_file.c uses that
- * members lie side by side.
+/* The values of a JSON tree: json_parse.c builds them, json_tree.c accesses them, and
+ * tensor_file.c relies on members being adjacent.
  */
 #ifndef BASE_JSON_TREE_H
 #define BASE_JSON_TREE_H

@@ -1,9 +1,5 @@
-/* Writing JSON, to a file or into a text that grows.
- *
- * Reports, caches, headers of tensor files.
- *
- * The first failure stays in the writer and silences the rest, so that only
- * attend_json_finish needs checking.
+/* Writing JSON to a file or a growing text. The writer keeps its first failure and ignores
+ * later calls, so that only attend_json_finish needs checking.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,5 @@
-/* Streams: phases that are queued, run at once, or given to the caller's threads.
- *
- * See parallel.h; threads.c has the threads.
+/* Streams: phases that are queued, run at once, or passed to the caller's parallel_for.
+ * threads.c has the threads.
  */
 #include "base/parallel.h"
 

@@ -1,6 +1,6 @@
 /* Parallel work: a stream of phases, run in order by a pool of threads.
  *
- * Under everything that computes. A phase is a function applied to items 0 .. n-1 in
+ * A phase is a function applied to items 0 .. n-1 in
  * any order, by any worker; the phases of a stream run one after the other. While a
  * stream is open, phases are queued and one entry into the pool runs them all,
  * beginning while more are queued: what a phase reads or writes belongs to it until

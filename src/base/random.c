@@ -1,7 +1,6 @@
-/* Philox 4x32-10 (Salmon et al., Random123): counter-based random numbers.
- *
- * Whatever is drawn comes from here: directions, problems, weights, tokens, resamples.
- * Element e of a stream lies in block e / 4, so any range can be drawn by anyone.
+/* Philox 4x32-10 (Salmon et al. 2011, Random123): counter-based random numbers for
+ * directions, problems, weights, sampling and resampling. Element e of a stream is in
+ * block e / 4, so any range can be drawn independently.
  */
 #include "base/base.h"
 
@@ -62,7 +61,8 @@ uint64_t random_word(attend_random r, uint64_t index) {
   return (uint64_t)out[0] << 32 | out[1];
 }
 
-/* Four rounds of a Feistel network over Philox, walked until it is back in range. */
+/* Four rounds of a Feistel network over Philox, iterated until the result is in range
+ * (cycle walking). */
 uint64_t random_place(attend_random r, uint64_t n, uint64_t place) {
   int half = 1;
   while (half < 31 && (UINT64_C(1) << (2 * half)) < n) half++;

@@ -1,11 +1,9 @@
-/* Tensor files: safetensors, mapped and checked.
- *
- * Checkpoints and golden cases come in through here.
+/* Reading safetensors, mapped and checked.
  *
  * The format: 8 bytes of header length, little-endian; a JSON object that maps
  * names to {dtype, shape, data_offsets} and "__metadata__" to strings; then
- * the data, which the tensors cover without gap or overlap. A file is trusted
- * with nothing: what is handed out has been checked against its true size.
+ * the data, which the tensors cover without gap or overlap. The file is
+ * untrusted: every offset is checked against its size.
  */
 #include "attend/file.h"
 

@@ -1,8 +1,4 @@
-/* Writing tensor files: safetensors.
- *
- * Traces, and whatever keeps tensors, go out through here; tensor_file.c reads them
- * again.
- */
+/* Writing safetensors. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +14,7 @@ typedef struct {
   void *user;
   size_t n_notes;
   const attend_note *notes;
-  attend_digest *digest; /* of the file, to be told; NULL: to nobody */
+  attend_digest *digest; /* output: of the file; or NULL */
 } writing;
 
 static int64_t elements(const attend_tensor *t) {

@@ -1,14 +1,12 @@
-/* Parallel work: threads that run queued phases.
- *
- * A context keeps a list of idle pools; a stream takes one while it is open, so calls
- * from several threads never share one.
+/* Thread pools that run queued phases. A context has a list of idle pools; a stream takes
+ * one while it is open, so calls from several threads never share one.
  *
  * Phases are numbered for the life of a pool. `limit` phases were released,
  * `current` is the first that is not complete; both only grow. The items of a phase
  * are cut into one range a worker. A range is claimed item by item with a
  * compare-and-swap on its slot, which holds the phase and how many items of it were
  * claimed: a slot of an earlier phase counts as none. So nothing is reset between
- * phases, a thread that was not scheduled holds nobody up (others claim its items),
+ * phases, a thread that is not scheduled blocks no other (others claim its items),
  * and a thread that wakes up late finds its phase over.
  *
  * A phase is complete when its last item is: whoever finishes that moves `current`.

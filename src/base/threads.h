@@ -1,4 +1,4 @@
-/* Pools of threads: what streams (parallel.c) know of them. */
+/* Thread pools, for the streams of parallel.c. */
 #ifndef BASE_THREADS_H
 #define BASE_THREADS_H
 

@@ -1,7 +1,4 @@
-/* Blocks that are given back together.
- *
- * For objects whose memory grows or ends as a whole: models, sessions.
- */
+/* Lists of blocks that are freed together: the memory of a model or a session. */
 #include "device/device.h"
 
 struct owned {

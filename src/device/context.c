@@ -1,7 +1,4 @@
-/* Contexts: making and freeing them.
- *
- * Where kernels, engines and devices are known.
- */
+/* Creating and freeing contexts: choosing device, engines, kernels and threads. */
 #define _GNU_SOURCE
 #include "attention/engine.h"
 #include "base/parallel.h"
@@ -96,8 +93,8 @@ void attend_context_free(attend_context *ctx) {
   pools_free(ctx);
   if (ctx->device_memory) trap_free(ctx);
   attend_allocator a = ctx->allocator;
-  if (a.give)
-    a.give(ctx, a.user);
+  if (a.release)
+    a.release(ctx, a.user);
   else
     free(ctx);
 }

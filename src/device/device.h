@@ -1,12 +1,8 @@
-/* Devices: where tensors lie and what computes with them.
+/* Devices: memory and ops. A device is a table: memory, copies, the ops of layers/ops.h,
+ * packed weights. Model, generation and training code calls these and never accesses the
+ * memory itself; the device `trap` (device/trap.c) checks that.
  *
- * Between the layers and whatever runs a model. A device is a table: memory, copies,
- * the ops of layers/ops.h, packed weights. Model, generation and training code calls
- * these and never touches the memory itself; `trap` (device/trap.c) is the CPU with
- * memory that no one else can touch, to prove it.
- *
- * The engines of attention and the states that they make are the device's too
- * (attention/engine.h). Lengths of sequences, and what ops call "of the host", are
+ * Attention engines and their states belong to a device too (attention/engine.h). Lengths of sequences, and what ops call "of the host", are
  * host memory on every device.
  */
 #ifndef DEVICE_DEVICE_H
@@ -59,8 +55,9 @@ static inline void device_give(const attend_context *ctx, void *block) {
 typedef struct owned *blocks;
 typedef enum { ON_HOST, ON_DEVICE } block_place;
 attend_status own(attend_context *ctx, blocks *list, block_place place,
-                  size_t bytes, const char *what, void *block /* T ** */);
-void blocks_free(const attend_context *ctx, blocks *list);
+                  size_t bytes, const char *what, void *block /* T ** */)
+    FOR_LAB(own);
+void blocks_free(const attend_context *ctx, blocks *list) FOR_LAB(blocks_free);
 size_t blocks_bytes(blocks list);
 
 /* Numbers of the device that callers may read and write: the memory itself, or a copy

@@ -1,6 +1,5 @@
-/* Numbers of the device that callers may read and write.
- *
- * A learner's values and gradients, an optimizer's moments.
+/* Host copies of device tensors that callers read and write: a trainer's parameters and
+ * gradients, an optimizer's moments.
  */
 #include "device/device.h"
 

@@ -1,10 +1,9 @@
-/* A device for tests: the CPU, with memory that is out of reach outside of ops.
+/* A device for tests: the CPU, with memory that is inaccessible outside of ops.
  *
- * Memory is one stretch of addresses without access rights. An op, a copy or an
- * engine's call gets the rights, runs, waits, and gives them up: code that touches a
- * tensor on its own dies of SIGSEGV, and so does an op that is given an address of the
- * host for one of the device's. Rights are the process's: for one thread of a program
- * at a time.
+ * The memory is one range of addresses without access rights. An op, a copy or an
+ * engine's call gets the rights, runs, waits and drops them: other code that accesses a
+ * tensor gets a SIGSEGV, and so does an op with a host address in place of a device
+ * address. Rights belong to the process: use it from one thread at a time.
  */
 #define _GNU_SOURCE
 #include <sys/mman.h>
@@ -215,7 +214,7 @@ E(observe)
   }
 S(append)
 S(extend)
-S(look)
+S(query)
 #undef S
 
 static void trap_values(const attend_state *s, int b, int64_t n, float *to) {
@@ -239,7 +238,7 @@ static void make_engines(struct trap_memory *m) {
     t->states = *inner->states;
     t->states.append = trap_append;
     t->states.extend = trap_extend;
-    t->states.look = trap_look;
+    t->states.query = trap_query;
     if (t->states.values) t->states.values = trap_values;
     t->engine.states = &m->engine[first].states;
     m->list[i] = &t->engine;

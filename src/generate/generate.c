@@ -1,319 +1,333 @@
-/* Generation token by token: greedy, or drawn.
- *
- * One of the two loops; beams.c has the other.
+/* attend_generate: checking a call, splitting it into batches, collecting results.
+ * token_loop.c and beam_search.c compute them.
  */
 #include <math.h>
 #include <string.h>
 
-#include "generate/decode.h"
+#include "generate/generate.h"
 
-attend_generate_options attend_generate_defaults(void) {
-  return (attend_generate_options){.max_new = 128,
-                                   .repetition = 1,
-                                   .samples = 1,
-                                   .beams = 1,
-                                   .length_penalty = 1};
+enum { BATCH = 8, MOST_BEAMS = 1024 };
+
+/* ---- checking ----------------------------------------------------------------------------- */
+
+static int context_of(const attend_model *model,
+                      const attend_generate_options *o) {
+  const attend_config *c = attend_model_config(model);
+  bool hard = c->position == ATTEND_POSITIONS_LEARNED;
+  if (!o->context) return c->positions;
+  return hard && o->context > c->positions ? c->positions : o->context;
 }
 
-/* ---- what both loops ask ----------------------------------------------------------------- */
-
-bool is_end(const batch *b, int32_t id) {
-  const attend_config *c = attend_model_config(b->model);
-  if (b->o->ignore_end) return false;
-  for (int i = 0; i < c->n_eos; i++)
-    if (c->eos[i] == id) return true;
-  for (int i = 0; i < b->o->n_ends; i++)
-    if (b->o->ends[i] == id) return true;
-  return false;
-}
-
-void forbid_end(const batch *b, float *logits) {
-  const attend_config *c = attend_model_config(b->model);
-  for (int i = 0; i < c->n_eos; i++) logits[c->eos[i]] = -INFINITY;
-  for (int i = 0; i < b->o->n_ends; i++) {
-    int32_t id = b->o->ends[i];
-    if (id >= 0 && id < c->vocab) logits[id] = -INFINITY;
-  }
-}
-
-int history_before(const batch *b, int sequence) {
-  bool continues = attend_model_config(b->model)->parts == ATTEND_DECODER;
-  return continues ? b->prompts[sequence / b->each].count : 1;
-}
-
-void ask_caller(const batch *b, int sequence, const int32_t *ids, int count,
-                float *logits) {
-  if (!b->o->on_logits) return;
-  attend_choice choice = {b->first + sequence / b->each, ids, count, logits,
-                          attend_model_config(b->model)->vocab};
-  b->o->on_logits(&choice, b->o->user);
-}
-
-int32_t forced_id(const batch *b, int count) {
-  const attend_config *c = attend_model_config(b->model);
-  if (count == 0 && c->forced_bos >= 0) return c->forced_bos;
-  return count == b->o->max_new - 1 && !b->o->ignore_end ? c->forced_eos : -1;
-}
-
-attend_status fail_not_finite(const batch *b) {
-  return fail(b->ctx, ATTEND_IO,
-              "the model gave no number among its logits: the checkpoint "
-              "holds values that are not finite");
-}
-
-void tell_done(const batch *b, const continuation *one) {
-  if (b->o->on_done) b->o->on_done(&one->public, b->o->user);
-}
-
-bool may_step(batch *b) {
-  if (b->o->on_step && b->o->on_step(b->o->user)) b->stop = true;
-  if (b->stop) return false;
-  b->g->cost.steps++;
-  b->g->cost.step_bytes += (double)attend_model_bytes(b->model) +
-                           (double)attend_session_cache_bytes(b->run);
-  return true;
-}
-
-attend_status add_id(attend_context *ctx, continuation *c, int32_t id) {
-  if (c->public.count == c->capacity) {
-    int capacity = (int)min64(2 * (int64_t)c->capacity + 16, INT32_MAX);
-    int32_t *bigger;
-    ATTEND_TRY(take(ctx, size_times((size_t)capacity, sizeof *bigger),
-                    "the ids", &bigger));
-    if (c->ids) memcpy(bigger, c->ids, (size_t)c->capacity * sizeof *bigger);
-    give(ctx, c->ids);
-    c->ids = bigger;
-    c->capacity = capacity;
-    c->public.ids = bigger;
-  }
-  c->ids[c->public.count++] = id;
+/* Counts that may be 0, and their arrays. */
+static attend_status check_counts(attend_context *ctx,
+                                  const attend_generate_options *o) {
+  const struct {
+    const char *name;
+    int value;
+  } counts[] = {{"min_new", o->min_new}, {"n_ends", o->n_ends},
+                {"top_k", o->top_k},     {"no_repeat", o->no_repeat},
+                {"groups", o->groups},   {"n_stops", o->n_stops},
+                {"context", o->context}, {"batch", o->batch},
+                {"threads", o->threads}};
+  for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+    ATTEND_CHECK(ctx, counts[i].value >= 0, "%s is %d: choose 0 or more",
+                 counts[i].name, counts[i].value);
+  ATTEND_CHECK(ctx, o->n_ends == 0 || o->ends,
+               "ends is NULL: give the %d ids that end a text", o->n_ends);
+  ATTEND_CHECK(ctx, o->n_stops == 0 || o->tokenizer,
+               "stop strings need a tokenizer");
+  ATTEND_CHECK(ctx, o->n_stops == 0 || o->stops,
+               "stops is NULL: give the %d stop strings", o->n_stops);
+  for (int i = 0; i < o->n_stops; i++)
+    ATTEND_CHECK(ctx, o->stops[i],
+                 "stop string %d is NULL: give a string or lower n_stops", i);
   return ATTEND_OK;
 }
 
-/* ---- reading the prompts ----------------------------------------------------------------- */
-
-static int longest_prompt(const batch *b) {
-  int most = 0;
-  for (int i = 0; i < b->count; i++)
-    if (b->prompts[i].count > most) most = b->prompts[i].count;
-  return most;
-}
-
-static void pad_prompts(const batch *b, int n, int32_t *ids, int32_t *lengths) {
-  if (b->o->reading) return;
-  for (int i = 0; i < b->count; i++) {
-    const attend_prompt *p = &b->prompts[i];
-    memcpy(ids + (size_t)i * (size_t)n, p->ids, (size_t)p->count * sizeof *ids);
-    lengths[i] = p->count;
-  }
-}
-
-/* What the decoder starts with: the prompt itself, or the start token. */
-static attend_status start_decoder(batch *b, int n, int32_t *ids,
-                                   int32_t *lengths) {
-  const attend_config *c = attend_model_config(b->model);
-  if (c->parts == ATTEND_DECODER)
-    return attend_session_extend(b->run, b->count, n, ids, lengths);
-  if (b->o->reading)
-    ATTEND_TRY(attend_session_recall(b->run, b->o->reading));
-  else
-    ATTEND_TRY(attend_session_encode(b->run, b->count, n, ids, lengths, NULL));
-  for (int i = 0; i < b->count; i++) ids[i] = c->decoder_start;
-  return attend_session_extend(b->run, b->count, 1, ids, NULL);
-}
-
-static attend_status spread(batch *b, int32_t *parents) {
-  if (b->each == 1) return ATTEND_OK;
-  for (int i = 0; i < batch_size(b); i++) parents[i] = i / b->each;
-  return attend_session_reorder(b->run, parents);
-}
-
-static attend_status read_prompts(batch *b, int n, int32_t *ids,
-                                  int32_t *lengths) {
-  pad_prompts(b, n, ids, lengths);
-  ATTEND_TRY(start_decoder(b, n, ids, lengths));
-  ATTEND_TRY(spread(b, lengths));
-  return attend_session_next(b->run, batch_size(b), b->logits);
-}
-
-attend_status batch_read(batch *b) {
-  int n = b->o->reading ? 1 : longest_prompt(b);
-  int32_t *ids, *lengths;
-  size_t rows = (size_t)batch_size(b);
-  ATTEND_TRY(take_zeroed(b->ctx, SIZE_PRODUCT(rows, (size_t)n, sizeof *ids),
-                         "the prompts", &ids));
-  attend_status status = take_zeroed(b->ctx, size_times(rows, sizeof *lengths),
-                                     "the prompts", &lengths);
-  if (!status) {
-    status = read_prompts(b, n, ids, lengths);
-    give(b->ctx, lengths);
-  }
-  give(b->ctx, ids);
-  return status;
-}
-
-/* ---- token by token ------------------------------------------------------------------------ */
-
-typedef struct {
-  int32_t *ids, *lengths; /* [sequences] of the next call */
-} step;
-
-static continuation *one_of(const batch *b, int i) {
-  return &b->g->one[(b->first * b->each) + i];
-}
-
-/* The stream of random numbers is the continuation's own, however many samples
- * there are of each prompt. */
-static attend_random random_of(const batch *b, const continuation *one) {
-  uint64_t prompt = (uint64_t)one->public.prompt;
-  uint64_t first = b->o->streams ? b->o->streams[prompt] : prompt << 32;
-  return (attend_random){b->o->seed, first + (uint64_t)one->public.sample};
-}
-
-static int32_t pick(batch *b, int i, float *log_probability) {
-  const attend_config *c = attend_model_config(b->model);
-  continuation *one = one_of(b, i);
-  float *logits = b->logits + (size_t)i * (size_t)c->vocab, u;
-  int32_t id = forced_id(b, one->public.count);
-  float loss;
-  attend_random_uniform(random_of(b, one), (uint64_t)one->public.count, 1, &u);
-  if (id < 0) {
-    float *changed = b->logits + (size_t)batch_size(b) * (size_t)c->vocab;
-    memcpy(changed, logits, (size_t)c->vocab * sizeof *logits);
-    if (one->public.count < b->o->min_new || b->o->ignore_end)
-      forbid_end(b, changed);
-    adjust_logits(b->o, changed, c->vocab, b->history[i], b->held[i]);
-    ask_caller(b, i, one->ids, one->public.count, changed);
-    id = choose_adjusted(b->o, changed, c->vocab, u, b->scratch);
-  }
-  if (id < 0) return id;
-  attend_cross_entropy(b->ctx, 1, c->vocab, logits, c->vocab, &id, &loss, NULL);
-  *log_probability = -loss;
-  return id;
-}
-
-static int tell(batch *b, int i, int32_t id, const char *text, size_t length,
-                bool slid) {
-  const continuation *one = one_of(b, i);
-  attend_token t = {
-      one->public.prompt, one->public.sample, id, text, length, slid};
-  return b->o->on_token ? b->o->on_token(&t, b->o->user) : 0;
-}
-
-static attend_status finish(batch *b, int i, attend_finish_reason why,
-                            step *s) {
-  continuation *one = one_of(b, i);
-  const char *text;
-  size_t length;
-  one->done = true;
-  one->public.end = why;
-  s->lengths[i] = 0;
-  ATTEND_TRY(stream_end(&one->stream, &text, &length));
-  one->public.text = one->stream.text ? one->stream.text : "";
-  if (length && tell(b, i, -1, text, length, false)) b->stop = true;
-  tell_done(b, one);
+static attend_status check_options(attend_context *ctx,
+                                   const attend_generate_options *o) {
+  ATTEND_TRY(check_counts(ctx, o));
+  ATTEND_CHECK(ctx, o->max_new >= 1, "generate at least one token, not %d",
+               o->max_new);
+  ATTEND_CHECK(ctx, o->samples >= 1 && o->beams >= 1,
+               "%d samples and %d beams: there must be at least one of each",
+               o->samples, o->beams);
+  ATTEND_CHECK(ctx, o->beams <= MOST_BEAMS,
+               "%d beams: %d are the most that can be kept", o->beams,
+               MOST_BEAMS);
+  ATTEND_CHECK(ctx, o->groups <= 1 || o->beams % o->groups == 0,
+               "%d beams cannot be cut into %d groups: take a multiple",
+               o->beams, o->groups);
+  ATTEND_CHECK(ctx, o->diversity >= 0 && isfinite(o->diversity),
+               "the diversity of groups must be 0 or more");
+  ATTEND_CHECK(ctx, o->beams == 1 || o->samples <= o->beams,
+               "%d answers cannot come from %d beams", o->samples, o->beams);
+  ATTEND_CHECK(ctx, o->beams == 1 || o->temperature == 0,
+               "beam search does not sample: leave the temperature at 0, or "
+               "take samples without beams");
+  ATTEND_CHECK(ctx, o->temperature >= 0 && isfinite(o->temperature),
+               "the temperature must be 0 or more");
+  ATTEND_CHECK(ctx,
+               o->top_p >= 0 && o->top_p <= 1 && o->min_p >= 0 && o->min_p <= 1,
+               "top-p and min-p are shares from 0 to 1");
+  ATTEND_CHECK(ctx, o->repetition > 0,
+               "the repetition penalty must be positive: 1 is none");
+  ATTEND_CHECK(ctx, isfinite(o->repetition) && isfinite(o->length_penalty),
+               "the repetition and length penalties must be finite");
+  ATTEND_CHECK(ctx, (unsigned)o->window <= ATTEND_WINDOW_SLIDE,
+               "window %d does not exist: choose ATTEND_WINDOW_STOP or _SLIDE",
+               (int)o->window);
   return ATTEND_OK;
 }
 
-/* The older half goes; what is left is read again from position 0. */
-static attend_status slide(batch *b, int i) {
-  int keep = b->limit / 2, drop = b->held[i] - keep;
-  ATTEND_TRY(attend_session_truncate(b->run, i, 0));
-  memmove(b->history[i], b->history[i] + drop,
-          (size_t)keep * sizeof **b->history);
-  b->held[i] = keep;
+static attend_status check_prompt(attend_generation *g,
+                                  const attend_generate_options *o, int i,
+                                  attend_prompt prompt) {
+  attend_context *ctx = g->ctx;
+  const attend_config *c = attend_model_config(g->model);
+  int limit = context_of(g->model, o), count = prompt.count;
+  ATTEND_CHECK(ctx, o->window != ATTEND_WINDOW_SLIDE || limit != 1,
+               "a window of 1 token cannot slide: choose a longer context");
+  ATTEND_CHECK(ctx, count >= 1,
+               "prompt %d has no token: give it at least the model's begin "
+               "token",
+               i);
+  ATTEND_CHECK(
+      ctx, prompt.ids,
+      "prompt %d has %d tokens but its ids are NULL: give their address", i,
+      count);
+  ATTEND_CHECK(ctx, !limit || count <= limit,
+               "prompt %d has %d tokens and the context holds %d: shorten it",
+               i, count, limit);
+  ATTEND_CHECK(ctx, c->parts != ATTEND_BOTH || c->decoder_start >= 0,
+               "config.json has no decoder_start_token_id to begin with");
   return ATTEND_OK;
 }
 
-static bool is_full(const batch *b, int i) {
-  return b->limit && attend_session_length(b->run, i) >= b->limit;
-}
-
-static attend_status take_token(batch *b, int i, int32_t id, float logp,
-                                step *s) {
-  continuation *one = one_of(b, i);
-  const char *text;
-  size_t length;
-  ATTEND_TRY(add_id(b->ctx, one, id));
-  one->public.log_probability += (double)logp;
-  b->history[i][b->held[i]++] = id;
-  s->ids[i] = id;
-  ATTEND_TRY(stream_push(&one->stream, id, &text, &length));
-  bool full = is_full(b, i);
-  bool slides = full && b->o->window == ATTEND_WINDOW_SLIDE;
-  if (tell(b, i, id, text, length, slides)) b->stop = true;
-  if (is_end(b, id)) return finish(b, i, ATTEND_FINISH_TOKEN, s);
-  if (one->stream.stopped) return finish(b, i, ATTEND_FINISH_STOP, s);
-  if (one->public.count >= b->o->max_new)
-    return finish(b, i, ATTEND_FINISH_LENGTH, s);
-  if (slides) return slide(b, i);
-  if (full) return finish(b, i, ATTEND_FINISH_CONTEXT, s);
+static attend_status check_reading(attend_generation *g,
+                                   const attend_generate_options *o,
+                                   int n_prompts) {
+  const attend_config *c = attend_model_config(g->model);
+  if (!o->reading) return ATTEND_OK;
+  ATTEND_CHECK(
+      g->ctx,
+      c->parts == ATTEND_BOTH && c->decoder_start >= 0 && n_prompts == 1,
+      "%d prompts and a reading: what was read is one prompt of an "
+      "encoder-decoder whose config.json has a decoder_start_token_id",
+      n_prompts);
   return ATTEND_OK;
 }
 
-static attend_status take_tokens(batch *b, step *s, int *live) {
-  *live = 0;
-  for (int i = 0; i < batch_size(b) && !b->stop; i++) {
-    float logp = 0;
-    if (one_of(b, i)->done) continue;
-    int32_t id = pick(b, i, &logp);
-    if (id < 0) return fail_not_finite(b);
-    ATTEND_TRY(take_token(b, i, id, logp, s));
-    *live += !one_of(b, i)->done;
-  }
+static attend_status check_prompts(attend_generation *g, int n_prompts,
+                                   const attend_prompt *prompts,
+                                   const attend_generate_options *o) {
+  attend_context *ctx = g->ctx;
+  int each = o->beams > 1 ? o->beams : o->samples;
+  ATTEND_CHECK(ctx, n_prompts >= 0, "%d prompts: give 0 or more", n_prompts);
+  ATTEND_CHECK(ctx, (int64_t)n_prompts * each <= INT32_MAX,
+               "%d continuations of %d prompts are too many for one call: cut "
+               "the prompts into several",
+               each, n_prompts);
+  ATTEND_TRY(check_reading(g, o, n_prompts));
+  ATTEND_CHECK(ctx, n_prompts == 0 || prompts,
+               "prompts is NULL: give %d of them", n_prompts);
+  for (int i = 0; i < n_prompts && !o->reading; i++)
+    ATTEND_TRY(check_prompt(g, o, i, prompts[i]));
   return ATTEND_OK;
 }
 
-/* A sequence that slid is read again, by itself; the others take one token. */
-static attend_status feed(batch *b, step *s) {
-  int n = 1;
-  for (int i = 0; i < batch_size(b); i++) {
-    s->lengths[i] = !one_of(b, i)->done;
-    if (s->lengths[i] && attend_session_length(b->run, i) == 0) {
-      s->lengths[i] = b->held[i];
-      if (b->held[i] > n) n = b->held[i];
-    }
-  }
-  if (n == 1)
-    return attend_session_extend(b->run, batch_size(b), 1, s->ids, s->lengths);
-  int32_t *ids;
-  ATTEND_TRY(take_zeroed(
-      b->ctx, SIZE_PRODUCT((size_t)batch_size(b), (size_t)n, sizeof *ids),
-      "a window", &ids));
-  for (int i = 0; i < batch_size(b); i++)
-    memcpy(ids + (size_t)i * (size_t)n,
-           s->lengths[i] > 1 ? b->history[i] : &s->ids[i],
-           (size_t)(s->lengths[i] > 1 ? s->lengths[i] : 1) * sizeof *ids);
-  attend_status status =
-      attend_session_extend(b->run, batch_size(b), n, ids, s->lengths);
-  give(b->ctx, ids);
-  return status;
-}
+/* ---- batches --------------------------------------------------------------------------------- */
 
-static attend_status run_steps(batch *b, step *s) {
-  int live;
-  for (;;) {
-    ATTEND_TRY(take_tokens(b, s, &live));
-    if (b->stop || !live || !may_step(b)) break;
-    ATTEND_TRY(feed(b, s));
-    ATTEND_TRY(attend_session_next(b->run, batch_size(b), b->logits));
-  }
-  for (int i = 0; i < batch_size(b); i++)
-    if (!one_of(b, i)->done) ATTEND_TRY(finish(b, i, ATTEND_FINISH_CALLER, s));
-  return ATTEND_OK;
-}
-
-attend_status generate_batch(batch *b) {
-  step s = {0};
+static attend_status take_history(batch *b) {
   size_t n = (size_t)batch_size(b);
-  ATTEND_TRY(
-      take_zeroed(b->ctx, size_times(n, sizeof *s.ids), "a step", &s.ids));
-  attend_status status = take_zeroed(b->ctx, size_times(n, sizeof *s.lengths),
-                                     "a step", &s.lengths);
-  if (!status) {
-    status = run_steps(b, &s);
-    give(b->ctx, s.lengths);
+  const attend_config *c = attend_model_config(b->model);
+  ATTEND_TRY(take_zeroed(b->ctx, size_times(n, sizeof *b->history),
+                         "the history", &b->history));
+  ATTEND_TRY(take_zeroed(b->ctx, size_times(n, sizeof *b->held), "the history",
+                         &b->held));
+  for (size_t i = 0; i < n; i++) {
+    const attend_prompt *p = &b->prompts[i / (size_t)b->each];
+    bool both = c->parts == ATTEND_BOTH;
+    size_t most = (size_t)(both ? 1 : p->count) + (size_t)b->o->max_new + 1;
+    ATTEND_TRY(take(b->ctx, size_times(most, sizeof **b->history),
+                    "the history", &b->history[i]));
+    b->held[i] = both ? 1 : p->count;
+    if (both)
+      b->history[i][0] = c->decoder_start;
+    else
+      memcpy(b->history[i], p->ids, (size_t)p->count * sizeof *p->ids);
   }
-  give(b->ctx, s.ids);
+  return ATTEND_OK;
+}
+
+static attend_status make_batch(batch *b) {
+  const attend_config *c = attend_model_config(b->model);
+  size_t rows = (size_t)batch_size(b) + 1; /* one to change */
+  ATTEND_TRY(take(b->ctx,
+                  SIZE_PRODUCT(rows, (size_t)c->vocab, sizeof *b->logits),
+                  "logits", &b->logits));
+  ATTEND_TRY(take(b->ctx, SIZE_PRODUCT(2, (size_t)c->vocab, sizeof *b->scratch),
+                  "candidates", &b->scratch));
+  ATTEND_TRY(take_history(b));
+  attend_session_options o = {.batch = batch_size(b)};
+  return session_create(b->ctx, b->model, &o, &b->session);
+}
+
+static void free_batch(batch *b) {
+  for (int i = 0; b->history && i < batch_size(b); i++)
+    give(b->ctx, b->history[i]);
+  give(b->ctx, b->history);
+  give(b->ctx, b->held);
+  give(b->ctx, b->logits);
+  give(b->ctx, b->scratch);
+  attend_session_free(b->session);
+}
+
+static void count_cost(const batch *b, double start, double read, double end) {
+  attend_generation_cost *cost = &b->g->cost;
+  cost->prompt_seconds += read - start;
+  cost->new_seconds += end - read;
+  for (int i = 0; i < b->count; i++) cost->prompt_tokens += b->prompts[i].count;
+  for (int i = 0; i < batch_size(b); i++)
+    cost->new_tokens += b->g->one[b->first * b->each + i].public.count;
+  size_t cache = attend_session_cache_bytes(b->session);
+  size_t work = attend_session_work_bytes(b->session);
+  if (cache > cost->cache_bytes) cost->cache_bytes = cache;
+  if (work > cost->work_bytes) cost->work_bytes = work;
+}
+
+static attend_status run_batch(batch *b) {
+  attend_status status = make_batch(b);
+  double start = seconds_now(), read;
+  if (!status) status = batch_read(b);
+  read = seconds_now();
+  if (!status) status = b->o->beams > 1 ? search_batch(b) : generate_batch(b);
+  if (!status) count_cost(b, start, read, seconds_now());
+  free_batch(b);
   return status;
+}
+
+/* ---- the call --------------------------------------------------------------------------------- */
+
+/* A decoder's prompt precedes the text: the detokenizer needs it to decide on leading
+ * spaces. */
+static attend_status make_answers(attend_generation *g, int n_prompts,
+                                  const attend_prompt *prompts, int each,
+                                  const attend_generate_options *o) {
+  bool continues = attend_model_config(g->model)->parts == ATTEND_DECODER;
+  g->count = n_prompts * each;
+  ATTEND_TRY(take_zeroed(g->ctx, size_times((size_t)g->count, sizeof *g->one),
+                         "the continuations", &g->one));
+  for (int i = 0; i < g->count; i++) {
+    g->one[i].public.prompt = i / each;
+    g->one[i].public.sample = i % each;
+    g->one[i].public.text = "";
+    g->one[i].public.end = ATTEND_FINISH_CALLER; /* unless it has begun */
+    ATTEND_TRY(stream_open(g->ctx, o, &g->one[i].stream));
+    const attend_prompt *p = &prompts[i / each];
+    if (continues)
+      ATTEND_TRY(stream_prime(&g->one[i].stream, p->ids, p->count));
+  }
+  return ATTEND_OK;
+}
+
+/* Frees surplus beams. */
+static void keep_samples(attend_generation *g, int each, int samples) {
+  int kept = 0;
+  for (int i = 0; i < g->count; i++) {
+    continuation *c = &g->one[i];
+    if (i % each < samples) {
+      g->one[kept++] = *c;
+      continue;
+    }
+    give(g->ctx, c->ids);
+    stream_close(&c->stream);
+  }
+  g->count = kept;
+}
+
+static attend_status run_all(attend_generation *g, int n_prompts,
+                             const attend_prompt *prompts, int each,
+                             const attend_generate_options *o) {
+  int most = o->batch ? o->batch : BATCH;
+  int at_once = most < each ? 1 : most / each;
+  for (int first = 0; first < n_prompts; first += at_once) {
+    batch b = {.ctx = g->ctx,
+               .model = g->model,
+               .o = o,
+               .g = g,
+               .prompts = prompts + first,
+               .first = first,
+               .count = (int)min64(at_once, n_prompts - first),
+               .each = each,
+               .limit = context_of(g->model, o)};
+    ATTEND_TRY(run_batch(&b));
+    if (b.stop) break;
+  }
+  return ATTEND_OK;
+}
+
+static attend_status generate(attend_generation *g, int n_prompts,
+                              const attend_prompt *prompts,
+                              const attend_generate_options *o) {
+  const attend_config *c = attend_model_config(g->model);
+  ATTEND_CHECK(g->ctx, o,
+               "options is NULL: begin with attend_generate_defaults()");
+  int each = o->beams > 1 ? o->beams : o->samples;
+  ATTEND_TRY(check_options(g->ctx, o));
+  ATTEND_CHECK(g->ctx, c->parts & ATTEND_DECODER,
+               "%s is an encoder and cannot continue a text: use fill or embed",
+               c->family);
+  ATTEND_TRY(check_prompts(g, n_prompts, prompts, o));
+  if (o->threads) ATTEND_TRY(attend_context_set_threads(g->ctx, o->threads));
+  ATTEND_TRY(make_answers(g, n_prompts, prompts, each, o));
+  ATTEND_TRY(run_all(g, n_prompts, prompts, each, o));
+  if (o->beams > 1) keep_samples(g, each, o->samples);
+  return ATTEND_OK;
+}
+
+static void free_answers(attend_generation *g) {
+  for (int i = 0; g->one && i < g->count; i++) {
+    give(g->ctx, g->one[i].ids);
+    stream_close(&g->one[i].stream);
+  }
+  give(g->ctx, g->one);
+  g->one = NULL;
+  g->count = 0;
+}
+
+attend_status attend_generate(attend_model *model, int n_prompts,
+                              const attend_prompt *prompts,
+                              const attend_generate_options *options,
+                              attend_generation **generation) {
+  attend_generation *g;
+  if (generation) *generation = NULL;
+  if (!model || !generation) return ATTEND_INVALID; /* no context, no message */
+  ATTEND_TRY(take_zeroed(model->ctx, sizeof *g, "a generation", &g));
+  g->ctx = &g->own;
+  g->model = model;
+  attend_status status = context_child(model->ctx, 0, g->ctx);
+  if (!status) status = generate(g, n_prompts, prompts, options);
+  if (status) free_answers(g); /* the message stays */
+  *generation = g;
+  return status;
+}
+
+void attend_generation_free(attend_generation *g) {
+  if (!g) return;
+  free_answers(g);
+  give(g->model->ctx, g);
+}
+
+const char *attend_generation_message(const attend_generation *g) {
+  return g ? g->own.message : "out of memory: no generation could be made";
+}
+
+const attend_continuation *attend_generation_get(const attend_generation *g,
+                                                 int i) {
+  return g && i >= 0 && i < g->count ? &g->one[i].public : NULL;
+}
+
+attend_generation_cost attend_generation_costs(const attend_generation *g) {
+  return g ? g->cost : (attend_generation_cost){0};
 }

@@ -1,41 +1,39 @@
-/* Ids to text as it comes, up to a stop string.
+/* Streaming text of a continuation, up to a stop string.
  *
- * Behind each continuation that has a tokenizer.
- *
- * A stop string may begin in one token and end in a later one. So what could be
- * its beginning is held back until the next token decides.
+ * A stop string may span tokens. So text that could be its beginning is held back
+ * until the next token decides.
  */
 #define _GNU_SOURCE /* memmem */
 #include <string.h>
 
-#include "generate/decode.h"
+#include "generate/generate.h"
 
 attend_status stream_open(attend_context *ctx, const attend_generate_options *o,
                           stream *s) {
   *s = (stream){.ctx = ctx, .stops = o->stops, .n_stops = o->n_stops};
   if (!o->tokenizer) return ATTEND_OK;
   attend_status status =
-      attend_detokenizer_create(o->tokenizer, true, &s->decoder);
+      attend_detokenizer_create(o->tokenizer, true, &s->detokenizer);
   return status ? fail(ctx, status, "no memory to decode tokens") : ATTEND_OK;
 }
 
 /* The tokenizer's context may be another than the model's. */
 static attend_status tell(const stream *s, attend_status status) {
   if (!status) return ATTEND_OK;
-  return fail(s->ctx, status, "%s", attend_detokenizer_message(s->decoder));
+  return fail(s->ctx, status, "%s", attend_detokenizer_message(s->detokenizer));
 }
 
 attend_status stream_prime(stream *s, const int32_t *ids, int count) {
   const char *text;
   size_t length;
-  for (int i = 0; s->decoder && i < count; i++)
-    ATTEND_TRY(
-        tell(s, attend_detokenizer_push(s->decoder, ids[i], &text, &length)));
+  for (int i = 0; s->detokenizer && i < count; i++)
+    ATTEND_TRY(tell(
+        s, attend_detokenizer_push(s->detokenizer, ids[i], &text, &length)));
   return ATTEND_OK;
 }
 
 void stream_close(stream *s) {
-  attend_detokenizer_free(s->decoder);
+  attend_detokenizer_free(s->detokenizer);
   if (s->ctx) give(s->ctx, s->text);
 }
 
@@ -59,8 +57,8 @@ static attend_status append(stream *s, const char *text, size_t length) {
 static void cut_at_stop(stream *s) {
   for (int i = 0; i < s->n_stops; i++) {
     if (!*s->stops[i]) continue;
-    const char *at = memmem(s->text + s->said, s->length - s->said, s->stops[i],
-                            strlen(s->stops[i]));
+    const char *at = memmem(s->text + s->emitted, s->length - s->emitted,
+                            s->stops[i], strlen(s->stops[i]));
     if (!at) continue;
     s->length = (size_t)(at - s->text);
     s->text[s->length] = 0;
@@ -68,11 +66,11 @@ static void cut_at_stop(stream *s) {
   }
 }
 
-/* How many bytes at the end could be the beginning of a stop string. */
+/* Length of the suffix that could begin a stop string. */
 static size_t undecided(const stream *s) {
   size_t most = 0;
   for (int i = 0; i < s->n_stops; i++) {
-    size_t n = strlen(s->stops[i]), left = s->length - s->said;
+    size_t n = strlen(s->stops[i]), left = s->length - s->emitted;
     for (size_t k = n > left ? left : n - (n > 0); k > most; k--)
       if (!memcmp(s->text + s->length - k, s->stops[i], k)) {
         most = k;
@@ -84,9 +82,9 @@ static size_t undecided(const stream *s) {
 
 static void hand_out(stream *s, bool all, const char **piece, size_t *length) {
   size_t until = s->length - (all || s->stopped ? 0 : undecided(s));
-  *piece = s->text ? s->text + s->said : "";
-  *length = until - s->said;
-  s->said = until;
+  *piece = s->text ? s->text + s->emitted : "";
+  *length = until - s->emitted;
+  s->emitted = until;
 }
 
 attend_status stream_push(stream *s, int32_t id, const char **piece,
@@ -95,8 +93,8 @@ attend_status stream_push(stream *s, int32_t id, const char **piece,
   size_t n;
   *piece = "";
   *length = 0;
-  if (!s->decoder || s->stopped) return ATTEND_OK;
-  ATTEND_TRY(tell(s, attend_detokenizer_push(s->decoder, id, &text, &n)));
+  if (!s->detokenizer || s->stopped) return ATTEND_OK;
+  ATTEND_TRY(tell(s, attend_detokenizer_push(s->detokenizer, id, &text, &n)));
   ATTEND_TRY(append(s, text, n));
   cut_at_stop(s);
   hand_out(s, false, piece, length);
@@ -108,9 +106,9 @@ attend_status stream_end(stream *s, const char **piece, size_t *length) {
   size_t n;
   *piece = "";
   *length = 0;
-  if (!s->decoder) return ATTEND_OK;
+  if (!s->detokenizer) return ATTEND_OK;
   if (!s->stopped) {
-    ATTEND_TRY(tell(s, attend_detokenizer_finish(s->decoder, &text, &n)));
+    ATTEND_TRY(tell(s, attend_detokenizer_finish(s->detokenizer, &text, &n)));
     ATTEND_TRY(append(s, text, n));
     cut_at_stop(s);
   }

@@ -1,15 +1,12 @@
-/* The one list of kernels.
- *
- * Attention/ and layers/ call these through the context's table. Each source in cpu/
- * is compiled once per instruction set; a set's table is made in cpu/isa_table.c;
- * select.c picks one when a context is made.
+/* The list of kernels. attention/ and layers/ call them through the context's table. Each
+ * source in cpu/ is compiled once per instruction set; cpu/isa_table.c defines the set's
+ * table; select.c picks one when a context is created.
  *
  * Layouts that kernels share:
- *   lanes  16 rows side by side, transposed: [n/16][width][16] floats. Keys lie
- *          so in a panel, so that a score tile walks the width with whole
- *          vectors of keys.
+ *   lanes  16 rows side by side, transposed: [n/16][width][16] floats. The keys of a
+ *          panel have this layout, so that a score tile loads whole vectors of keys.
  *   rows   [n][ld] floats, ld a multiple of 16, zero beyond the width.
- *   group  up to `rows` queries that ride together: queries are rows, scores
+ *   group  up to `rows` queries computed together: queries are rows, scores
  *          [rows][BLOCK].
  *
  * The order of every sum is fixed by the layout and not by the number of rows
@@ -25,13 +22,13 @@
 
 enum {
   LANES = 16,  /* floats in the widest vector */
-  PANEL = 64,  /* keys in a packed panel and in a cache page */
-  BLOCK = 256, /* keys that are loaded, and that a row of scores has */
+  PANEL = 64,  /* keys of a packed panel and of a KV cache page */
+  BLOCK = 256, /* keys of a loaded block, and of a row of scores */
   PANELS = BLOCK / PANEL,
-  GROUP = 32, /* no instruction set takes more rows at once */
-  CALM = 60   /* 2^CALM and 2^-CALM are far from both ends of a float */
+  GROUP = 32, /* largest group of any instruction set */
+  BOUND = 60  /* 2^BOUND and 2^-BOUND are far from overflow and underflow */
 };
-/* From row to row of BLOCK floats that lie near: not one cache set. */
+/* Row stride of buffers of BLOCK floats: avoids mapping all rows to one cache set. */
 enum { NEAR_STEP = BLOCK + LANES };
 
 /* 2^d for an integer d <= 127: exact, and 0 where it would be subnormal. */
@@ -91,10 +88,10 @@ typedef struct {
    * are the factors of what was accumulated before and of this block.        \
    * l[rows][2]: the sum that divides and the sum whose log is lse, which     \
    * differ where weights are rounded before they meet the values.            \
-   * calm: every |factor s| is below CALM, so 0 serves for the maximum; the    \
+   * bounded: every |factor s| is below BOUND, so 0 serves for the maximum; the    \
    * bits are the same and a pass over the scores is saved. */  \
   K(void, softmax,                                                               \
-    (int rows, int j0, int j1, float factor, bool calm, float *s, float *m,      \
+    (int rows, int j0, int j1, float factor, bool bounded, float *s, float *m,   \
      float *l, float *alpha, float *beta))                                       \
   /* o[r] = alpha_r o[r] + beta_r sum_j p[r][j] v_j, keys [j0, j1) of a block \
    * whose panels of values are rows of ld floats. */  \
@@ -140,7 +137,7 @@ typedef struct {
     (int rows, int width, const float *q, int ld, const float *k, int j0,        \
      int j1, float *s))                                                          \
   /* o += sum_t p[t step] (x_t - y) for t < n, x rows of ld floats. */           \
-  K(void, weigh_gaps,                                                            \
+  K(void, weigh_differences,                                                     \
     (int n, const float *p, int step, const float *x, int ld, const float *y,    \
      float *o))                                                                  \
   /* out[j] = factor |k_j|^2 of n keys, padded to a multiple of 16, \
@@ -172,10 +169,10 @@ typedef struct {
   K(void, map_exp_back,                                                          \
     (int rows, int ld, bool pairs, const float *phi, const float *dphi,          \
      float *e, float *sum))                                                      \
-  K(void, map_turn,                                                              \
+  K(void, map_trig,                                                              \
     (int rows, int dirs, int ld, const float *factor, const float *x,            \
      float *y))                                                                  \
-  K(void, map_turn_back,                                                         \
+  K(void, map_trig_back,                                                         \
     (int rows, int ld, const float *phi, const float *dphi, float *e,            \
      float *sum))                                                                \
   K(void, map_poly,                                                              \
@@ -279,13 +276,13 @@ typedef struct {
 struct block_soft { /* the arguments of softmax */
   int rows, j0, j1;
   float factor;
-  bool calm;
+  bool bounded;
   float *s;
   void *p;
   float *m, *l, *alpha, *beta;
 };
-struct block_ride { /* full groups on all keys of the block; NULL: none */
-  const void *q;    /* scores: q and k onto s */
+struct block_products { /* full groups on all keys of the block; NULL: none */
+  const void *q;        /* scores: q and k onto s */
   const void *const *k;
   float *s;
   int width;
@@ -319,7 +316,8 @@ struct block_kernels {
   /* NULL, or: the softmax of one group, and while its exponentials keep the
    * vector units busy, the scores of the next and the values of the last, on
    * units of their own. soft may be NULL. */
-  void (*overlap)(const struct block_soft *soft, const struct block_ride *ride);
+  void (*overlap)(const struct block_soft *soft,
+                  const struct block_products *ride);
 };
 
 /* Products of bf16 by bf16 that are summed in f32, where an instruction set has

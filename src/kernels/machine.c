@@ -1,12 +1,11 @@
-/* The ceilings of this machine, measured in about a second.
- *
- * Behind attend_machine_measure; explain compares a plan's cost with them. Arithmetic:
- * multiply-adds that never leave the registers. Memory: reading an array of 256 MiB,
- * larger than most caches. The best of several tries counts: a ceiling is what the
- * machine can do when nobody disturbs it.
+/* Peak rates of this machine, measured in about a second; `attend explain` compares a
+ * plan's cost with them. Arithmetic: multiply-adds in registers. Memory: reading an array
+ * of 256 MiB, larger than most caches. The best of several tries counts.
  */
 #include "attend/machine.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/parallel.h"
@@ -119,4 +118,15 @@ attend_status attend_machine_measure(attend_context *ctx,
   machine->read_all = best_read(ctx, ctx->threads, &l);
   give(ctx, l.x);
   return ATTEND_OK;
+}
+
+static int by_value(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+
+double attend_median(double *x, size_t n) {
+  if (!n) return NAN;
+  qsort(x, n, sizeof *x, by_value);
+  return n % 2 ? x[n / 2] : (x[n / 2 - 1] + x[n / 2]) / 2;
 }

@@ -1,7 +1,5 @@
-/* Choosing an instruction set.
- *
- * Above the tables of kernels/cpu. The build says which tables exist
- * (ATTEND_HAVE_...); the CPU says which of them can run.
+/* Choosing an instruction set: the build defines which tables exist (ATTEND_HAVE_...), the
+ * CPU which of them run.
  */
 #define _GNU_SOURCE
 #include "kernels/kernels.h"

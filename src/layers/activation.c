@@ -1,7 +1,4 @@
-/* Activations and gates, and their gradients.
- *
- * Element by element; the functions are in kernels/cpu/activations.c.
- */
+/* Activations and gates (GLU), and their gradients; kernels/cpu/activations.c computes. */
 #include "layers/layers.h"
 
 const char *attend_activation_name(attend_activation activation) {

@@ -1,7 +1,5 @@
-/* Embeddings: rows looked up in a table, and gradients that go to its rows.
- *
- * The first layer of a model; tables stay as they are stored, in a file that is mapped
- * perhaps.
+/* Embedding lookup and its gradient. Tables keep their stored type and may lie in a mapped
+ * file.
  */
 #include <string.h>
 

@@ -1,7 +1,4 @@
-/* How layers spread their rows over threads.
- *
- * Included by every layer; kernels take the rows of one part.
- */
+/* Spreading the rows of a layer over threads; included by every layer. */
 #ifndef LAYERS_LAYERS_H
 #define LAYERS_LAYERS_H
 
@@ -9,8 +6,8 @@
 #include "kernels/kernels.h"
 #include "layers/ops.h"
 
-/* Rows whose sums are partial sums of their own when rows are summed: fixed, so
- * that sums do not depend on threads. */
+/* Rows of one partial sum over rows: fixed, so that sums do not depend on the number of
+ * threads. */
 enum { STRETCH = 64 };
 
 /* Below this many elements waking the threads costs more than they save. */
@@ -38,10 +35,13 @@ static inline int part_begin(int units, int parts, int64_t p) {
 void sum_columns(attend_context *ctx, int rows, int n, const float *x, int ldx,
                  bool add, float *out);
 
-/* A product's threads as a grid over its rows and lanes (linear_layer.c), in
- * units of what kernels/cpu/dense.c walks: tiles of 12 rows and 2 lanes, blocks
- * of 192 rows. Up to FEW_ROWS rows walk single lanes: what counts is that threads
- * read equally many. */
+/* sum_j exp(x[j] - largest) over x [n] (logits.c). */
+double exp_sum(int n, const float *x, float largest);
+
+/* A product's threads as a grid over its rows and lanes (linear.c), in
+ * units of kernels/cpu/dense.c: tiles of 12 rows and 2 lanes, blocks
+ * of 192 rows. Up to FEW_ROWS rows use single lanes, so that threads read equally
+ * many. */
 enum { TILE_ROWS = 12, TILE_LANES = 2, ROW_BLOCK = 192, FEW_ROWS = 8 };
 
 typedef struct {

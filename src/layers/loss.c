@@ -1,7 +1,5 @@
-/* Cross entropy of logits, and its gradient.
- *
- * The last layer of training and of perplexity. The largest logit is subtracted before
- * the exponentials, so that none overflows; the sum and its logarithm are in double.
+/* Cross entropy of logits with label smoothing, and its gradient. The largest logit is
+ * subtracted before the exponentials; the sum and its logarithm are in double.
  */
 #include <math.h>
 #include <string.h>

@@ -1,8 +1,7 @@
-/* Norms of rows and of columns, their gradients, and sums of two.
- *
- * Spreads rows over threads; kernels/cpu/layer_rows.c and layer_back.c compute. What
- * is summed over rows is spread over columns, or summed by stretches of STRETCH rows
- * that are joined in order, so that no sum depends on the number of threads.
+/* Layer norm, RMS norm, batch norm, their gradients, and addition. Kernels:
+ * kernels/cpu/layer_rows.c, layer_back.c. Sums over rows are spread over columns, or
+ * summed by chunks of STRETCH rows that are joined in order, so that no sum depends on
+ * the number of threads.
  */
 #include <string.h>
 

@@ -1,8 +1,6 @@
-/* Ops: what a device can do with rows of floats. The one list.
- *
- * A device (device/device.h) is a table with a function for each; the CPU's are the
- * files here. An op is a struct, so that calls name what they give and leave out what
- * is zero. Pointers are addresses of the device's memory.
+/* The list of ops of a device. A device (device/device.h) is a table with a function for
+ * each; the CPU's are in this directory. An op is a struct, so that calls name their
+ * arguments and omit zeros. Pointers are addresses of the device's memory.
  *
  * Rows may be wider in memory than they are long: ldx is the distance between rows
  * of x, in floats.
@@ -104,7 +102,7 @@ struct op_norm_back {
 /* Rotates the first `rotary` of each head's dim floats (0: all), in halves. */
 struct op_rope {
   const double *frequency; /* [rotary / 2] */
-  double stretch;
+  double attention_factor;
   int rows, heads, dim, rotary;
   const int32_t *position; /* [rows] */
   float *x;                /* [rows][heads][dim] */
@@ -241,7 +239,7 @@ struct op_loss {
   float *loss; /* [rows] */
 };
 
-/* ---- a head that copies: layers/copy_row.h ------------------------------------- */
+/* ---- the pointer-generator head: layers/copy.h ------------------------------------- */
 
 /* The later half of each key moves on by a row, in each of `texts` texts of n keys;
  * back: gradients move the other way. before: [2][ld], the key before the first and
@@ -299,7 +297,7 @@ struct op_copy_grad {
   float *dkeys; /* as texts.keys */
 };
 
-/* ---- attention rows that were edited: layers/attention_rows.c ------------------------------ */
+/* ---- edited attention patterns: layers/pattern.c --------------------------------- */
 
 /* o = W v: rows W applied to values. */
 struct op_pattern {
@@ -329,9 +327,9 @@ struct op_divide {
   attend_view o;
 };
 
-/* ---- steps of training ----------------------------------------------------------- */
+/* ---- optimizer steps ----------------------------------------------------------- */
 
-/* sums[i] = the squares of x's stretch i of SQUARES_STRETCH, added in double. */
+/* sums[i] = the sum of squares of chunk i of SQUARES_STRETCH floats, in double. */
 enum { SQUARES_STRETCH = 4096 };
 static inline size_t stretches_of(size_t n) {
   return (n + SQUARES_STRETCH - 1) / SQUARES_STRETCH;
@@ -342,7 +340,7 @@ struct op_sum_squares {
   double *sums; /* [stretches] */
 };
 
-/* AdamW (second not NULL) or SGD with momentum, of n values. shrink: of the
+/* AdamW (second not NULL; Loshchilov and Hutter 2019) or SGD with momentum, of n values. shrink: of the
  * gradient; fix1, fix2: Adam's bias corrections. */
 struct op_step {
   size_t n;

@@ -1,4 +1,5 @@
-/* Positions: sinusoidal ones, and rotary ones with their scalings.
+/* Positions: sinusoidal (Vaswani et al. 2017) and rotary (RoPE, Su et al. 2021; YaRN, Peng
+ * et al. 2023).
  *
  * Angles are computed in double, because positions are large and a float keeps less of
  * their fraction the larger they are. The scalings are those of transformers'
@@ -38,7 +39,7 @@ static double llama3(const attend_rope *rope, double frequency) {
   return (1 - kept) * frequency / rope->factor + kept * frequency;
 }
 
-/* The (fractional) pair that turns `turns` times over the context. */
+/* The (fractional) pair that makes `turns` rotations over the context. */
 static double pair_of(const attend_rope *rope, int dim, double turns) {
   return dim * log(rope->context / (turns * two_pi)) / (2 * log(rope->theta));
 }
@@ -61,18 +62,18 @@ static double yarn(const attend_rope *rope, ramp r, int i, double frequency) {
   return frequency / rope->factor * slowed + frequency * (1 - slowed);
 }
 
-static double yarn_stretch(const attend_rope *rope) {
-  if (rope->stretch > 0) return rope->stretch;
+static double yarn_attention_factor(const attend_rope *rope) {
+  if (rope->attention_factor > 0) return rope->attention_factor;
   return rope->factor <= 1 ? 1 : 0.1 * log(rope->factor) + 1;
 }
 
 void attend_rope_frequencies(const attend_rope *rope, int dim,
-                             double *frequency, double *stretch) {
+                             double *frequency, double *attention_factor) {
   ramp r = {0, 0};
-  *stretch = 1;
+  *attention_factor = 1;
   if (rope->scaling == ATTEND_ROPE_YARN) {
     r = yarn_ramp(rope, dim);
-    *stretch = yarn_stretch(rope);
+    *attention_factor = yarn_attention_factor(rope);
   }
   for (int i = 0; i < dim / 2; i++) {
     double f = pow(rope->theta, -2.0 * i / dim);
@@ -83,7 +84,7 @@ void attend_rope_frequencies(const attend_rope *rope, int dim,
   }
 }
 
-/* ---- turning ------------------------------------------------------------------------ */
+/* ---- rotating ------------------------------------------------------------------------ */
 
 enum { PAIRS = 128 }; /* pairs whose sines are at hand at a time */
 
@@ -101,8 +102,8 @@ static void rotate_row(const rope_job *j, int64_t position, float *x) {
     int n = half - i < PAIRS ? half - i : PAIRS;
     for (int k = 0; k < n; k++) {
       double angle = (double)position * o->frequency[i + k];
-      cosine[k] = (float)(cos(angle) * o->stretch);
-      sine[k] = (float)(sin(angle) * o->stretch);
+      cosine[k] = (float)(cos(angle) * o->attention_factor);
+      sine[k] = (float)(sin(angle) * o->attention_factor);
     }
     j->kn->rotate_pairs(o->heads, o->dim, half, i, n, cosine, sine, x);
   }
@@ -126,17 +127,18 @@ void cpu_rope(attend_context *ctx, const struct op_rope *o) {
 }
 
 void attend_rope_rotate(attend_context *ctx, const double *frequency,
-                        double stretch, int rows, int heads, int dim,
+                        double attention_factor, int rows, int heads, int dim,
                         const int32_t *positions, float *x, int ldx) {
-  cpu_rope(ctx, &(struct op_rope){frequency, stretch, rows, heads, dim, 0,
-                                  positions, x, ldx, false});
+  cpu_rope(ctx, &(struct op_rope){frequency, attention_factor, rows, heads, dim,
+                                  0, positions, x, ldx, false});
 }
 
 void attend_rope_rotate_back(attend_context *ctx, const double *frequency,
-                             double stretch, int rows, int heads, int dim,
-                             const int32_t *positions, float *dx, int lddx) {
-  cpu_rope(ctx, &(struct op_rope){frequency, stretch, rows, heads, dim, 0,
-                                  positions, dx, lddx, true});
+                             double attention_factor, int rows, int heads,
+                             int dim, const int32_t *positions, float *dx,
+                             int lddx) {
+  cpu_rope(ctx, &(struct op_rope){frequency, attention_factor, rows, heads, dim,
+                                  0, positions, dx, lddx, true});
 }
 
 /* ---- sinusoidal ---------------------------------------------------------------------- */

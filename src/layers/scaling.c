@@ -1,7 +1,4 @@
-/* Rows times a number, and soft caps: c tanh(x / c), with their gradients.
- *
- * Caps are of logits (Gemma 2).
- */
+/* Scaling of rows, and the soft cap of logits, c tanh(x / c) (Gemma 2), with gradients. */
 #include "layers/layers.h"
 
 typedef struct {

@@ -1,15 +1,13 @@
-/* Opening a lens, and weights by blocks and bands.
- *
- * Between a trace and everything that wants to know what the heads did. One head is
- * one problem of attention: its rows of the trace are views, and observe computes what
- * is asked for.
+/* Creating a lens, and attention weights by blocks and bands. One head is one attention
+ * problem: its rows of the trace are views, and attend_observe recomputes the requested
+ * weights.
  */
 #include "lens/lens.h"
 
 #include <math.h>
 #include <string.h>
 
-/* ---- life -------------------------------------------------------------------------- */
+/* ---- creating -------------------------------------------------------------------------- */
 
 static attend_status read_shape(attend_lens *l, attend_role role,
                                 int real_keys) {
@@ -306,7 +304,7 @@ attend_status lens_band(attend_lens *l, const band *b, float *weights) {
 static attend_status check_range(const attend_lens *l, const char *what,
                                  int from, int n, int all) {
   ATTEND_CHECK(l->ctx, from >= 0 && n >= 0 && n <= all && from <= all - n,
-               "%d %s from %d on were asked for: there are %d", n, what, from,
+               "%d %s from %d on were requested: there are %d", n, what, from,
                all);
   return ATTEND_OK;
 }
@@ -329,7 +327,7 @@ attend_status attend_lens_block(attend_lens *l, attend_head_id at, int row,
 attend_status attend_lens_stats(attend_lens *l, attend_head_id at,
                                 const attend_row_stats *stats) {
   attend_view q, k;
-  void *unasked = NULL; /* the heaviest come with their weights */
+  void *unasked = NULL; /* observe returns keys and weights together */
   ATTEND_TRY(lens_enter(l, at));
   ATTEND_TRY(head_view(l, ATTEND_AT_QUERY, at, at.head, &q));
   ATTEND_TRY(head_view(l, ATTEND_AT_KEY, at, key_head(l, at), &k));

@@ -1,10 +1,9 @@
-/* A lens at work: one head's problem, and weights by bands of rows.
+/* One head's attention problem, and its weights by bands of rows. lens.c computes bands;
+ * the other files reduce them.
  *
- * lens.c opens, the other files ask for bands and make of them what they are about.
- *
- * A band is some rows of one head on a stretch of keys, weights stored: as many
- * rows as fit BAND floats. Whatever is computed from bands takes their rows in
- * order, so it does not depend on the number of threads.
+ * A band is the weights of some rows of one head on a range of keys: as many rows as fit
+ * BAND floats. Reductions process rows in order, so they do not depend on the number of
+ * threads.
  */
 #ifndef LENS_LENS_H
 #define LENS_LENS_H
@@ -30,7 +29,7 @@ struct attend_lens {
   attend_form form; /* other */
   bool other;       /* than the run's */
   role_lens role[ATTEND_ROLES];
-  float *lse; /* [T] of the head that is looked at */
+  float *lse; /* [T] of the current head */
   int lse_room;
   int (*step)(double done, void *user);
   void *user;

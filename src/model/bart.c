@@ -1,9 +1,8 @@
-/* BART: encoder and decoder, norms last, learned positions from row 2 on.
+/* BART: encoder-decoder, post-norm, learned positions from row 2 on.
  *
- * attend_encoder_width, which is ours, makes the encoder wider or narrower than
- * the decoder, d_model. The two still share one table of tokens, so that what is
- * read can be written: its rows are projected before the encoder takes them.
- * attend_copy_width, ours too, gives it a head that copies: see copying.c.
+ * attend_encoder_width, our extension, gives the encoder another width than the
+ * decoder's d_model. Both still share one token table; its rows are projected for the
+ * encoder. attend_copy_width, also ours, adds a pointer-generator head: copy_head.c.
  */
 #include <math.h>
 

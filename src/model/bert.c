@@ -1,13 +1,13 @@
-/* BERT, RoBERTa, DistilBERT: encoders, norms last, learned positions, masked-LM heads.
+/* BERT, RoBERTa, DistilBERT: encoders, post-norm, learned positions, masked-LM heads.
  *
  * RoBERTa differs from BERT in the names of the head and in where positions start,
- * DistilBERT in all names, and it has no segments.
+ * DistilBERT in all names, and it has no token types.
  */
 #include <string.h>
 
 #include "model/family.h"
 
-/* Distances between words have tables of their own then, in every layer. */
+/* Relative position embeddings have tables of their own in every layer. */
 static void refuse_relative(config_reader *r) {
   const char *kind =
       read_text_of(r, r->json, "position_embedding_type", "absolute");
@@ -39,7 +39,7 @@ static void configure_bert(config_reader *r, attend_config *c) {
   refuse_relative(r);
 }
 
-/* Rows up to the padding's id are not positions; the head knows gelu alone. */
+/* Positions start after the padding id; the head supports gelu only. */
 static void configure_roberta(config_reader *r, attend_config *c) {
   configure_bert(r, c);
   int64_t pad = read_integer(r, "pad_token_id", INT64_MIN, INT64_MAX, 1);

@@ -1,9 +1,10 @@
-/* A checkpoint: its files, its prefix, and every entry of the table.
+/* A checkpoint: its files, its prefix, and where each entry of the parameter table
+ * lies.
  *
- * Names are the family's behind one prefix ("", "bert.", "transformer.", "model.", or
- * any other), which is where the embedding table was found; heads stand beside the
- * base model. Files may hold any number of shards and tensors, so that these are
- * sorted and not searched one by one.
+ * Tensor names are the family's after one prefix ("", "bert.", "transformer.",
+ * "model.", or any other), found by the name of the embedding table; heads are
+ * outside the base model. There may be any number of shards and tensors, so they are
+ * sorted rather than searched linearly.
  */
 #include "model/checkpoint.h"
 
@@ -34,7 +35,7 @@ static bool is_plain_name(const char *name) {
 
 enum { MOST_SHARDS = 4096 };
 
-/* Where a shard is named in the index. */
+/* A mention of a shard in the index. */
 typedef struct {
   const char *name;
   size_t at;
@@ -51,8 +52,8 @@ static int by_place(const void *a, const void *b) {
   return (x->at > y->at) - (x->at < y->at);
 }
 
-/* Each shard once, in the order of their first tensors. Sorted, since an index
- * may name as many as it likes. */
+/* Each shard once, in the order of their first tensors. Sorting keeps this fast for
+ * an index of any size. */
 static attend_status shard_names(attend_checkpoint *c, const char *index,
                                  const attend_json *map, mention *shard,
                                  size_t *count) {
@@ -101,7 +102,7 @@ static attend_status open_shards(attend_checkpoint *c, const char *folder,
 
 /* ---- a folder ---------------------------------------------------------------------- */
 
-/* The one file of the format that lies in a folder, whatever it is called. */
+/* The only .safetensors file of a folder, whatever its name. */
 static int only_file(const char *folder, char *path, size_t size) {
   DIR *d = opendir(folder);
   struct dirent *entry;
@@ -140,7 +141,7 @@ static attend_status open_files(attend_checkpoint *c, const char *folder) {
 
 /* ---- all tensors by name ------------------------------------------------------------ */
 
-/* Of several of one name that of the first file comes first. */
+/* Of several with the same name, that of the first file comes first. */
 static int by_tensor_name(const void *a, const void *b) {
   const named_tensor *x = a, *y = b;
   int order = strcmp(x->tensor->name, y->tensor->name);
@@ -299,7 +300,7 @@ static attend_status table_make(attend_context *ctx,
 
 /* ---- names ------------------------------------------------------------------------ */
 
-/* Checkpoints that came from TensorFlow call norms' weights gamma and beta. */
+/* Checkpoints converted from TensorFlow call the weights of norms gamma and beta. */
 static named_tensor *find_either(const attend_checkpoint *c, const parameter *p,
                                  char *name) {
   named_tensor *t = find_named(c, name);
@@ -343,7 +344,7 @@ static bool ends_with(const char *text, const char *end) {
          (n == m || text[n - m - 1] == '.');
 }
 
-/* The prefix is what stands before the embedding table's name. */
+/* The prefix is whatever precedes the name of the embedding table. */
 static attend_status find_prefix(attend_checkpoint *c) {
   const parameter *tokens = &c->table.entry[0];
   char name[LONGEST_NAME];
@@ -364,8 +365,8 @@ static attend_status find_prefix(attend_checkpoint *c) {
               name, c->config.family);
 }
 
-/* Heads stand beside the base model: without its prefix, or with what is left
- * of it when its last part is gone. */
+/* Heads are outside the base model: without its prefix, or with the prefix less its
+ * last part. */
 static void search(const attend_checkpoint *c, parameter *p) {
   char outer[LONGEST_NAME], name[LONGEST_NAME];
   const char *prefixes[3] = {c->prefix, NULL, NULL};
@@ -429,8 +430,8 @@ static attend_status check_tensor(const attend_checkpoint *c,
   return ATTEND_OK;
 }
 
-/* Other tensors that the family does not know change nothing that it says; without
- * a head that it was trained with a model would say something else. */
+/* Unknown tensors do not change the output, except a head that the model was trained
+ * with: without it the output would differ. */
 static attend_status refuse_unsaid_copy(const attend_checkpoint *c) {
   const named_tensor *found = find_named(c, "copy.q_proj.weight");
   if (!found || c->config.copy || c->config.parts != ATTEND_BOTH)
@@ -457,7 +458,7 @@ static attend_status find_all(attend_checkpoint *c) {
   return ATTEND_OK;
 }
 
-/* ---- the public door ------------------------------------------------------------------ */
+/* ---- public functions ----------------------------------------------------------------- */
 
 attend_status checkpoint_make(
     attend_context *ctx, const char *path, const family *f,

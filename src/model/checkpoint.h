@@ -1,9 +1,8 @@
-/* A checkpoint: the parameter table, and where each entry lies in the files.
+/* A checkpoint: the parameter table, and where each entry lies in the files. Only
+ * headers are read here.
  *
- * Between the files and the model; only headers are read here.
- *
- * The table is made once from a family's lines and drives everything that goes
- * over parameters: finding them, packing them, describing them.
+ * The table is expanded once from a family's lines and drives everything that
+ * iterates over parameters: loading, packing, describing, training.
  */
 #ifndef MODEL_CHECKPOINT_H
 #define MODEL_CHECKPOINT_H
@@ -13,14 +12,14 @@
 enum { LONGEST_NAME = 256 };
 
 typedef struct parameter {
-  char name[LONGEST_NAME]; /* in the files once it was found */
+  char name[LONGEST_NAME]; /* in the files, once found */
   enum slot slot;
   attend_parts of;
   int layer; /* -1: of no layer */
   bool is_bias, transposed, may_lack, outside, fixed;
   int rank;
   int64_t shape[2];  /* outputs, inputs: not transposed */
-  const char *names; /* the line's, with alternatives; suffix behind it */
+  const char *names; /* the line's, with alternatives; then the suffix */
   const char *suffix;
   const attend_tensor *tensor;
 } parameter;
@@ -30,7 +29,7 @@ typedef struct {
   size_t count;
 } parameter_table;
 
-/* The family's own name of it, with the prefix where it is not outside. */
+/* The family's name of it, with the prefix unless it is outside. */
 void parameter_name(const parameter *p, const char *prefix,
                     char name[LONGEST_NAME]);
 
@@ -48,9 +47,8 @@ struct attend_checkpoint {
   attend_tensor_file **file;
   int files;
   size_t bytes;
-  named_tensor
-      *list;      /* [tensors] of all files by name, while they are sought; */
-  size_t tensors; /* then those that are left, in the order of the files */
+  named_tensor *list; /* [tensors] of all files by name, while searching; */
+  size_t tensors;     /* afterwards the unused ones, in file order */
   parameter_table table;
   attend_tensor *drawn;      /* [table.count] of untrained weights, or NULL */
   char prefix[LONGEST_NAME]; /* before the base model's names */
@@ -61,20 +59,20 @@ attend_status checkpoint_open_as(attend_context *ctx, const char *path,
                                  const family *f,
                                  attend_checkpoint **checkpoint);
 
-/* A checkpoint of the config.json at path (as family f, or NULL: as it says) with
- * its table, whose tensors come from `fill`. */
+/* A checkpoint of the config.json at path (as family f; NULL: as model_type says),
+ * whose tensors come from `fill`. */
 attend_status checkpoint_make(attend_context *ctx, const char *path,
                               const family *f,
                               attend_status (*fill)(attend_checkpoint *c,
                                                     const void *user),
                               const void *user, attend_checkpoint **checkpoint);
 
-/* The entry of that place, or NULL if the table or the files have none. */
+/* The entry of that slot, or NULL if the table or the files have none. */
 const parameter *checkpoint_find(const attend_checkpoint *c, enum slot slot,
                                  attend_parts of, int layer, bool is_bias);
 /* F32, F16 or BF16. */
 bool tensor_dtype(const attend_tensor *t, attend_dtype *dtype);
-/* The files' pages of this memory need not stay. user: a checkpoint. */
+/* Releases the file pages of this memory. user: a checkpoint. */
 void checkpoint_release(const void *from, size_t bytes, void *user);
 
 #endif

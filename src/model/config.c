@@ -1,7 +1,5 @@
-/* Reading config.json.
- *
- * What every family's configuration shares; the families read their own names through
- * the functions here.
+/* Reading config.json: what the families share. Each family reads its own members
+ * through the functions here.
  */
 #include <math.h>
 #include <string.h>
@@ -55,7 +53,7 @@ double read_real_of(config_reader *r, const attend_json *object,
   return x;
 }
 
-/* Added to a variance, which may be 0: positive in f32. */
+/* Added to a variance that may be 0: must be positive in f32. */
 float read_epsilon(config_reader *r, const char *name, double otherwise) {
   return (float)read_real_of(r, r->json, name, 1e-30, 1, otherwise);
 }
@@ -133,8 +131,8 @@ void complete_stack(config_reader *r, attend_stack *s) {
 
 /* ---- token ids ------------------------------------------------------------------- */
 
-/* Models name ids they do not have (pad -1), and vocabularies are cut: what is
- * out of range counts as none, and leaves what was read before. */
+/* Some configurations name ids outside the vocabulary (pad -1). Such an id counts as
+ * none and leaves the value read before. */
 static void read_id(config_reader *r, const char *name, const attend_config *c,
                     int *id) {
   int64_t n = read_integer(r, name, INT64_MIN, INT64_MAX, -1);
@@ -168,8 +166,8 @@ static void read_ids(config_reader *r, attend_config *c) {
   read_eos(r, c);
 }
 
-/* Not Hugging Face's, whose readers pass it over: a model that learnt with
- * another form is nothing with softmax. */
+/* An extension that Hugging Face's readers ignore: a model trained with another form
+ * needs that form. */
 static void read_form(config_reader *r, attend_config *c) {
   const char *text = read_text_of(r, r->json, "attend_attention", NULL);
   if (text) snprintf(c->attention, sizeof c->attention, "%s", text);
@@ -232,9 +230,9 @@ attend_status attend_config_forms(attend_context *ctx, const attend_config *c,
                "a %s has no attention of the role %s", c->family,
                attend_roles_text(roles, text));
   for (int i = 0; i < ATTEND_ROLES; i++) {
-    bool asked = form && (!roles || roles & 1u << i);
-    bool learnt = !c->roles || c->roles & 1u << i;
-    forms[i] = asked ? *form : learnt ? c->form : (attend_form){0};
+    bool requested = form && (!roles || roles & 1u << i);
+    bool trained = !c->roles || c->roles & 1u << i;
+    forms[i] = requested ? *form : trained ? c->form : (attend_form){0};
   }
   return ATTEND_OK;
 }
@@ -264,7 +262,7 @@ static attend_status read_config(attend_context *ctx, const char *path,
   return r.status;
 }
 
-/* What generation reads first, where it stands beside config.json. */
+/* generation_config.json, if it is beside config.json, takes precedence. */
 static attend_status read_generation(attend_context *ctx, const char *folder,
                                      attend_config *c) {
   char path[LONGEST_PATH];
@@ -279,7 +277,7 @@ static attend_status read_generation(attend_context *ctx, const char *folder,
   return r.status;
 }
 
-/* Files that people take for a model; what they are is not JSON. */
+/* Common mistakes: files that are models in other formats, not JSON. */
 static attend_status refuse_weights(attend_context *ctx, const char *path) {
   unsigned char head[9] = {0};
   FILE *f = fopen(path, "rb");

@@ -1,7 +1,5 @@
-/* Writing config.json for a model that does not exist yet.
- *
- * Training from nothing starts here; config.c reads it again, and so do the libraries
- * that know the family.
+/* Writing the config.json of a new model, for training from scratch. config.c reads
+ * it, and so do the libraries that know the family.
  */
 #include <string.h>
 
@@ -75,7 +73,8 @@ static bool is_lopsided(const attend_architecture *a) {
          a->mlp != a->decoder_mlp;
 }
 
-/* T5 has one size for both sides: where they differ, ours say the encoder's. */
+/* T5 has one size for both sides: where they differ, our own members give the
+ * encoder's. */
 static void write_t5_sides(attend_json_writer *w,
                            const attend_architecture *a) {
   json_put_integer(w, "d_model", a->decoder_width);
@@ -163,7 +162,7 @@ static attend_status check_sides(attend_context *ctx,
   return ATTEND_OK;
 }
 
-/* Asked as a reader of the config.json would ask. */
+/* Checked by reading the result back. */
 static attend_status check_roles(attend_context *ctx,
                                  const attend_architecture *a) {
   attend_form form = {0}, forms[ATTEND_ROLES];

@@ -1,8 +1,9 @@
-/* Embeddings: tokens, positions and types to rows, and their gradients.
+/* Embeddings: token, position and type tables to the residual stream, and their
+ * gradients.
  *
- * Tables may be narrower than the side: tokens alone are projected before positions
- * are added (an encoder and a decoder of two widths), or all of it after the norm
- * (ALBERT's factorised embeddings).
+ * Tables may be narrower than the model: either token rows are projected before
+ * positions are added (an encoder and a decoder of two widths), or the sum after its
+ * norm (ALBERT's factorised embeddings).
  */
 #include "model/transformer.h"
 

@@ -1,7 +1,8 @@
-/* A family: how its config.json reads, and what its tensors are called.
+/* A family: how its config.json is read, and its tensor names.
  *
- * One small file per family defines one of these; config.c picks it by model_type,
- * checkpoint.c expands its names into the parameter table.
+ * One small file per family defines a `family`; config.c picks it by model_type,
+ * checkpoint.c expands its lines into the parameter table. README.md says how to add
+ * one.
  */
 #ifndef MODEL_FAMILY_H
 #define MODEL_FAMILY_H
@@ -10,11 +11,11 @@
 #include "attend/model.h"
 #include "base/base.h"
 
-/* Where a tensor goes in the one transformer: the member of the model, of a side or of
- * a layer that holds it (model/transformer.h), and what it is called. In this order
- * training lays them out. What goes into one member follows one another, side by side;
- * a family has some of it: query, key and value as one, or three. A tied head is the
- * token table, and its matrix has no tensor of its own. */
+/* Slots: where a tensor goes in the one transformer, that is, which member of the
+ * model, of a side or of a layer holds it (model/transformer.h), and its description.
+ * Training lays parameters out in this order. Slots of one member are adjacent; a
+ * family has some of them: query, key and value fused, or three tensors. A tied head
+ * is the token table and has no tensor of its own. */
 #define SLOT_LIST(X)                                                         \
   X(TOKENS, attend_model, tokens, "token table")                             \
   X(PROJECTION, stack, projection, "embedding projection")                   \
@@ -62,24 +63,24 @@ typedef struct {
 } slot_info;
 extern const slot_info slot_infos[SLOTS]; /* weights.c */
 
-enum {                 /* what a line says besides */
+enum {                 /* flags of a line */
        BIASED = 1,     /* name.weight and name.bias */
        TRANSPOSED = 2, /* stored [inputs, outputs] */
-       MAY_LACK = 4,   /* the model does without it */
-       OUTSIDE = 8,    /* beside the base model, not under its prefix */
-       BARE_BIAS = 16, /* the name is a bias, whole as it stands */
+       MAY_LACK = 4,   /* optional */
+       OUTSIDE = 8,    /* outside the base model's prefix */
+       BARE_BIAS = 16, /* the whole name is that of a bias */
        IF_GATED = 32,
        IF_PLAIN = 64,       /* not gated */
        IF_BIASES = 128,     /* config.attention_biases: then BIASED */
        IF_MLP_BIASES = 256, /* config.mlp_biases: then BIASED */
-       ONE_LAYER = 512,     /* of layer 0, for the stack */
-       FIXED = 1024         /* not learnt */
+       ONE_LAYER = 512,     /* of layer 0, shared by the stack */
+       FIXED = 1024         /* not trained */
 };
 
-/* The sizes of a tensor by letter: V vocabulary, F width, E encoder's width, D
- * width of the tokens' rows, N dim of a head, P rows of positions, T types, Q heads x dim, K kv
- * heads x dim, W kv heads x dim_v, O heads x dim_v, A = Q + K + W, I inside the
- * mlp, B buckets, H heads, C width of a copy head's keys, 1 one. */
+/* Sizes by letter: V vocabulary, F width, E encoder's width, D width of token rows, N
+ * dim of a head, P rows of positions, T types, Q heads x dim, K kv heads x dim, W kv
+ * heads x dim_v, O heads x dim_v, A = Q + K + W, I inner mlp, B buckets, H heads, C
+ * width of copy keys, 1 one. */
 typedef struct {
   enum slot slot;
   attend_parts of;  /* which stack; 0: neither */
@@ -93,12 +94,12 @@ typedef struct {
   attend_context *ctx;
   const attend_json *json;
   const char *path;
-  attend_status status; /* the first failure: one check at the end is enough */
+  attend_status status; /* the first failure: callers check once at the end */
 } config_reader;
 
 typedef struct family {
   const char *types[4]; /* config.json's model_type; ends with NULL */
-  const char *prefix;   /* before the base model's names in new checkpoints */
+  const char *prefix;   /* prefix of the base model in new checkpoints */
   void (*configure)(config_reader *r, attend_config *config);
   const line *lines; /* ends with a name of NULL */
 } family;
@@ -109,8 +110,7 @@ extern const family family_gpt2, family_llama, family_bert, family_distilbert,
 /* Roles of attention, of attend_in, that parts have. */
 unsigned roles_of(attend_parts parts);
 
-/* attend_config_read as family *f; *f NULL: as the one that model_type names, which
- * it then is. */
+/* attend_config_read as family *f; if *f is NULL, it is set to the one of model_type. */
 attend_status config_read_as(attend_context *ctx, const char *path,
                              const family **f, attend_config *config);
 
@@ -120,8 +120,7 @@ attend_status config_read_as(attend_context *ctx, const char *path,
 #define REFUSE(r, ...) \
   ((r)->status ? (r)->status : ((r)->status = fail((r)->ctx, __VA_ARGS__)))
 
-/* A member of another type is a failure; one that is absent or null has its
- * usual value. */
+/* A member of another type is a failure; an absent or null one has its default. */
 int64_t read_integer(config_reader *r, const char *name, int64_t low,
                      int64_t high, int64_t otherwise);
 /* A size in [1, 2^28]. Missing: `otherwise`, or a failure if that is negative. */

@@ -1,4 +1,5 @@
-/* GPT-2: a decoder, norms first, learned positions, Conv1D weights. */
+/* GPT-2: a decoder, pre-norm, learned positions, Conv1D weights (stored transposed).
+ */
 #include "model/family.h"
 
 static void configure(config_reader *r, attend_config *c) {

@@ -1,7 +1,7 @@
-/* The head: hidden rows to logits, and the gradients' way back.
+/* The head (lm_head): hidden states to logits, and their gradients.
  *
- * After the last layer; session.c and train/ say of which rows. A head may transform
- * rows first (masked language models), and cap its logits.
+ * session_logits.c and train/ choose the rows. A head may transform rows first
+ * (masked language models) and cap its logits.
  */
 #include "model/transformer.h"
 
@@ -50,7 +50,7 @@ void head_back(const pass *p, const head_rows *h, const float *read, float *d) {
                 false, d, h->ld);
 }
 
-/* The buffers of forward take the gradients of what they held. */
+/* The buffers of the forward pass receive the gradients of their contents. */
 void head_transform_back(const pass *p, const head_rows *h, float *d) {
   const attend_model *m = p->model;
   const attend_config *c = &m->config;

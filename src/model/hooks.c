@@ -1,12 +1,13 @@
-/* Hooks: functions of the caller's that read or edit tensors of a pass.
+/* Hooks: the caller's functions that read or edit tensors during a forward or
+ * backward pass (attend/hooks.h has the points).
  *
- * Called by layer.c, head.c and session.c where hooks may stand; attend/hooks.h says
- * where that is. Without hooks nothing here runs.
+ * Called by layer.c, session.c and session_logits.c. Without hooks nothing here runs.
  *
- * Callers see host memory: the tensor itself where the device's memory is the host's,
- * else a copy that goes back after an edit. Rows of attention are computed again from
- * queries and keys. A cache has the keys; a linear state has sums of them alone, so
- * while its rows are asked for, a cache stands beside it, from the first token on.
+ * Callers see host memory: the tensor itself where device memory is host memory, else
+ * a copy that is written back after an edit. Attention rows (the pattern) are
+ * recomputed from queries and keys. A KV cache has the keys; a linear state has only
+ * sums, so while a hook reads its rows, a KV cache is kept beside it from the first
+ * token on.
  */
 #include "model/hooks.h"
 
@@ -36,8 +37,7 @@ static attend_status check_hook(attend_context *ctx, int i,
                "the pattern",
                i);
   ATTEND_CHECK(ctx, x->n_layers >= 0 && (x->layers || !x->n_layers),
-               "hook %d stands in %d layers, which are not given", i,
-               x->n_layers);
+               "hook %d has a list of %d layers that is NULL", i, x->n_layers);
   return ATTEND_OK;
 }
 
@@ -45,7 +45,8 @@ attend_status hooks_set(attend_context *ctx, hooks *h, int n,
                         const attend_hook *list) {
   hooks x = {.n = n};
   size_t layers = 0;
-  ATTEND_CHECK(ctx, n >= 0 && (list || !n), "%d hooks, which are not given", n);
+  ATTEND_CHECK(ctx, n >= 0 && (list || !n), "%d hooks in a list that is NULL",
+               n);
   for (int i = 0; i < n; i++) {
     ATTEND_TRY(check_hook(ctx, i, &list[i]));
     layers += (size_t)list[i].n_layers;
@@ -99,7 +100,7 @@ bool hooks_edit(const hooks *h, unsigned points) {
 
 /* ---- calling them ------------------------------------------------------------------------ */
 
-/* Floats from the tensor's first to behind its last. */
+/* Floats from the tensor's first element to its last. */
 static size_t extent(const attend_hooked *at) {
   ptrdiff_t last = 0;
   for (int i = 0; i < 4; i++) {
@@ -154,7 +155,8 @@ attend_status hook_at(const pass *p, const attend_hooked *at, unsigned which) {
   float *data;
   which &= hooks_asked(p, at);
   if (!which) return ATTEND_OK;
-  int depth = stream_suspend(&p->ctx->stream); /* what came before is done */
+  int depth =
+      stream_suspend(&p->ctx->stream); /* everything queued before has run */
   attend_status status = bring(p, at, on_host, &data);
   if (!status) call_all(p, at, which, data);
   if (!status && which & ~(unsigned)HOOK_READS) put_back(p, at, data);
@@ -179,7 +181,7 @@ attend_status hook_stream(const pass *p, attend_point point, int layer,
 
 attend_status hook_stop(attend_session *r) {
   if (!r->stop) return ATTEND_OK;
-  int depth = stream_suspend(&r->ctx->stream); /* the layers before are done */
+  int depth = stream_suspend(&r->ctx->stream); /* the layers before have run */
   bool stop = r->stop(r->stop_user);
   stream_resume(&r->ctx->stream, depth);
   if (!stop) return ATTEND_OK;
@@ -210,7 +212,7 @@ static double side_floats(const attend_stack *s, unsigned points, double T) {
   return attention_floats(s, points, T, T) + rows * s->width;
 }
 
-/* In double, whose range no count leaves; SIZE_MAX if no size holds it. */
+/* In double, which cannot overflow here; SIZE_MAX if it does not fit a size. */
 size_t attend_model_trace_bytes(const attend_model *m, unsigned points,
                                 int64_t encoder, int64_t decoder) {
   const attend_config *c = &m->config;
@@ -228,7 +230,7 @@ size_t attend_model_trace_bytes(const attend_model *m, unsigned points,
 /* ---- at attention ----------------------------------------------------------------------- */
 
 /* [count, heads, n, width]; a view without strides is contiguous. */
-static attend_hooked place_of(const pass *p, const mixing *m,
+static attend_hooked place_of(const pass *p, const layer_attention *m,
                               attend_point point, int heads, int n, int width,
                               attend_view view) {
   attend_hooked at = {.point = point,
@@ -242,21 +244,25 @@ static attend_hooked place_of(const pass *p, const mixing *m,
   return at;
 }
 
-static unsigned asked_at(const pass *p, const mixing *m, attend_point point) {
+static unsigned hooked_at(const pass *p, const layer_attention *m,
+                          attend_point point) {
   attend_hooked at = place_of(p, m, point, 0, 0, 0, (attend_view){0});
   return hooks_asked(p, &at);
 }
 
 /* ---- keys beside linear states ----------------------------------------------------- */
 
-static int cache_kind(const mixing *m) { return m->role == ATTEND_CROSS; }
-
-static bool keeps_keys(const pass *p, const mixing *m) {
-  if (!m->state || attend_state_has_keys(m->state)) return false;
-  return asked_at(p, m, ATTEND_AT_PATTERN) || asked_at(p, m, ATTEND_AT_ENTROPY);
+static int cache_kind(const layer_attention *m) {
+  return m->role == ATTEND_CROSS;
 }
 
-static attend_status open_cache(const pass *p, const mixing *m) {
+static bool keeps_keys(const pass *p, const layer_attention *m) {
+  if (!m->state || attend_state_has_keys(m->state)) return false;
+  return hooked_at(p, m, ATTEND_AT_PATTERN) ||
+         hooked_at(p, m, ATTEND_AT_ENTROPY);
+}
+
+static attend_status open_cache(const pass *p, const layer_attention *m) {
   attend_session *r = p->session;
   const int kind = cache_kind(m);
   attend_desc d = *attend_plan_desc(m->plan);
@@ -270,7 +276,7 @@ static attend_status open_cache(const pass *p, const mixing *m) {
   return *state ? ATTEND_OK : attend_state_create(r->cache_plan[kind], state);
 }
 
-attend_status hook_keep(const pass *p, const mixing *m, int n,
+attend_status hook_keep(const pass *p, const layer_attention *m, int n,
                         const int32_t *lengths, attend_view k, attend_view v) {
   const int kind = cache_kind(m);
   if (!p->hooks || !keeps_keys(p, m)) return ATTEND_OK;
@@ -280,8 +286,9 @@ attend_status hook_keep(const pass *p, const mixing *m, int n,
   return attend_state_append(plan, p->session->caches[kind][m->layer], n, k, v);
 }
 
-/* What can be looked into: the pass's own plan and state, or those beside it. */
-static attend_status observed(const pass *p, const mixing *m, mixing *by) {
+/* The plan and state to observe: the pass's own, or the KV cache beside it. */
+static attend_status observed(const pass *p, const layer_attention *m,
+                              layer_attention *by) {
   *by = *m;
   if (!m->state || attend_state_has_keys(m->state)) return ATTEND_OK;
   attend_session *r = p->session;
@@ -298,9 +305,9 @@ static attend_status observed(const pass *p, const mixing *m, mixing *by) {
   return ATTEND_OK;
 }
 
-static attend_status look(const pass *p, const mixing *by,
-                          const attention_tensors *t, const float *lse,
-                          const attend_observation *what) {
+static attend_status observe_rows(const pass *p, const layer_attention *by,
+                                  const attention_tensors *t, const float *lse,
+                                  const attend_observation *what) {
   if (!by->state) return attend_observe(by->plan, t->q, t->k, lse, what);
   return attend_state_observe(by->plan, by->state, p->n, t->q, lse, what);
 }
@@ -333,7 +340,7 @@ void caches_free(attend_session *r) {
 /* The rows of one layer's attention, as numbers. */
 typedef struct {
   const pass *p;
-  mixing by; /* where they are looked at */
+  layer_attention by; /* plan and state to observe */
   const attend_desc *d;
   int keys;           /* of the longest sequence */
   float *weights;     /* [batch, H, n, keys] */
@@ -353,8 +360,8 @@ static attend_status take_weights(pattern *x, float **weights) {
              "attention that is hooked", weights);
 }
 
-/* To be freed whatever it gives. */
-static attend_status pattern_make(pattern *x, const mixing *m,
+/* Must be freed, whatever the status. */
+static attend_status pattern_make(pattern *x, const layer_attention *m,
                                   const attention_tensors *t,
                                   const float *lse) {
   const pass *p = x->p;
@@ -372,7 +379,7 @@ static attend_status pattern_make(pattern *x, const mixing *m,
   ATTEND_TRY(take_weights(x, &x->weights));
   attend_observation all = {
       .rows = rows, .n_rows = p->n, .weights = x->weights};
-  return look(p, &x->by, t, lse, &all);
+  return observe_rows(p, &x->by, t, lse, &all);
 }
 
 static attend_hooked pattern_place(const pattern *x, float *weights) {
@@ -380,7 +387,7 @@ static attend_hooked pattern_place(const pattern *x, float *weights) {
                   x->keys, (attend_view){.data = weights});
 }
 
-/* The values of all keys, where they are or copied from a cache. */
+/* The values of all keys, in place or copied from a cache. */
 static attend_status pattern_values(pattern *x, attend_view v) {
   const pass *p = x->p;
   const attend_state *s = x->by.state;
@@ -422,11 +429,11 @@ static attend_status call_pattern(pattern *x, const attention_tensors *t,
   return ATTEND_OK;
 }
 
-static attend_status hook_pattern(const pass *p, const mixing *m,
+static attend_status hook_pattern(const pass *p, const layer_attention *m,
                                   const attention_tensors *t,
                                   const float *lse) {
   pattern x = {.p = p};
-  unsigned which = asked_at(p, m, ATTEND_AT_PATTERN) & HOOK_FORWARD;
+  unsigned which = hooked_at(p, m, ATTEND_AT_PATTERN) & HOOK_FORWARD;
   if (!which) return ATTEND_OK;
   attend_status status = pattern_make(&x, m, t, lse);
   if (!status) status = call_pattern(&x, t, which);
@@ -437,19 +444,19 @@ static attend_status hook_pattern(const pass *p, const mixing *m,
 /* ---- denominators and entropies --------------------------------------------------------------- */
 
 /* One number for each query of each head: [B,H,n,1]. */
-static attend_hooked row_place(const pass *p, const mixing *m,
+static attend_hooked row_place(const pass *p, const layer_attention *m,
                                attend_point point, float *numbers) {
   return place_of(p, m, point, attend_plan_desc(m->plan)->heads, p->n, 1,
                   (attend_view){.data = numbers});
 }
 
-static attend_status hook_entropy(const pass *p, const mixing *m,
+static attend_status hook_entropy(const pass *p, const layer_attention *m,
                                   const attention_tensors *t,
                                   const float *lse) {
   const attend_desc *d = attend_plan_desc(m->plan);
   float *entropy;
-  mixing by;
-  if (!asked_at(p, m, ATTEND_AT_ENTROPY)) return ATTEND_OK;
+  layer_attention by;
+  if (!hooked_at(p, m, ATTEND_AT_ENTROPY)) return ATTEND_OK;
   ATTEND_TRY(observed(p, m, &by));
   ATTEND_TRY(device_take(p->ctx,
                          SIZE_PRODUCT((size_t)d->batch, (size_t)d->heads,
@@ -457,14 +464,15 @@ static attend_status hook_entropy(const pass *p, const mixing *m,
                          "entropy that is hooked", &entropy));
   attend_observation what = {.entropy = entropy};
   attend_hooked at = row_place(p, m, ATTEND_AT_ENTROPY, entropy);
-  attend_status status = look(p, &by, t, lse, &what);
+  attend_status status = observe_rows(p, &by, t, lse, &what);
   if (!status) status = hook_at(p, &at, HOOK_FORWARD);
   device_give(p->ctx, entropy);
   return status;
 }
 
-/* Edited, in a copy: `heads` are divided anew. Gradients too: then nobody reads. */
-static attend_status hook_denominator(const pass *p, const mixing *m,
+/* Recomputes `heads` from edited denominators, in a copy. In backward nothing is read
+ * again. */
+static attend_status hook_denominator(const pass *p, const layer_attention *m,
                                       attend_view heads, const float *lse,
                                       unsigned which) {
   const attend_desc *d = attend_plan_desc(m->plan);
@@ -489,7 +497,7 @@ static attend_status hook_denominator(const pass *p, const mixing *m,
 
 /* ---- a layer's attention ------------------------------------------------------------------------- */
 
-attend_status hook_keys(const pass *p, const mixing *m, int n,
+attend_status hook_keys(const pass *p, const layer_attention *m, int n,
                         const int32_t *lengths, attend_view k, attend_view v,
                         unsigned which) {
   const attend_desc *d = attend_plan_desc(m->plan);
@@ -502,7 +510,7 @@ attend_status hook_keys(const pass *p, const mixing *m, int n,
   return hook_at(p, &at, which);
 }
 
-attend_status hook_before_attention(const pass *p, const mixing *m,
+attend_status hook_before_attention(const pass *p, const layer_attention *m,
                                     const attention_tensors *t,
                                     unsigned which) {
   const attend_desc *d = attend_plan_desc(m->plan);
@@ -511,11 +519,11 @@ attend_status hook_before_attention(const pass *p, const mixing *m,
   ATTEND_TRY(hook_at(p, &at, which));
   if (m->role != ATTEND_CROSS)
     return hook_keys(p, m, p->n, p->lengths, t->k, t->v, which);
-  if (m->state) return ATTEND_OK; /* hooked when it got them */
+  if (m->state) return ATTEND_OK; /* hooked when they were appended */
   return hook_keys(p, m, p->encoded_n, p->encoded_lengths, t->k, t->v, which);
 }
 
-static attend_status hook_heads(const pass *p, const mixing *m,
+static attend_status hook_heads(const pass *p, const layer_attention *m,
                                 attend_view heads, unsigned which) {
   const attend_desc *d = attend_plan_desc(m->plan);
   attend_hooked at =
@@ -523,7 +531,7 @@ static attend_status hook_heads(const pass *p, const mixing *m,
   return hook_at(p, &at, which);
 }
 
-attend_status hook_after_attention(const pass *p, const mixing *m,
+attend_status hook_after_attention(const pass *p, const layer_attention *m,
                                    const attention_tensors *t,
                                    const float *lse) {
   stream_wait(&p->ctx->stream);
@@ -535,7 +543,7 @@ attend_status hook_after_attention(const pass *p, const mixing *m,
   return hook_heads(p, m, t->heads, HOOK_FORWARD);
 }
 
-/* Attention's gradients with rows that were edited: from rows as numbers. */
+/* Gradients of attention whose rows were edited: from the edited rows. */
 static attend_status back_from(pattern *x, const attention_tensors *t,
                                const attention_tensors *g) {
   const pass *p = x->p;
@@ -560,7 +568,7 @@ static attend_status back_from(pattern *x, const attention_tensors *t,
   return ATTEND_OK;
 }
 
-static attend_status pattern_back(const pass *p, const mixing *m,
+static attend_status pattern_back(const pass *p, const layer_attention *m,
                                   const attention_tensors *t,
                                   const attention_tensors *g,
                                   const float *lse) {
@@ -576,13 +584,13 @@ static attend_status pattern_back(const pass *p, const mixing *m,
   return status;
 }
 
-attend_status hook_attention_back(const pass *p, const mixing *m,
+attend_status hook_attention_back(const pass *p, const layer_attention *m,
                                   const attention_tensors *t,
                                   const attention_tensors *g, const float *lse,
                                   float *d_bias) {
   ATTEND_TRY(hook_heads(p, m, g->o, HOOK_GRADIENTS));
   ATTEND_TRY(hook_denominator(p, m, g->o, lse, HOOK_EDITS));
-  if (asked_at(p, m, ATTEND_AT_PATTERN) & HOOK_EDITS)
+  if (hooked_at(p, m, ATTEND_AT_PATTERN) & HOOK_EDITS)
     ATTEND_TRY(pattern_back(p, m, t, g, lse));
   else
     ATTEND_TRY(attend_backward(m->plan, t->q, t->k, t->v, t->o, lse, g->o, g->q,

@@ -1,12 +1,16 @@
-/* A layer: attention, attention to the encoder, mlp, each a branch; and its
- * gradients.
+/* A layer: self-attention, cross-attention and mlp, each a branch; and its gradients.
  *
  * The one forward pass, for inference, training and designs. A branch f adds to the
- * stream x, with norms where the model has them: before:  x + f(norm(x))
- * after:  x + norm(f(x)) both:    x + norm(f(norm(x)))      sum:    norm(x + f(x))
- * Parallel branches read the same x: x + attention(norm(x)) + mlp(norm(x)).
+ * residual stream x, with norms where the model has them:
  *
- * What is cheap to compute again (norms, activations) is not kept for gradients.
+ *   before:  x + f(norm(x))            pre-norm: GPT-2, Llama
+ *   sum:     norm(x + f(x))            post-norm: BERT
+ *   after:   x + norm(f(x))
+ *   both:    x + norm(f(norm(x)))
+ *
+ * Parallel branches read the same x: x + attention(norm(x)) + mlp(norm(x)).
+ * Hooks are called at the points of attend/hooks.h. What is cheap to recompute (norms,
+ * activations) is not kept for gradients.
  */
 #include "base/parallel.h"
 #include "model/hooks.h"
@@ -14,7 +18,7 @@
 static const attend_config *config_of(const pass *p) {
   return &p->model->config;
 }
-/* Whether norms stand there, of ATTEND_NORM_BEFORE, _AFTER and _SUM. */
+/* Whether there are norms at ATTEND_NORM_BEFORE, _AFTER or _SUM. */
 static bool norms(const pass *p, attend_norms there) {
   attend_norms n = config_of(p)->norms;
   return n == there || (n == ATTEND_NORM_BOTH && there != ATTEND_NORM_SUM);
@@ -83,12 +87,12 @@ static void copy_stream(const pass *p, int width, const float *x, int ldx,
 
 /* ---- branches, forward -------------------------------------------------------------- */
 
-/* A branch of the layer: its norms and where it keeps what it computes. */
+/* A branch of the layer: its norms, and its buffers. */
 typedef struct {
   const norm_weights *norm, *after;
   int place;         /* of its dropout */
-  const float *x;    /* what it reads */
-  const float *onto; /* what it is added to */
+  const float *x;    /* its input */
+  const float *onto; /* the residual that it is added to */
   float *added, *sum, *out;
 } branch;
 
@@ -118,9 +122,9 @@ static const float *branch_input(const pass *p, const branch *b) {
   return p->h;
 }
 
-/* The branch's last product, x W, and all behind it. In place (sum is what it is added
- * to) the product adds to the stream itself where nothing stands between. point: of
- * hooks at what is added, or 0. */
+/* The branch's last product x W, its norm, and the residual sum. In place (sum is the
+ * residual) the product accumulates into the stream if nothing comes between. point:
+ * hook point of the branch's output, or 0. */
 static attend_status branch_output(const pass *p, const branch *b,
                                    const linear_weights *w, const float *x,
                                    int ldx, attend_point point, int i) {
@@ -171,7 +175,7 @@ static attention_tensors cross_tensors(const pass *p, const layer_weights *w,
                     padded(w->cross_kv.outputs), o, heads);
 }
 
-static attend_status attend_with(const pass *p, const mixing *m,
+static attend_status attend_with(const pass *p, const layer_attention *m,
                                  const attention_tensors *t, float *lse) {
   if (m->state && m->role == ATTEND_DECODER_SELF)
     return attend_extend(m->plan, m->state, p->n, t->q, t->k, t->v, t->o, lse);
@@ -180,8 +184,8 @@ static attend_status attend_with(const pass *p, const mixing *m,
   return attend_forward(m->plan, t->q, t->k, t->v, t->o, lse);
 }
 
-/* Outputs that hooks will edit are kept as attention gave them, for gradients. */
-static attend_status attention(const pass *p, const mixing *m,
+/* Head outputs before hooks edit them are kept for gradients. */
+static attend_status attention(const pass *p, const layer_attention *m,
                                const attention_tensors *t, float *lse) {
   const int ld = (int)t->o.stride[2];
   if (!p->hooks) return attend_with(p, m, t, lse);
@@ -231,10 +235,10 @@ static void rotate_heads(const pass *p, int i, float *qkv, int ld, bool back) {
   const rotation *r = &p->model->rope[layer_kind(c, p->side, i)];
   for (int step = 0; step < 2; step++) {
     if (step == back && r->frequency)
-      OP(p->ctx, rope, .frequency = r->frequency, .stretch = r->stretch,
-         .rows = p->rows, .heads = s->heads + s->kv_heads, .dim = s->dim,
-         .rotary = c->rotary, .position = p->position, .x = qkv, .ldx = ld,
-         .back = back);
+      OP(p->ctx, rope, .frequency = r->frequency,
+         .attention_factor = r->stretch, .rows = p->rows,
+         .heads = s->heads + s->kv_heads, .dim = s->dim, .rotary = c->rotary,
+         .position = p->position, .x = qkv, .ldx = ld, .back = back);
     if (step != back && c->score_by_layer)
       OP(p->ctx, scale, .rows = p->rows, .width = s->heads * s->dim,
          .divisor = (float)(i + 1), .x = qkv, .ldx = ld);
@@ -258,7 +262,8 @@ static attend_plan *plan_of(const pass *p, int i) {
 static attend_status self_attention(const pass *p, int i,
                                     const activations *a) {
   const layer_weights *w = layer_of(p->side, i);
-  mixing m = {self_role(p), plan_of(p, i), p->self ? p->self[i] : NULL, i};
+  layer_attention m = {self_role(p), plan_of(p, i), p->self ? p->self[i] : NULL,
+                       i};
   layer_project(p, i, a);
   attention_tensors t =
       self_tensors(p, attend_plan_desc(m.plan), padded(w->qkv.outputs), a->qkv,
@@ -273,7 +278,8 @@ static attend_status cross_attention(const pass *p, int i,
   const attend_stack *s = p->side->shape;
   const layer_weights *w = layer_of(p->side, i);
   if (!w->cross_q.go) return ATTEND_OK;
-  mixing m = {ATTEND_CROSS, p->cross_plan, p->cross ? p->cross[i] : NULL, i};
+  layer_attention m = {ATTEND_CROSS, p->cross_plan,
+                       p->cross ? p->cross[i] : NULL, i};
   branch b = cross_branch(w, i, a);
   multiply_rows(p, &w->cross_q, p->rows, branch_input(p, &b), padded(s->width),
                 a->cross_q, padded(w->cross_q.outputs));
@@ -305,8 +311,8 @@ static void activate(const pass *p, const activations *a) {
      .y = a->act, .ldy = act_ld(p, a));
 }
 
-/* Where a layer is computed again for its gradients, steps whose results they do not
- * need have no place to write to, and are left out. */
+/* When a layer is recomputed for its gradients (checkpointing), steps whose results
+ * are not needed have no output buffer and are skipped. */
 static attend_status mlp(const pass *p, int i, const activations *a) {
   const layer_weights *w = layer_of(p->side, i);
   const int ldx = padded(p->side->shape->width);
@@ -337,8 +343,8 @@ attend_status layer_forward(const pass *p, int i, const activations *a) {
 
 /* ---- branches, backward ------------------------------------------------------------------ */
 
-/* From the gradient dx of the branch's output to that of what it computed, in dy. dx
- * becomes that of what the branch was added to. point: as in branch_output. */
+/* From the gradient dx of the branch's sum to that of its last product, in dy; dx
+ * becomes that of the residual. point: as in branch_output. */
 static attend_status branch_output_back(const pass *p, const branch *b,
                                         attend_point point, int i, float *dx,
                                         const float **dy) {
@@ -360,8 +366,8 @@ static attend_status branch_output_back(const pass *p, const branch *b,
   return ATTEND_OK;
 }
 
-/* dx += the gradient of what the branch read, from that of its norm. Without norms
- * a branch may read the first features of the stream alone. */
+/* dx += the gradient of the branch's input, through its norm. Without norms a branch
+ * may read only the first features of the stream. */
 static void branch_input_back(const pass *p, const branch *b, int reads,
                               const float *dh, float *dx) {
   const int width = p->side->shape->width;
@@ -371,10 +377,10 @@ static void branch_input_back(const pass *p, const branch *b, int reads,
     add_rows(p, reads, dx, dh, dx);
 }
 
-/* What came past the sum's norm, and hooks there, is not kept. */
+/* The output of the sum's norm, and of hooks there, is not kept. */
 static attend_status recall_input(const pass *p, const norm_weights *w,
                                   const float *sum, int i, branch *b) {
-  float *x = p->back.middle;
+  float *x = p->back.residual_middle;
   if (!norms(p, ATTEND_NORM_SUM)) return ATTEND_OK;
   norm_rows(p, w, p->rows, p->side->shape->width, sum, x);
   b->x = x;
@@ -423,7 +429,7 @@ static attend_status cross_back(const pass *p, int i, const activations *a,
   ATTEND_TRY(branch_output_back(p, &b, 0, i, dx, &dy));
   multiply_back(p, &w->cross_out, p->rows, a->cross_heads, ldo, dy, ldx, false,
                 k->d_act, ldo);
-  mixing m = {ATTEND_CROSS, p->cross_plan, NULL, i};
+  layer_attention m = {ATTEND_CROSS, p->cross_plan, NULL, i};
   attention_tensors t = cross_tensors(p, w, a->cross_q, a->cross_kv,
                                       a->cross_attended, a->cross_heads);
   float *dq = a->act, *dk = k->d_wide;
@@ -454,8 +460,8 @@ static void normalise_heads_back(const pass *p, const layer_weights *w,
        .work = p->back.scratch);
 }
 
-/* dy: the gradient of the branch's output, which becomes that of its sum; dx takes
- * that of what it read. They are one unless branches are parallel. */
+/* dy: gradient of the branch's output on entry, of its sum on return; dx receives
+ * that of its input. Both are the same buffer unless branches are parallel. */
 static attend_status self_back(const pass *p, int i, const activations *a,
                                float *dy, float *dx) {
   const attend_stack *s = p->side->shape;
@@ -469,7 +475,7 @@ static attend_status self_back(const pass *p, int i, const activations *a,
   ATTEND_TRY(branch_output_back(p, &b, 0, i, dy, &d_added));
   multiply_back(p, &w->out, p->rows, a->heads, ldo, d_added, ldx, false,
                 k->d_act, ldo);
-  mixing m = {self_role(p), plan_of(p, i), NULL, i};
+  layer_attention m = {self_role(p), plan_of(p, i), NULL, i};
   const attend_desc *d = attend_plan_desc(m.plan);
   attention_tensors t = self_tensors(p, d, ld, a->qkv, a->attended, a->heads);
   attention_tensors g = self_tensors(p, d, ld, k->d_wide, k->d_act, k->d_act);
@@ -494,9 +500,9 @@ attend_status layer_backward(const pass *p, int i, const activations *a,
   const attend_point middle = ATTEND_AT_RESIDUAL_MIDDLE;
   const bool parallel = config_of(p)->parallel != ATTEND_PARALLEL_NONE;
   float *dy = dx;
-  if (parallel) { /* attention was given what the mlp was given */
+  if (parallel) { /* attention's input is the mlp's */
     ATTEND_TRY(hook_stream(p, middle, i, dx, HOOK_GRADIENTS));
-    dy = p->back.middle;
+    dy = p->back.residual_middle;
     copy_stream(p, ld, dx, ld, dy, ld);
   }
   if (w->up.go) ATTEND_TRY(mlp_back(p, i, a, dx));

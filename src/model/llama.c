@@ -1,4 +1,5 @@
-/* Llama: a decoder, RMS norms first, rotary positions, gated mlp, shared keys.
+/* Llama: a decoder, pre-RMSNorm, rotary positions (RoPE), gated mlp (SwiGLU),
+ * grouped-query attention.
  *
  * Mistral's checkpoints are the same, with a sliding window where sliding_window is a
  * number.
@@ -12,7 +13,7 @@ static double yarn_stretch(double factor, double by) {
   return factor > 1 ? 0.1 * by * log(factor) + 1 : 1;
 }
 
-/* Numbers of the rotation, all positive where they are given. */
+/* RoPE parameters, all positive where given. */
 static const double MOST = 1e12;
 
 static double rope_number(config_reader *r, const attend_json *rope,
@@ -24,11 +25,12 @@ static void read_yarn(config_reader *r, const attend_json *rope,
                       attend_rope *p) {
   p->low = rope_number(r, rope, "beta_slow", 1);
   p->high = rope_number(r, rope, "beta_fast", 32);
-  p->stretch = read_real_of(r, rope, "attention_factor", 0, MOST, 0);
+  p->attention_factor = read_real_of(r, rope, "attention_factor", 0, MOST, 0);
   double over = read_real_of(r, rope, "mscale", 0, MOST, 0);
   double under = read_real_of(r, rope, "mscale_all_dim", 0, MOST, 0);
-  if (p->stretch == 0 && over != 0 && under != 0)
-    p->stretch = yarn_stretch(p->factor, over) / yarn_stretch(p->factor, under);
+  if (p->attention_factor == 0 && over != 0 && under != 0)
+    p->attention_factor =
+        yarn_stretch(p->factor, over) / yarn_stretch(p->factor, under);
 }
 
 static void read_scaling(config_reader *r, const attend_json *rope,

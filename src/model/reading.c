@@ -1,17 +1,16 @@
-/* Readings: an encoder over a text of any length, in memory that does not grow.
+/* Readings: an encoder over a text of any length, in constant memory.
  *
- * Beside session.c, for forms of attention that are sums over keys.
+ * For linear forms of attention, whose state is a sum over keys.
  *
- * A row of layer l needs the sums of layer l over the whole text. So the text is
- * walked once for every layer: pass l computes layers 0 .. l - 1, whose sums are
- * there, and adds the keys and values of layer l to its own. The last pass
- * computes all layers and fills the decoder's cross-attention. Nothing is kept
- * but sums and one portion of rows; computing layers again costs
- * (layers + 1) / 2 times the work of a single pass, and is cheaper than bringing
- * all rows of a long text to a disk and back.
+ * A row of layer l needs the sums of layer l over the whole text. So there is one
+ * pass over the text per layer: pass l recomputes layers 0 .. l - 1, whose sums are
+ * complete, and adds the keys and values of layer l to its sums. The last pass
+ * computes all layers and fills the decoder's cross-attention. Only sums and one
+ * chunk of rows are in memory. Recomputing costs (layers + 1) / 2 times the work of a
+ * single pass, which is cheaper than moving all rows of a long text to disk and back.
  *
- * A portion's rows see the sums alone and no other row, and sums take keys in
- * blocks of their own: how a text is cut changes no bit.
+ * The rows of a chunk depend on the sums only, and sums take keys in blocks of their
+ * own: the chunk size does not change any bit.
  */
 #include <stdio.h>
 #include <string.h>
@@ -24,23 +23,23 @@
 enum { ROWS = 512 };
 
 typedef struct {
-  int pass;   /* the layer that is summed; layers: the decoder's turn */
-  int64_t at; /* rows of the pass that are done */
+  int pass; /* the layer being summed; = layers: the decoder's cross-attention */
+  int64_t at; /* rows of the pass done so far */
 } mark;
 
 /* A state's file, as this process wrote or verified it. */
 enum { SUMS, CROSSED, COPIED };
 typedef struct {
   int kind, number;
-  attend_state **state; /* NULL: what may be copied */
-  int64_t rows;         /* in it; 0: there is none */
+  attend_state **state; /* NULL: the words of the copy head */
+  int64_t rows;         /* tokens in it; 0: no file */
   char digest[ATTEND_DIGEST_TEXT];
 } kept_file;
 
 struct attend_reading {
   attend_context *ctx; /* the session's */
   attend_model *model;
-  attend_session *session; /* of one sequence: a portion's rows, its states */
+  attend_session *session; /* of one sequence: buffers and states */
   attend_state **sums;     /* [layers] of the encoder */
   int layers;
   const int32_t *ids;
@@ -112,7 +111,7 @@ attend_status attend_reading_create(attend_model *model,
       .threads = options ? options->threads : 0};
   *reading = NULL;
   ATTEND_TRY(check_model(model));
-  ATTEND_CHECK(model->ctx, o.rows > 0, "portions of %d rows: choose 1 or more",
+  ATTEND_CHECK(model->ctx, o.rows > 0, "chunks of %d rows: choose 1 or more",
                o.rows);
   ATTEND_TRY(take_zeroed(model->ctx, sizeof *x, "a reading", &x));
   x->model = model;
@@ -143,7 +142,7 @@ const char *attend_reading_message(const attend_reading *x) {
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* Back to the beginning. */
+/* Restarts from the beginning. */
 static void forget(attend_reading *x) {
   for (int i = 0; i < x->layers; i++) attend_state_truncate(x->sums[i], 0, 0);
   attend_session_reset(x->session);
@@ -151,7 +150,7 @@ static void forget(attend_reading *x) {
   for (int i = 0; i < x->files; i++) x->kept[i].rows = 0;
 }
 
-/* What the sums depend on besides the text; bits differ by instruction set. */
+/* What the sums depend on besides the text: bits differ between instruction sets. */
 static attend_digest digest_model(const attend_model *m) {
   const uint64_t weights[] = {attend_checkpoint_digest(m->files),
                               (uint64_t)m->weights};
@@ -197,7 +196,7 @@ attend_status attend_reading_begin(attend_reading *x, int64_t count,
   return ATTEND_OK;
 }
 
-/* Positions are counted anew in every window of the model's size. */
+/* Positions restart in every window of the model's size. */
 static void place(attend_reading *x, int n) {
   int64_t window = x->session->model->config.positions;
   if (!window) window = INT32_MAX;
@@ -218,7 +217,7 @@ static attend_status sums_fill(attend_session *r, int number) {
       heads_at(k + s->kv_heads * s->dim, r->p.n, ld, s->dim_v));
 }
 
-static attend_status portion(attend_reading *x, int n) {
+static attend_status read_chunk(attend_reading *x, int n) {
   attend_session *r = x->session;
   const int32_t *ids = x->ids + x->now.at;
   session_begin(r, &r->model->encoder, 1, n);
@@ -242,9 +241,9 @@ attend_status attend_reading_next(attend_reading *x) {
   ATTEND_CHECK(x->ctx, x->count, "there is no text to read: begin one");
   if (attend_reading_done(x)) return ATTEND_OK;
   int n = (int)min64(x->session->limit, x->count - x->now.at);
-  attend_status status = portion(x, n);
+  attend_status status = read_chunk(x, n);
   x->session->p.n = 0;
-  if (status) { /* some states hold the portion, some do not */
+  if (status) { /* some states include the chunk, some do not */
     x->count = 0;
     return status;
   }
@@ -255,8 +254,8 @@ attend_status attend_reading_next(attend_reading *x) {
   return ATTEND_OK;
 }
 
-/* Of the passes before: in each its layers, and about a quarter of one for keys and
- * values. */
+/* Work of the passes so far: each has its layers, and about a quarter of one for keys
+ * and values. */
 static double work_before(int n) { return n * (n - 0.5) / 2; }
 
 double attend_reading_share(const attend_reading *x) {
@@ -294,9 +293,9 @@ attend_status attend_session_recall(attend_session *r,
 
 /* ---- files -------------------------------------------------------------------------------- */
 
-/* A state's file is named by the text and how much of it is in there, so that
- * it never changes; reading.json says how far the reading is, is written last,
- * and what it has no more use for goes. */
+/* A state's file is named after the text and the number of tokens in it, so that it
+ * never changes. reading.json records the progress and is written last; files that it
+ * no longer names are then removed. */
 typedef attend_status (*visitor)(attend_reading *x, kept_file *kept,
                                  int64_t rows, const char *path);
 
@@ -308,7 +307,7 @@ static attend_status path_in(const attend_reading *x, const char *folder,
   return ATTEND_OK;
 }
 
-/* Rows that a reading needs there to go on from m. */
+/* Rows that the file must hold to resume from m. */
 static int64_t rows_at(const attend_reading *x, const kept_file *k, mark m) {
   bool done = m.pass > x->layers;
   if (k->kind == SUMS)
@@ -462,7 +461,7 @@ attend_status attend_reading_resume(attend_reading *x, const char *folder) {
   ATTEND_TRY(status);
   status = visit_all(x, folder, m, load_state);
   if (status)
-    forget(x); /* some states are there, some are not */
+    forget(x); /* some states were loaded, some were not */
   else
     x->now = x->saved = m;
   return status;

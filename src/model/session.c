@@ -1,9 +1,8 @@
-/* A session: the memory of computing with a model, and its caches.
+/* A session (llama.cpp's context): activations and KV caches of a batch of sequences.
  *
- * Between a model and whoever feeds it tokens. What a call needs is here before it
- * starts: the decoder's buffers are made with the session, the encoder's when a longer
- * text comes. Models are shared and not changed; sessions have a context of their own,
- * so that each may run on its own thread.
+ * The decoder's buffers are allocated with the session, the encoder's when a longer
+ * text comes; nothing is allocated inside a pass. Models are shared and immutable;
+ * each session has a context of its own, so that each may run on its own thread.
  */
 #include <math.h>
 #include <string.h>
@@ -12,8 +11,8 @@
 #include "model/hooks.h"
 
 enum {
-  ROWS = 512,    /* of all sequences together, at once in the decoder */
-  HEAD_ROWS = 32 /* at once in the head, or the batch if that is more */
+  ROWS = 512,    /* decoder rows computed at once, over all sequences */
+  HEAD_ROWS = 32 /* head rows computed at once, or the batch if that is more */
 };
 
 static const attend_stack *decoder_of(const attend_session *r) {
@@ -259,7 +258,7 @@ void session_embed(attend_session *r, const int32_t *ids, int apart,
                 embeds_apart(r->model, r->p.side) ? r->y : r->x, r->x);
 }
 
-/* The stream is added to in place; parallel branches need what it was before. */
+/* The residual stream is updated in place; parallel branches need its input too. */
 attend_status session_layers(attend_session *r, int layers) {
   activations a = r->at;
   a.x = r->x;
@@ -271,7 +270,7 @@ attend_status session_layers(attend_session *r, int layers) {
   return ATTEND_OK;
 }
 
-/* Hooks ask for denominators. */
+/* Denominators, if hooks read them. */
 static attend_status room_for_hooks(attend_session *r) {
   const attend_config *c = &r->model->config;
   const int heads =
@@ -360,7 +359,7 @@ static attend_status cross_piece(attend_session *r, int i, int start, int n) {
   float *k = r->at.qkv + (size_t)start * (size_t)ld;
   attend_view keys = heads_at(k, r->p.n, ld, s->dim);
   attend_view values = heads_at(k + s->kv_heads * s->dim, r->p.n, ld, s->dim_v);
-  mixing m = {ATTEND_CROSS, r->cross_plan, r->cross[i], i};
+  layer_attention m = {ATTEND_CROSS, r->cross_plan, r->cross[i], i};
   for (int b = 0; b < r->batch; b++)
     r->piece[b] = (int32_t)max64(0, min64(r->lengths[b] - start, n));
   ATTEND_TRY(hook_keys(&r->p, &m, n, r->piece, keys, values, HOOK_FORWARD));
@@ -440,8 +439,8 @@ static attend_status extend_piece(attend_session *r, int whole, int start,
   return ATTEND_OK;
 }
 
-/* All layers of a sequence at one length: it, or 0 if a linear state has summed
- * too far to go back. */
+/* Brings all layers of a sequence to one length: `length`, or 0 if a linear state
+ * cannot go back. */
 static void level(attend_session *r, int b, int64_t length) {
   bool cut = true;
   for (int i = 0; i < decoder_of(r)->layers; i++)
@@ -451,7 +450,7 @@ static void level(attend_session *r, int b, int64_t length) {
   if (cut) caches_truncate(r, b, length);
 }
 
-/* All sequences as they were before the call, which says what went wrong. */
+/* Restores all sequences to their state before the failed call. */
 static void take_back(attend_session *r) {
   char message[sizeof r->own.message];
   memcpy(message, r->own.message, sizeof message);

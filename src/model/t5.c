@@ -1,15 +1,15 @@
-/* T5: encoder and decoder, RMS norms first, positions as buckets of distance.
+/* T5: encoder-decoder, pre-RMSNorm, relative position buckets.
  *
- * The first kind has a plain relu mlp and a tied head that reads width^-1/2 times the
- * hidden state; later ones are gated.
+ * T5 1.0 has a plain relu mlp and a tied head that reads width^-1/2 times the hidden
+ * state; later ones are gated.
  */
 #include <math.h>
 #include <string.h>
 
 #include "model/family.h"
 
-/* One size for both sides, unless attend_encoder_..., which are ours, say another
- * of the encoder's. Both share one table of tokens: see bart.c. */
+/* One size for both sides, unless attend_encoder_.., our extensions, give the
+ * encoder's. Both share one token table: see bart.c. */
 static void read_sides(config_reader *r, attend_stack *e, attend_stack *d) {
   e->layers = read_size(r, "num_layers", -1);
   d->layers = read_size(r, "num_decoder_layers", e->layers);
@@ -34,7 +34,7 @@ static void read_mlp(config_reader *r, attend_config *c) {
   c->activation = activation_called(r, text);
 }
 
-/* Sentence encoders are T5 without the half that writes. */
+/* T5EncoderModel: sentence encoders have no decoder. */
 static bool is_encoder_alone(config_reader *r) {
   const attend_json *list = read_tree(r, "architectures", ATTEND_JSON_ARRAY);
   const char *what = attend_json_string(attend_json_at(list, 0), NULL);

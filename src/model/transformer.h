@@ -1,12 +1,11 @@
 /* The one transformer: its weights, a pass over one side of it, and a session.
  *
- * weights.c loads, layer.c computes a layer and its gradients, embed.c and head.c what
- * comes before and after the layers; session.c and train/learner.c own memory and call
+ * weights.c loads; layer.c computes a layer and its gradients, embed.c and head.c
+ * what comes before and after the layers; session.c and train/ own memory and call
  * them.
  *
- * Tensors are memory of the context's device; model code gives their addresses to
- * ops and does not touch them. Letters: rows are tokens, count x n of them; ld is a
- * width in whole lanes (padded).
+ * Tensors are device memory: model code passes their addresses to ops and does not
+ * touch them. rows = count x n tokens; ld is a row width padded to whole lanes.
  */
 #ifndef MODEL_TRANSFORMER_H
 #define MODEL_TRANSFORMER_H
@@ -49,8 +48,8 @@ typedef struct {
   bool encoder;
   table_weights positions, types;
   table_weights relative;     /* [buckets, H] */
-  const float *relative_host; /* the same, for those who look at the model */
-  linear_weights projection;  /* of embeddings to the side's width */
+  const float *relative_host; /* host copy of the bias */
+  linear_weights projection;  /* projection of embeddings to the side's width */
   norm_weights embed_norm, final_norm;
   layer_weights *layers; /* [groups], NULL: there is no such side */
   int groups; /* layers with weights of their own; others share them */
@@ -69,18 +68,19 @@ struct attend_model {
   attend_context *ctx;
   attend_checkpoint *files;
   attend_config config;
-  attend_form form; /* that was asked for, or learnt with */
+  attend_form form; /* the option, or the configuration's */
   attend_form forms[ATTEND_ROLES];
-  bool borrowed; /* the weights are another model's */
+  bool borrowed;   /* the weights are another model's */
+  bool owns_files; /* attend_open: freeing the model closes the checkpoint */
   attend_weights weights;
   table_weights tokens;
   stack encoder, decoder;
   linear_weights transform, head;
   norm_weights transform_norm;
-  linear_weights copy_q, copy_k, copy_gate; /* none: nothing is copied */
+  linear_weights copy_q, copy_k,
+      copy_gate; /* empty: no pointer-generator head */
   rotation rope[LAYER_KINDS];
-  blocks
-      kept; /* that end with the model: small ones of the device, the layers */
+  blocks kept; /* freed with the model: small device blocks, the layers */
   size_t bytes;
   double flops;
 };
@@ -94,73 +94,74 @@ static inline int layer_kind(const attend_config *c, const stack *s, int i) {
   return slides ? SLIDING : FULL;
 }
 
-/* What holds weights, one after the other: family.h has the list. visit gets the
- * place in the model (a linear, a norm or a table), and where it comes from. */
+/* Members that hold weights: family.h has the list. visit gets the member (a linear,
+ * a norm or a table) and its parts. */
 enum { MOST_PARTS = 4 };
 typedef struct {
   field_kind kind;
   size_t at;
-  enum slot slot[MOST_PARTS]; /* side by side; those that the family has */
+  enum slot slot[MOST_PARTS]; /* adjacent; those that the family has */
   int slots;
 } field;
 typedef attend_status (*field_visit)(attend_model *m, const field *f,
                                      attend_parts of, int layer, void *place,
                                      void *user);
 attend_status model_each(attend_model *m, field_visit visit, void *user);
-/* Sides, their layers and rotations, before fields are visited; and their end. */
+/* Creates sides, layers and rotations, before members are visited; frees them. */
 attend_status model_open(attend_model *m) FOR_LAB(model_open);
 void model_close(attend_model *m) FOR_LAB(model_close);
-/* As attend_model_attention, with tables of the device. */
+/* attend_model_attention with device tables. */
 int model_attention(const attend_model *m, attend_role role, int layer,
                     attend_desc *desc);
-/* Floats from one row to the next: whole lanes. */
+/* Row width in floats: whole lanes. */
 static inline int padded(int n) { return (int)round_up((size_t)n, 16); }
 /* Packs w and b, of the host or the device; back: its transpose too. */
 attend_status linear_pack(attend_model *m, linear_weights *x, bool back)
     FOR_LAB(linear_pack);
-/* Packs every linear layer whose w is kept again, after steps changed it. */
+/* Repacks every linear layer whose w is kept, after an optimizer step. */
 attend_status model_repack(attend_model *m) FOR_LAB(model_repack);
-/* A block of the device that lives as long as the model. */
+/* A device block that lives as long as the model. */
 attend_status model_keep(attend_model *m, size_t bytes, void *block /* T ** */)
     FOR_LAB(model_keep);
 
 /* ---- a pass over one side ------------------------------------------------------- */
 
-/* What a layer computes. Inference lets layers share these buffers, and some of them
- * be one: then a step works in place. Training keeps them, and goes back over them. */
+/* Activations of a layer. In inference layers share these buffers, and some members
+ * are the same buffer: then a step works in place. Training keeps a set per layer for
+ * backward. */
 typedef struct {
-  float *x;          /* [rows][ldx] what comes in */
+  float *x;          /* [rows][ldx] the residual stream, input */
   float *qkv;        /* [rows][..] queries, keys, values */
   float *raw;        /* of q and k before their norms, or NULL: not kept */
-  float *attended;   /* [rows][H M] what attention gives */
-  float *heads;      /* the same, edited by hooks */
+  float *attended;   /* [rows][H M] output of the heads */
+  float *heads;      /* the same after hooks */
   float *lse;        /* [B,H,T] or NULL */
-  float *self_added; /* [rows][ldx] before the norm of what the branch adds */
-  float *self;       /* sum with it */
-  float *self_out;   /* past the sum's norm */
+  float *self_added; /* [rows][ldx] branch output before its norm */
+  float *self;       /* residual sum */
+  float *self_out;   /* after the sum's norm */
   float *cross_added, *cross_q, *cross_kv, *cross_attended, *cross_heads,
       *cross_lse, *cross, *cross_out;
   float *up, *act; /* [rows][mlp] before and after the activation */
   float *mlp_added, *mlp;
-  float *out; /* what the layer gives */
+  float *out; /* output: the next layer's x */
 } activations;
 
-/* Memory that gradients pass through. */
+/* Buffers of gradients. */
 typedef struct {
-  float *middle, *dh; /* [rows][ldx] */
-  float *d_act;       /* [rows][widest of q, heads' outputs, mlp] */
-  float *d_wide;      /* [rows][widest of qkv, gate and up] */
-  float *d_bias;      /* [buckets][H] of one layer */
-  void *scratch;      /* of weight gradients and norms */
+  float *residual_middle, *dh; /* [rows][ldx] */
+  float *d_act;                /* [rows][widest of q, heads' outputs, mlp] */
+  float *d_wide;               /* [rows][widest of qkv, gate and up] */
+  float *d_bias;               /* [buckets][H] of one layer */
+  void *scratch;               /* of weight gradients and norms */
 } back_work;
 
-/* Hooks of a session or a learner: hooks.c. */
+/* Hooks of a session or a training run: hooks.c. */
 typedef struct {
   attend_hook *list;
   int *layers; /* of all of them */
   int n;
-  unsigned points, edits; /* where some stand; where some edit */
-  float *stage;           /* host memory for what is brought from a device */
+  unsigned points, edits; /* points with hooks; points with edits */
+  float *stage;           /* host copy of device tensors */
   size_t stage_bytes;
 } hooks;
 
@@ -171,12 +172,12 @@ typedef struct {
   int count, n, rows;
   const int32_t *lengths; /* [count] of n rows that are real, of the host */
   hooks *hooks;           /* NULL: there are none */
-  bool again;             /* computed before: hooks have read it */
+  bool again;             /* recomputation: hooks have run */
   int32_t *position;      /* [rows] */
   attend_plan *plan[LAYER_KINDS], *cross_plan;
   attend_state **self,
-      **cross; /* [layers]; NULL: keys are of this pass alone */
-  float *h;    /* [rows][ldx] what a branch reads */
+      **cross; /* [layers] KV caches or linear states; NULL: keys of this pass only */
+  float *h; /* [rows][ldx] input of a branch */
   /* training */
   const float
       *encoded; /* cross-attention without states: the encoder's output */
@@ -186,7 +187,7 @@ typedef struct {
   attend_random dropout; /* stream: of the pass */
   float drop;            /* 0: none */
   back_work back;
-  struct attend_session *session; /* that it is of, or NULL */
+  struct attend_session *session; /* owner, or NULL */
 } pass;
 
 static inline attend_role self_role(const pass *p) {
@@ -198,23 +199,23 @@ static inline attend_view heads_at(const float *data, int n, int ld,
   return (attend_view){(void *)data, {(ptrdiff_t)n * ld, width, ld, 1}};
 }
 
-/* How a layer's attention is computed in this pass. */
+/* How one layer's attention is computed in this pass. */
 typedef struct {
   attend_role role;
   attend_plan *plan;
   attend_state *state; /* NULL: attend_forward */
   int layer;
-} mixing;
+} layer_attention;
 
 typedef struct {
   attend_view q, k, v, o;
-  attend_view heads; /* o past hooks, or o itself */
+  attend_view heads; /* o after hooks, or o itself */
 } attention_tensors;
 
 /* a->out from a->x. */
 attend_status layer_forward(const pass *p, int i, const activations *a)
     FOR_LAB(layer_forward);
-/* dx: of a->out on the way in, of a->x on the way out. */
+/* dx: gradient of a->out on entry, of a->x on return. */
 attend_status layer_backward(const pass *p, int i, const activations *a,
                              float *dx) FOR_LAB(layer_backward);
 /* Queries, keys and values of layer i, from a->x. */
@@ -229,12 +230,12 @@ void multiply_rows(const pass *p, const linear_weights *w, int rows,
 void multiply_back(const pass *p, const linear_weights *w, int rows,
                    const float *x, int ldx, const float *dy, int lddy, bool add,
                    float *dx, int lddx);
-/* place: 0 embeddings, then three for each layer. What goes back is dropped by the
- * same call. */
+/* Dropout. place: 0 embeddings, then three per layer. Backward drops with the same
+ * call. */
 void drop_rows(const pass *p, int place, float *x);
 
-/* embed.c. sum: before the norm, as wide as the tables are; may be x where there is
- * neither a norm nor a projection after it. types may be NULL: 0. */
+/* embed.c. sum: before the norm, as wide as the tables; may be x if neither norm nor
+ * projection follows. types may be NULL: 0. */
 void embed_forward(const pass *p, const int32_t *ids, const int32_t *types,
                    float *sum, float *x) FOR_LAB(embed_forward);
 void embed_backward(const pass *p, const int32_t *ids, const int32_t *types,
@@ -243,47 +244,47 @@ int embed_width(const attend_model *m, const stack *s);
 bool embeds_apart(const attend_model *m, const stack *s); /* sum is not x */
 
 /* head.c. Rows that the head reads, each [rows][ld], to logits [rows][ldl]; the
- * buffers may be one where nothing goes back. */
+ * buffers may be the same in inference. */
 typedef struct {
   int rows, ld;
   float *x, *dense, *shaped, *normed;
   float *logits,
       *capped; /* capped: a copy that a cap's gradient needs, or NULL */
-  int ldl;     /* V, or padded V where gradients go back */
+  int ldl;     /* V; padded V for gradients */
 } head_rows;
-/* Room for a row of the side, and for what the transform makes of it. */
+/* Width of a row of the side, or of the transform. */
 int head_ld(const attend_model *m, const stack *s);
-/* What the last product, and copying, read. */
+/* The input of the last product, and of copying. */
 const float *head_forward(const pass *p, const head_rows *h)
     FOR_LAB(head_forward);
-/* From the gradient of logits in h->logits to d [rows][ld], that of what the last
- * product read; and on through the transform to that of h->x. */
+/* From the gradient of logits in h->logits to d [rows][ld], that of the last
+ * product's input; then through the transform to that of h->x. */
 void head_back(const pass *p, const head_rows *h, const float *read, float *d)
     FOR_LAB(head_back);
 void head_transform_back(const pass *p, const head_rows *h, float *d);
 
 /* ---- a session -------------------------------------------------------------------- */
 
-/* What sequences may copy: the words that encoders read, with keys. Sequence b
- * reads text of[b]; a text of length 0 is none. */
+/* Pointer-generator state: the source words that sequences may copy, with keys.
+ * Sequence b reads text of[b]; a text of length 0 is none. */
 typedef struct {
   float *keys;          /* [batch][n][padded P], of the device */
   int32_t *ids, *first; /* [batch][n]; where each id comes first in its text */
   int32_t *device_ids, *device_first;
-  bool by_words;               /* one text, whose words are there once */
-  float *often;                /* [n] then, how often */
-  float *device_often;         /* its logarithm, where it is copied from */
+  bool by_words;               /* one text, each distinct word once */
+  float *often;                /* [n] then: counts */
+  float *device_often;         /* log of the count, on the device */
   size_t room;                 /* tokens that these hold */
   int n, span;                 /* span: that weight has room for */
   int32_t *length, *of, *from; /* [batch]; from: work of reordering */
   int32_t *seen;               /* [V] work */
-  int32_t *texts;              /* [head_room] that rows copy from */
+  int32_t *texts;              /* [head_room] text that each row copies from */
   float *q, *gate;             /* [head_room][padded P], [head_room][16] */
   float *weight;               /* [head_room][n] */
   blocks memory;               /* of what tokens have room in */
-  float *before;     /* [padded P] twice: of a reading's last token, and work */
-  int32_t *fold_to;  /* of a reading's tokens: the words that they join, */
-  float *fold_often; /* and as how many-eth of them */
+  float *before;               /* [padded P] twice: scratch of a reading */
+  int32_t *fold_to;            /* of a reading's tokens: their words, */
+  float *fold_often; /* and their ordinals among the word's occurrences */
 } copying;
 
 struct attend_session {
@@ -295,41 +296,43 @@ struct attend_session {
   void *stop_user;
   attend_plan *decoder_plan[LAYER_KINDS], *cross_plan;
   attend_state **self, **cross; /* [layers] of the decoder */
-  attend_plan *cache_plan[2]; /* of self, of cross: beside linear states, for */
-  attend_state **caches[2];   /* hooks; [layers] or NULL */
+  attend_plan
+      *cache_plan[2]; /* KV caches beside linear states of self, of cross, */
+  attend_state **caches[2]; /* for hooks; [layers] or NULL */
   attend_plan *encoder_plan;
-  int encoder_batch, encoder_rows; /* that it was made for */
+  int encoder_batch,
+      encoder_rows;    /* lengths that the encoder's plan was made for */
   attend_state **sums; /* [layers] of a reading's encoder, else NULL */
   blocks memory;       /* as long as the session */
   /* of the current call */
   pass p;
   blocks buffers; /* those below, */
   size_t room;    /* rows that the buffers below hold */
-  float *x, *y;   /* [room][ldx]: x what the layers gave, y the next layer's */
+  float *x, *y;   /* [room][ldx]: x output of the layers, y of the next one */
   activations at; /* the others */
-  float *lse;     /* of attention that is hooked */
+  float *lse;     /* of hooked attention */
   int32_t *ids, *types; /* [room] of the device */
   int32_t *position;    /* [room] of the host */
   int32_t *lengths;     /* [batch] */
-  int32_t *piece;       /* [batch] of them, in a piece of the encoder's rows */
-  int64_t *before;      /* [batch] tokens held before the call */
-  float *last;      /* [batch][padded F]: hidden, after each one's last token */
-  int64_t *last_at; /* [batch] tokens that were held then */
-  int head_room;    /* rows that the head takes at once */
-  float *head_rows; /* [head_room][padded F] twice */
-  int32_t *head_of; /* [head_room] the sequence of each, or -1 */
-  int32_t *head_row;    /* [head_room] of the device: which rows it reads */
-  float *device_logits; /* [head_room][V], or NULL: written where they go */
-  float *hidden;        /* what attend_session_hidden gives, of the host */
-  int64_t *held;        /* [batch] tokens before a call that may be cut */
+  int32_t *piece;       /* [batch] of them, in a chunk of the encoder's rows */
+  int64_t *before;      /* [batch] cached tokens before the call */
+  float *last;       /* [batch][padded F]: hidden state after each last token */
+  int64_t *last_at;  /* [batch] cached tokens at that time */
+  int head_room;     /* head rows computed at once */
+  float *head_rows;  /* [head_room][padded F] twice */
+  int32_t *head_of;  /* [head_room] the sequence of each, or -1 */
+  int32_t *head_row; /* [head_room] of the device: which rows it reads */
+  float *device_logits; /* [head_room][V], or NULL: host memory */
+  float *hidden;        /* host copy for attend_session_hidden */
+  int64_t *held;        /* [batch] cached tokens before a call that is split */
   copying copy;
 };
 
-/* ctx: of whoever fails with it, the model's or a child of that. */
+/* ctx: that gets the messages, the model's or a child of it. */
 attend_status session_create(attend_context *ctx, attend_model *model,
                              const attend_session_options *options,
                              attend_session **session);
-/* One of the plan for each layer, or NULL where that is NULL. */
+/* One state of the plan for each layer; NULL if the plan is NULL. */
 attend_status states_make(attend_context *ctx, attend_plan *plan, int layers,
                           const char *what, attend_state ***states);
 void states_free(const attend_context *ctx, int layers, attend_state **states);
@@ -346,7 +349,7 @@ void session_embed(attend_session *r, const int32_t *ids, int apart,
                    const int32_t *types);
 /* Keys and values of cross-attention, from the encoder's output in x. */
 attend_status cross_fill(attend_session *r);
-/* ---- copying.c: what a head that copies needs, where the model has one ---- */
+/* ---- copy_head.c: what a head that copies needs, where the model has one ---- */
 static inline size_t copy_width(const attend_session *r) { /* of a key's row */
   return (size_t)padded(r->model->config.copy);
 }
@@ -358,8 +361,8 @@ void copy_rows(attend_session *r, int rows, const float *x, int ld,
                float *logits, int ldl);
 void copy_reorder(attend_session *r, const int32_t *parents);
 void copy_reset(attend_session *r);
-/* A reading's next tokens, from x; the whole text, for another
- * session; and files of it, whose text had so many tokens. */
+/* A reading's next tokens, from x; copying a finished reading to another session; and
+ * its file. */
 attend_status copy_read(attend_session *r, const int32_t *ids);
 attend_status copy_recall(attend_session *r, const attend_session *from);
 attend_status copy_save(attend_session *r, const char *path);

@@ -1,10 +1,8 @@
-/* A model: the checkpoint's weights, packed for computing.
+/* A model: the checkpoint's weights, packed for the kernels.
  *
- * After the checkpoint, before a session.
- *
- * Each tensor is read once, packed, and its file pages let go, so that loading
- * needs the memory of the packed weights and little more. Embedding tables stay
- * in the mapped file: a lookup touches the rows it reads.
+ * Each tensor is read once and packed, and its file pages are released, so that
+ * loading needs little more memory than the packed weights. Embedding tables stay in
+ * the mapped file: a lookup touches only the rows it reads.
  */
 #include <stddef.h>
 #include <string.h>
@@ -168,8 +166,8 @@ static attend_status read_norm(attend_model *m, enum slot slot, attend_parts of,
   return p ? read_floats(m, p, &w->b) : ATTEND_OK;
 }
 
-/* Tables that are looked up in stay in the mapped file, where the device reads it;
- * biases of scores are f32. */
+/* Lookup tables stay in the mapped file if the device can read it; score biases are
+ * f32. */
 static attend_status read_table(attend_model *m, enum slot slot,
                                 attend_parts of, table_weights *t) {
   const parameter *p = checkpoint_find(m->files, slot, of, -1, false);
@@ -188,7 +186,7 @@ static attend_status read_table(attend_model *m, enum slot slot,
   return ATTEND_OK;
 }
 
-/* Biases of scores are few; those who look at a model read them. */
+/* A host copy of the score biases, for attend_model_attention. */
 static attend_status host_table(attend_model *m, stack *s) {
   const attend_table *t = &s->relative.t;
   if (!t->data) return ATTEND_OK;
@@ -208,7 +206,7 @@ typedef struct {
   blocks copies; /* biases, and tensors that are not aligned */
 } parts;
 
-/* A file may put a tensor at any byte; the packing wants whole elements. */
+/* Tensors of a file may be unaligned; packing needs aligned elements. */
 static attend_status align(attend_model *m, parts *x, const attend_tensor *t,
                            attend_linear_part *part) {
   void *copy;
@@ -251,10 +249,10 @@ static attend_status say_progress(attend_model *m, loading *l, const parts *x) {
   if (!l->options->progress ||
       !l->options->progress(l->done, l->total, l->options->user))
     return ATTEND_OK;
-  return fail(m->ctx, ATTEND_INVALID, "loading was stopped");
+  return fail(m->ctx, ATTEND_STOPPED, "loading was stopped");
 }
 
-/* Layers that multiply by the weights of a group. */
+/* Number of layers that share the weights of a group. */
 static int layers_sharing(const attend_model *m, attend_parts of, int group) {
   const stack *s = of == ATTEND_ENCODER ? &m->encoder : &m->decoder;
   int count = 0;
@@ -396,6 +394,7 @@ attend_status attend_model_with_form(const attend_model *model,
 void attend_model_free(attend_model *m) {
   if (!m) return;
   if (!m->borrowed) model_close(m);
+  if (!m->borrowed && m->owns_files) attend_checkpoint_close(m->files);
   give(m->ctx, m);
 }
 

@@ -1,6 +1,8 @@
-/* A build without tokenizers: every door is there and says so.
+/* A build without tokenizers: every public function exists and returns
+ * ATTEND_UNSUPPORTED.
  *
- * Compiled alone, where ATTEND_TEXT is OFF (a target without utf8proc and PCRE2).
+ * Compiled instead of the other files where ATTEND_TEXT is OFF (a target without
+ * utf8proc and PCRE2).
  */
 #include <string.h>
 
@@ -17,7 +19,7 @@ attend_status attend_tokenizer_load(attend_context *ctx, const char *path,
               path);
 }
 
-/* No tokenizer exists, so none of these can be reached. */
+/* Unreachable, since no tokenizer can be created. */
 void attend_tokenizer_free(attend_tokenizer *t) { (void)t; }
 const char *attend_tokenizer_kind(const attend_tokenizer *t) {
   (void)t;
@@ -102,7 +104,7 @@ attend_status attend_text_trainer_create(
   (void)options;
   *trainer = NULL;
   return fail(ctx, ATTEND_UNSUPPORTED,
-              "no tokenizer can be learnt: this build has no tokenizers "
+              "no tokenizer can be trained: this build has no tokenizers "
               "(configure with -DATTEND_TEXT=ON)");
 }
 void attend_text_trainer_free(attend_text_trainer *trainer) { (void)trainer; }
@@ -144,7 +146,7 @@ const char *attend_text_trainer_file(int i) {
   return NULL;
 }
 
-/* Without knowing letters there is one sentence: all of the text. */
+/* Without character classes the whole text is one sentence. */
 bool attend_sentence_next(const char *text, size_t length,
                           attend_sentence *sentence) {
   size_t at = sentence->start + sentence->length;

@@ -1,8 +1,8 @@
-/* Added tokens: found in the text before anything else happens to it.
+/* Added tokens: matched in the text before anything else is done to it.
  *
- * segments.c asks for the next one. Those that are "normalized" are looked for in
- * normalized text, the others in the text as it stands; of several that start at a
- * place the longest counts.
+ * segments.c requests the next match. Tokens that are "normalized" are matched in
+ * normalized text, the others in the raw text; of several that start at the same byte
+ * the longest wins.
  */
 #include "text/tokenizer.h"
 
@@ -39,7 +39,7 @@ static const added_token *token_at(const added_list *list, bool normalized,
   return hides ? NULL : a;
 }
 
-/* Takes the white space in that the token asks for, from `low` on. */
+/* Extends a match over the white space that lstrip and rstrip strip, from `low` on. */
 static void widen(const added_token *a, const view *v, size_t low,
                   size_t *start, size_t *end) {
   size_t place, n;
@@ -100,7 +100,7 @@ static attend_status widen_slots(attend_context *ctx, added_list *list) {
   return ATTEND_OK;
 }
 
-/* Two of the same content are one; the later says how it is matched. */
+/* Tokens with the same content are one; the later entry says how it is matched. */
 attend_status added_put(attend_tokenizer *t, const added_token *token) {
   added_list *list = &t->added;
   added_token copy = *token;
@@ -123,7 +123,7 @@ attend_status added_put(attend_tokenizer *t, const added_token *token) {
 static attend_status normalize_token(attend_tokenizer *t, scratch *s,
                                      added_token *a) {
   view v = {a->content.bytes, NULL, NULL, a->content.length, 0};
-  if (a->match.bytes) return ATTEND_OK; /* the loader knew */
+  if (a->match.bytes) return ATTEND_OK; /* the loader found the id */
   a->match = a->content;
   if (!a->normalized || !t->normalizers.count) return ATTEND_OK;
   ATTEND_TRY(normalize(t, s, v, &v));
@@ -131,7 +131,7 @@ static attend_status normalize_token(attend_tokenizer *t, scratch *s,
   return pool_copy(t->ctx, &t->pool, v.bytes, v.length, &a->match.bytes);
 }
 
-/* Of two that normalizing has made alike the one with the smaller id counts. */
+/* Of two with the same normalized content the smaller id wins. */
 static attend_status put_match(attend_tokenizer *t, size_t i) {
   added_list *list = &t->added;
   const added_token *a = &list->token[i];

@@ -1,15 +1,18 @@
-/* Byte pair encoding: join the neighbours that come first in the list, until
- * none is left.
+/* Byte pair encoding (Sennrich et al. 2016): merge the neighbours whose merge has the
+ * lowest rank, until no merge applies.
  *
- * Words go in, ids come out into s->word.
+ * Input is one word of the pre-tokenizer; ids go to s->word.
  *
- * A short word scans its pairs each time: that beats any queue. A long one
- * (a text that nothing cuts) keeps pairs in a heap and its symbols in a list;
- * both take the lowest rank, leftmost first, and so agree.
+ * A short word rescans its pairs after each merge, which is faster than any queue. A
+ * long one (text that no pre-tokenizer splits) keeps its pairs in a heap and its
+ * symbols in a linked list. Both take the lowest rank, leftmost first, and give the
+ * same ids.
  */
+#include <stdlib.h>
+
 #include "text/tokenizer.h"
 
-enum { SHORT = 48 }; /* symbols; measured: a heap wins beyond */
+enum { SHORT = 48 }; /* symbols; above this a heap is faster (measured) */
 
 /* ---- the symbols to start from -------------------------------------------------- */
 
@@ -34,7 +37,7 @@ static attend_status start_bytes(const attend_tokenizer *t, scratch *s,
   return ATTEND_OK;
 }
 
-/* The piece of one character, with what marks its place in a word. */
+/* The piece of one character, with the prefix or suffix of its position in the word. */
 static int32_t find_char(const attend_tokenizer *t, const char *at, size_t n,
                          bool first, bool last) {
   const model *m = &t->model;
@@ -56,7 +59,7 @@ static int32_t find_char(const attend_tokenizer *t, const char *at, size_t n,
   return vocab_key(&t->vocab, name, length);
 }
 
-/* Bytes, if there is a piece for each; *done says. */
+/* Byte fallback, if there is a piece for each byte; *done says. */
 static attend_status start_fallback(const attend_tokenizer *t, scratch *s,
                                     const char *word, size_t start, size_t end,
                                     size_t *count, bool *done) {
@@ -163,7 +166,7 @@ static void offer(const model *m, scratch *s, size_t *count, int32_t at,
   heap_up(s->heap, (*count)++);
 }
 
-/* Joins what a candidate names, unless one of the two has changed since. */
+/* Merges a candidate, unless one of its two symbols has changed since. */
 static bool join(scratch *s, const candidate *c, size_t n) {
   symbol *a = &s->symbols[c->at];
   if (a->id != c->left || (size_t)a->next >= n) return false;
@@ -173,7 +176,7 @@ static bool join(scratch *s, const candidate *c, size_t n) {
   a->end = b->end;
   a->next = b->next;
   if ((size_t)b->next < n) s->symbols[b->next].previous = (int32_t)c->at;
-  b->id = -1; /* dead: no candidate names it */
+  b->id = -1; /* dead: no candidate refers to it */
   return true;
 }
 
@@ -227,4 +230,149 @@ attend_status bpe_encode(const attend_tokenizer *t, scratch *s,
   else
     count = merge_short(m, s->symbols, count);
   return put_symbols(t, s, word, count);
+}
+
+/* ---- the table of merges ------------------------------------------------- */
+
+/* Merges: from a pair of ids to the id that replaces it. Built while loading.
+ *
+ * tokenizer.json and merges.txt list merges in order. SentencePiece lists none: it
+ * merges any two neighbours whose concatenation is a piece, the best score first.
+ * That is the same table, where the rank of a merge is the rank of its result's
+ * score; equal scores have equal ranks.
+ *
+ * The hash is keyed, so that no file can choose pairs that collide. */
+
+/* For merges from scores: bytes of a piece, and merges in total; a vocabulary of
+ * 256,000 pieces has a million. */
+enum { LONGEST_CUT = 1024, MOST_CUTS = 1 << 22 };
+
+static size_t slot_of(const model *m, int32_t left, int32_t right) {
+  uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+  size_t at = (size_t)hash_word(m->merge_hash, key) & m->merge_mask;
+  while (m->merges[at].left >= 0 &&
+         (m->merges[at].left != left || m->merges[at].right != right))
+    at = (at + 1) & m->merge_mask;
+  return at;
+}
+
+attend_status merges_reserve(attend_context *ctx, model *m, size_t count) {
+  size_t slots = 64;
+  while (slots < 2 * count) slots *= 2;
+  m->merge_hash = hash_key_draw();
+  ATTEND_TRY(take(ctx, slots * sizeof *m->merges, "merges", &m->merges));
+  for (size_t i = 0; i < slots; i++) m->merges[i].left = -1;
+  m->merge_mask = slots - 1;
+  return ATTEND_OK;
+}
+
+/* Of two merges of the same pair the first wins. */
+void merges_put(model *m, int32_t left, int32_t right, int32_t made,
+                uint32_t rank) {
+  size_t at = slot_of(m, left, right);
+  if (m->merges[at].left < 0) m->merges[at] = (merge){left, right, made, rank};
+}
+
+const merge *merges_find(const model *m, int32_t left, int32_t right) {
+  if (!m->merge_mask) return NULL;
+  const merge *found = &m->merges[slot_of(m, left, right)];
+  return found->left >= 0 ? found : NULL;
+}
+
+/* ---- from scores ------------------------------------------------------------- */
+
+typedef struct {
+  float score;
+  int32_t id;
+  uint32_t rank;
+} scored;
+
+static int by_score(const void *a, const void *b) {
+  const scored *x = a, *y = b;
+  if (x->score != y->score) return x->score > y->score ? -1 : 1;
+  return x->id < y->id ? -1 : x->id > y->id;
+}
+
+/* Ranks by id: 0 for the best score. */
+static void rank_scores(const vocab *v, scored *list, uint32_t *rank) {
+  size_t n = v->count;
+  for (size_t i = 0; i < n; i++)
+    list[i] = (scored){v->piece[i].score, (int32_t)i, 0};
+  qsort(list, n, sizeof *list, by_score);
+  for (size_t i = 0; i < n; i++) {
+    bool tie = i && list[i].score == list[i - 1].score;
+    list[i].rank = tie ? list[i - 1].rank : (uint32_t)i;
+    rank[list[i].id] = list[i].rank;
+  }
+}
+
+/* Characters that occur in pieces but are not pieces take part in merges too: they
+ * get ids after all others. */
+static attend_status add_phantoms(attend_tokenizer *t, size_t real) {
+  for (size_t id = 0; id < real; id++) {
+    chars key = t->vocab.piece[id].key;
+    uint32_t c;
+    if (t->vocab.piece[id].kind != PIECE_NORMAL) continue;
+    for (size_t i = 0, n; i < key.length; i += n) {
+      n = utf8_next(key.bytes + i, key.length - i, &c);
+      if (vocab_key(&t->vocab, key.bytes + i, n) >= 0) continue;
+      ATTEND_TRY(vocab_put_phantom(t, key.bytes + i, n));
+    }
+  }
+  return ATTEND_OK;
+}
+
+/* Splitting a piece at every position takes time quadratic in its length. */
+static attend_status check_lengths(attend_tokenizer *t) {
+  for (size_t id = 0; id < t->vocab.count; id++)
+    if (t->vocab.piece[id].key.length > LONGEST_CUT)
+      return fail(t->ctx, ATTEND_IO,
+                  "piece %zu of the vocabulary has %zu bytes: %d are the most "
+                  "that can be merged",
+                  id, t->vocab.piece[id].key.length, LONGEST_CUT);
+  return ATTEND_OK;
+}
+
+/* Counts the merges, or stores them where rank is given. */
+static size_t put_cuts(attend_tokenizer *t, const uint32_t *rank) {
+  vocab *v = &t->vocab;
+  size_t count = 0;
+  for (size_t id = 0; id < v->count; id++) {
+    chars key = v->piece[id].key;
+    if (v->piece[id].kind != PIECE_NORMAL) continue;
+    for (size_t i = 1; i < key.length; i++) {
+      if (((unsigned char)key.bytes[i] & 0xc0) == 0x80) continue;
+      int32_t left = vocab_key(v, key.bytes, i);
+      if (left < 0) continue;
+      int32_t right = vocab_key(v, key.bytes + i, key.length - i);
+      if (right < 0) continue;
+      count++;
+      if (rank) merges_put(&t->model, left, right, (int32_t)id, rank[id]);
+    }
+  }
+  return count;
+}
+
+attend_status merges_from_scores(attend_tokenizer *t) {
+  size_t real = t->vocab.count;
+  scored *list = NULL;
+  uint32_t *rank = NULL;
+  ATTEND_TRY(check_lengths(t));
+  ATTEND_TRY(add_phantoms(t, real));
+  attend_status status =
+      take(t->ctx, t->vocab.count * sizeof *list, "merges", &list);
+  if (!status)
+    status = take(t->ctx, t->vocab.count * sizeof *rank, "merges", &rank);
+  if (!status) rank_scores(&t->vocab, list, rank);
+  size_t cuts = put_cuts(t, NULL);
+  if (!status && cuts > MOST_CUTS)
+    status = fail(t->ctx, ATTEND_IO,
+                  "the pieces of the vocabulary can be merged in %zu ways: %d "
+                  "are the most",
+                  cuts, MOST_CUTS);
+  if (!status) status = merges_reserve(t->ctx, &t->model, cuts);
+  if (!status) put_cuts(t, rank);
+  give(t->ctx, list);
+  give(t->ctx, rank);
+  return status;
 }

@@ -1,9 +1,10 @@
-/* SentencePiece's normalization: a table of replacements, then its spaces.
+/* SentencePiece's normalization: a table of replacements (precompiled_charsmap), then
+ * its handling of spaces.
  *
  * The table is a double-array trie (Darts): each unit holds a label, an offset to its
- * children and whether a value follows; a value is a place among strings that end in
- * zero bytes. It comes from a file, so every index is checked on the way, and no entry
- * is longer than a piece: units may lead in a circle.
+ * children and whether a value follows; a value is an offset into zero-terminated
+ * strings. It comes from a file, so every index is checked, and the depth is bounded
+ * by the longest piece: units may form a cycle.
  */
 #include "text/tokenizer.h"
 
@@ -12,25 +13,25 @@ static uint32_t unit_offset(uint32_t unit) {
   return (unit >> 10) << ((unit & (1u << 9)) >> 6);
 }
 
-/* blob: bytes of the array, the array, the strings. It is copied nowhere and
+/* blob: the size of the array in bytes, the array, the strings. It is not copied and
  * must be aligned to 4. */
 attend_status charsmap_check(attend_context *ctx, const char *what,
                              const char *blob, size_t length, charsmap *map) {
   uint32_t bytes;
   *map = (charsmap){0};
   if (!length) return ATTEND_OK;
-  if (length < 4) goto lies;
+  if (length < 4) goto malformed;
   memcpy(&bytes, blob, 4);
-  if (bytes > length - 4 || bytes % 4 || !bytes) goto lies;
+  if (bytes > length - 4 || bytes % 4 || !bytes) goto malformed;
   map->unit = (const uint32_t *)(const void *)(blob + 4);
   map->units = bytes / 4;
   map->text = blob + 4 + bytes;
   map->length = length - 4 - bytes;
   if (!map->length || map->text[map->length - 1] ||
       !utf8_is_valid(map->text, map->length))
-    goto lies;
+    goto malformed;
   return ATTEND_OK;
-lies:
+malformed:
   return fail(ctx, ATTEND_IO,
               "%s: the table of character replacements does not have the "
               "length it says: get the file anew",
@@ -39,8 +40,8 @@ lies:
 
 static bool is_inside(char c) { return ((unsigned char)c & 0xc0) == 0x80; }
 
-/* The longest entry that starts the text: its length, 0 if there is none. What
- * ends or starts inside a character is no entry: text stays UTF-8. */
+/* Length of the longest entry that is a prefix of the text, 0 if there is none.
+ * Entries that end inside a character are skipped: text stays UTF-8. */
 static size_t find_entry(const charsmap *m, const char *s, size_t n,
                          const char **with) {
   size_t best = 0, at = 0;
@@ -88,8 +89,8 @@ bool charsmap_leaves(const charsmap *m, unsigned char c) {
   return true;
 }
 
-/* Some unit has a child of that label: more than nodes are looked at, so it
- * may be said of what is not so, but never the other way round. */
+/* Whether some unit has a child with that label. Units that are not nodes are checked
+ * too, so there may be false positives but no false negatives. */
 bool charsmap_holds(const charsmap *m, unsigned char byte) {
   for (size_t i = 1; i < m->units; i++) {
     size_t at = i ^ unit_offset(m->unit[i]) ^ byte;
@@ -99,7 +100,7 @@ bool charsmap_holds(const charsmap *m, unsigned char byte) {
 }
 
 attend_status put_charsmap(attend_context *ctx, const step *st, const view *v,
-                           strand *out) {
+                           aligned_text *out) {
   size_t kept = 0;
   for (size_t i = 0, n; i < v->length; i += n) {
     const char *with;
@@ -113,20 +114,20 @@ attend_status put_charsmap(attend_context *ctx, const step *st, const view *v,
       n = utf8_next(v->bytes + i, v->length - i, &c);
       continue;
     }
-    ATTEND_TRY(strand_copy(ctx, out, v, kept, i));
-    ATTEND_TRY(strand_put(ctx, out, with, strlen(with), view_from(v, i),
-                          view_to(v, i + n - 1)));
+    ATTEND_TRY(aligned_copy(ctx, out, v, kept, i));
+    ATTEND_TRY(aligned_put(ctx, out, with, strlen(with), view_from(v, i),
+                           view_to(v, i + n - 1)));
     kept = i + n;
   }
-  return strand_copy(ctx, out, v, kept, v->length);
+  return aligned_copy(ctx, out, v, kept, v->length);
 }
 
 /* ---- spaces ------------------------------------------------------------------- */
 
-/* Of a portion that is not the first or the last of its text, the ends are
- * inside it. */
+/* In a chunk that is not the first or last of its text, leading or trailing spaces
+ * are inner ones. */
 attend_status put_sp_spaces(attend_context *ctx, const scratch *s,
-                            const step *st, const view *v, strand *out) {
+                            const step *st, const view *v, aligned_text *out) {
   static const char mark[] = "\xe2\x96\x81";
   const char *space = st->escape ? mark : " ";
   size_t width = strlen(space), start = 0, end = v->length;
@@ -137,18 +138,18 @@ attend_status put_sp_spaces(attend_context *ctx, const scratch *s,
   if (start == end) return ATTEND_OK;
   uint32_t from = view_from(v, start);
   if (st->prefix && s->first)
-    ATTEND_TRY(strand_put(ctx, out, space, width, from, from));
+    ATTEND_TRY(aligned_put(ctx, out, space, width, from, from));
   for (size_t i = start, next; i < end; i = next + 1) {
     const char *found = memchr(v->bytes + i, ' ', end - i);
     next = found ? (size_t)(found - v->bytes) : end;
-    ATTEND_TRY(strand_copy(ctx, out, v, i, next));
+    ATTEND_TRY(aligned_copy(ctx, out, v, i, next));
     if (!found) break;
     if (st->squeeze && next > start && v->bytes[next - 1] == ' ') {
       out->to[out->length - 1] = view_to(v, next);
       continue;
     }
-    ATTEND_TRY(strand_put(ctx, out, space, width, view_from(v, next),
-                          view_to(v, next)));
+    ATTEND_TRY(aligned_put(ctx, out, space, width, view_from(v, next),
+                           view_to(v, next)));
   }
   return ATTEND_OK;
 }

@@ -1,13 +1,14 @@
 /* Encoding: text to ids.
  *
- * The public door on the way in. segments.c cuts a text into added tokens and words;
- * here the model turns words into ids, and then what the template says is put around
- * them.
+ * segments.c splits a text into added tokens and words. Here the model (BPE,
+ * WordPiece, unigram) turns words into ids, and the template (the post-processor)
+ * adds special tokens.
  */
 #include "text/pattern.h"
+#include "text/tokenizer.h"
 
 typedef struct {
-  attend_encoding public; /* first: what the caller sees */
+  attend_encoding public; /* first member: the public part */
   const attend_tokenizer *t;
   attend_context own;
   scratch s;
@@ -23,7 +24,7 @@ attend_status scratch_start(attend_context *ctx, scratch *s) {
   memset(s, 0, sizeof *s);
   s->ctx = ctx;
   s->first = s->last = true;
-  s->clean.most = SIZE_MAX; /* thrice its text at most */
+  s->clean.most = SIZE_MAX; /* at most three times its text */
   return pattern_scratch(s);
 }
 
@@ -33,8 +34,8 @@ void scratch_begin(scratch *s, size_t length) {
 }
 
 void scratch_free(scratch *s) {
-  strand_free(s->ctx, &s->clean);
-  for (int i = 0; i < 4; i++) strand_free(s->ctx, &s->text[i]);
+  aligned_free(s->ctx, &s->clean);
+  for (int i = 0; i < 4; i++) aligned_free(s->ctx, &s->text[i]);
   void *blocks[] = {s->spans[0], s->spans[1], s->cuts,     s->glyphs,
                     s->symbols,  s->heap,     s->arrivals, s->word.token,
                     s->cache,    s->raw};
@@ -112,7 +113,7 @@ static attend_status encode_text(encoding *e, const char *text, size_t length) {
   return segment_text(e->t, &e->s, text, length, &sink);
 }
 
-/* ---- around it --------------------------------------------------------------------------- */
+/* ---- templates and truncation ------------------------------------------------------------ */
 
 static const template plain = {{TEMPLATE_A}, {0}, 1, 0, {1, 0}};
 static const template plain_pair = {
@@ -120,13 +121,13 @@ static const template plain_pair = {
 
 static const template *template_for(const attend_tokenizer *t,
                                     const attend_encode_options *o) {
-  const template *wanted = o->pair ? &t->pair : &t->single;
-  if (wanted->count && !o->no_special) return wanted;
+  const template *needed = o->pair ? &t->pair : &t->single;
+  if (needed->count && !o->no_special) return needed;
   return o->pair ? &plain_pair : &plain;
 }
 
-/* Ids of texts of a and b, each as often as it is named. They have been in
- * memory once, and TEMPLATE_MOST times as many are counted in 64 bits. */
+/* Ids of texts of a and b tokens, each as often as the template names it. Both were
+ * in memory, so TEMPLATE_MOST times as many fit 64 bits. */
 static uint64_t ids_of(const template *around, size_t a, size_t b) {
   return (uint64_t)a * (uint64_t)around->times[0] +
          (uint64_t)b * (uint64_t)around->times[1];
@@ -134,8 +135,8 @@ static uint64_t ids_of(const template *around, size_t a, size_t b) {
 
 static size_t at_most(size_t n, size_t most) { return n < most ? n : most; }
 
-/* The longer loses first, so they are levelled; what is left over then goes to
- * the first, if it can be used there. */
+/* Truncates the longer text first until both are equal; an odd remainder goes to the
+ * first. */
 static void truncate_pair(const template *around, size_t room, size_t *a,
                           size_t *b) {
   size_t low = 0, high = (*a > *b ? *a : *b) + 1;
@@ -152,12 +153,12 @@ static void truncate_pair(const template *around, size_t room, size_t *a,
   *b = less_b;
 }
 
-static attend_status make_room(encoding *e, uint64_t wanted) {
+static attend_status make_room(encoding *e, uint64_t needed) {
   attend_context *ctx = &e->own;
-  size_t count = (size_t)wanted;
-  if (wanted > SIZE_MAX)
+  size_t count = (size_t)needed;
+  if (needed > SIZE_MAX)
     return fail(ctx, ATTEND_NO_MEMORY, "no memory for %llu ids",
-                (unsigned long long)wanted);
+                (unsigned long long)needed);
   if (count <= e->capacity) return ATTEND_OK;
   size_t c[5] = {e->capacity, e->capacity, e->capacity, e->capacity,
                  e->capacity};
@@ -179,7 +180,7 @@ static void put_out(encoding *e, raw_token r, int32_t type, int part) {
   e->part[at] = (signed char)part;
 }
 
-/* Leaves white space out at both ends. */
+/* Trims white space at both ends. */
 static void trim(const char *text, size_t *start, size_t *end) {
   uint32_t c;
   while (*start < *end) {
@@ -260,4 +261,118 @@ attend_status attend_encode(attend_encoding *result, const char *text,
   size_t first_b = e->s.raw_count;
   if (o.pair) ATTEND_TRY(encode_text(e, o.pair, o.pair_length));
   return assemble(e, &o, text, first_b);
+}
+
+/* ---- words and their cache ----------------------------------------------- */
+
+/* A word to ids, by the tokenizer's model, with a cache of words seen before.
+ *
+ * The cache is a table with one slot per hash: a new word replaces the old one, so it
+ * never grows, and results do not depend on it. Its hash needs no key: a collision
+ * only costs encoding a word again. */
+
+attend_status put_token(scratch *s, int32_t id, size_t end) {
+  word_tokens *w = &s->word;
+  ATTEND_TRY(grow(s->ctx, &w->token, &w->capacity, w->count + 1,
+                  sizeof *w->token, "a word"));
+  w->token[w->count++] = (word_token){id, (uint32_t)end};
+  return ATTEND_OK;
+}
+
+static bool has_bytes(const attend_tokenizer *t, const char *bytes,
+                      size_t start, size_t end) {
+  for (size_t i = start; i < end; i++)
+    if (t->vocab.byte[(unsigned char)bytes[i]] < 0) return false;
+  return true;
+}
+
+attend_status put_unknown(const attend_tokenizer *t, scratch *s,
+                          const char *bytes, size_t start, size_t end) {
+  word_tokens *w = &s->word;
+  if (t->model.byte_fallback && has_bytes(t, bytes, start, end)) {
+    for (size_t i = start; i < end; i++)
+      ATTEND_TRY(put_token(s, t->vocab.byte[(unsigned char)bytes[i]], i + 1));
+    return ATTEND_OK;
+  }
+  if (t->model.unk < 0) return ATTEND_OK;
+  bool again = w->count && w->token[w->count - 1].id == t->model.unk;
+  if (!t->model.fuse_unk || !again) return put_token(s, t->model.unk, end);
+  w->token[w->count - 1].end = (uint32_t)end;
+  return ATTEND_OK;
+}
+
+/* ---- the cache ---------------------------------------------------------------- */
+
+/* Fewer than 8 bytes as a number, without a loop. */
+static uint64_t tail_of(const char *bytes, size_t length) {
+  uint32_t a, b;
+  if (length >= 4) {
+    memcpy(&a, bytes, 4);
+    memcpy(&b, bytes + length - 4, 4);
+    return (uint64_t)b << 32 | a;
+  }
+  if (!length) return 0;
+  return (unsigned char)bytes[0] | (unsigned char)bytes[length / 2] << 8 |
+         (unsigned char)bytes[length - 1] << 16;
+}
+
+static uint32_t hash_bytes(const char *bytes, size_t length) {
+  uint64_t h = 0x9e3779b97f4a7c15u ^ length, word;
+  for (; length >= 8; bytes += 8, length -= 8) {
+    memcpy(&word, bytes, 8);
+    h = (h ^ word) * 0xff51afd7ed558ccdu;
+    h ^= h >> 32;
+  }
+  h = (h ^ tail_of(bytes, length)) * 0xff51afd7ed558ccdu;
+  h ^= h >> 29;
+  h *= 0xc4ceb9fe1a85ec53u;
+  return (uint32_t)(h >> 32);
+}
+
+static attend_status recall(scratch *s, const cached_word *c) {
+  word_tokens *w = &s->word;
+  ATTEND_TRY(grow(s->ctx, &w->token, &w->capacity, c->count, sizeof *w->token,
+                  "a word"));
+  for (size_t i = 0; i < c->count; i++)
+    w->token[i] = (word_token){c->id[i], c->end[i]};
+  w->count = c->count;
+  return ATTEND_OK;
+}
+
+static void remember(const word_tokens *w, cached_word *c, uint32_t hash,
+                     const char *word, size_t length) {
+  if (w->count > CACHE_IDS) return;
+  c->hash = hash;
+  c->length = (unsigned char)length;
+  c->count = (unsigned char)w->count;
+  memcpy(c->key, word, length);
+  for (size_t i = 0; i < c->count && i < CACHE_IDS; i++) {
+    c->id[i] = w->token[i].id;
+    c->end[i] = (unsigned char)w->token[i].end;
+  }
+}
+
+static attend_status apply_model(const attend_tokenizer *t, scratch *s,
+                                 const char *word, size_t length) {
+  if (t->model.kind == MODEL_BPE) return bpe_encode(t, s, word, length);
+  if (t->model.kind == MODEL_UNIGRAM) return unigram_encode(t, s, word, length);
+  return wordpiece_encode(t, s, word, length);
+}
+
+attend_status model_encode(const attend_tokenizer *t, scratch *s,
+                           const char *word, size_t length) {
+  s->word.count = 0;
+  if (!length) return ATTEND_OK;
+  bool carries = t->model.kind == MODEL_UNIGRAM && t->model.single;
+  if (length > CACHE_KEY || carries) return apply_model(t, s, word, length);
+  if (!s->cache)
+    ATTEND_TRY(take_zeroed(s->ctx, CACHE_SLOTS * sizeof *s->cache,
+                           "remembered words", &s->cache));
+  uint32_t hash = hash_bytes(word, length) | 1;
+  cached_word *c = &s->cache[hash >> 1 & (CACHE_SLOTS - 1)];
+  if (c->hash == hash && c->length == length && !memcmp(c->key, word, length))
+    return recall(s, c);
+  ATTEND_TRY(apply_model(t, s, word, length));
+  remember(&s->word, c, hash, word, length);
+  return ATTEND_OK;
 }

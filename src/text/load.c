@@ -1,7 +1,4 @@
-/* Loading a tokenizer: which file it is, and what every kind needs.
- *
- * The public door of the loaders.
- */
+/* Loading a tokenizer: detecting the file, and the steps common to all formats. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -10,7 +7,7 @@
 #include "text/loader.h"
 #include "text/pattern.h"
 
-/* ---- what every kind needs ------------------------------------------------------------ */
+/* ---- common to all formats ------------------------------------------------------------ */
 
 attend_status text_keep(attend_tokenizer *t, const char *bytes, size_t length,
                         chars *kept) {
@@ -84,7 +81,7 @@ attend_status put_added(attend_tokenizer *t, const char *what, int64_t id,
 
 /* ---- which file ------------------------------------------------------------------------ */
 
-/* path with its end replaced, if the file exists. */
+/* path with its ending replaced, if that file exists. */
 static bool sibling(const char *path, const char *end, const char *other,
                     char *out, size_t size) {
   struct stat info;
@@ -163,19 +160,19 @@ static attend_status load_folder(attend_tokenizer *t, const char *folder,
               folder);
 }
 
-/* ---- the door ---------------------------------------------------------------------------- */
+/* ---- public functions -------------------------------------------------------------------- */
 
-/* What is left to do once the main file is read. */
+/* Completes the tokenizer after the main file was read. */
 static attend_status complete(attend_tokenizer *t, const char *what,
                               const char *folder, bool whole) {
   ATTEND_TRY(read_settings(t, folder, whole));
   t->vocab.real = t->vocab.count;
   if (!t->vocab.real)
     return fail(t->ctx, ATTEND_IO, "%s: the vocabulary is empty", what);
-  ATTEND_TRY(vocab_index(t)); /* with what the settings added */
+  ATTEND_TRY(vocab_index(t)); /* including those that the settings added */
   if (t->model.from_scores) ATTEND_TRY(merges_from_scores(t));
   ATTEND_TRY(added_finish(t));
-  t->portions = portions_allowed(t);
+  t->chunked = may_chunk(t);
   return ATTEND_OK;
 }
 

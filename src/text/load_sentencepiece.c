@@ -1,12 +1,93 @@
-/* Reading SentencePiece models, and llama2.c's vocabularies made from them.
+/* Reading SentencePiece models (Kudo and Richardson 2018), and llama2.c's vocabularies
+ * made from them.
  *
- * Both give pieces with scores; there are no merges and no steps but SentencePiece's
- * own.
+ * Both are lists of pieces with scores; there are no merges, and no steps except
+ * SentencePiece's own.
  */
 #include <math.h>
+#include <string.h>
 
 #include "text/loader.h"
-#include "text/protobuf.h"
+
+/* ---- protocol buffers -------------------------------------------------------------- */
+
+/* A message is a list of tagged fields: varints, 4 or 8 bytes, or a length and that
+ * many bytes. Read field by field; nothing is copied. */
+
+typedef struct {
+  const unsigned char *at, *end;
+  bool bad; /* a length or a number that does not end where it must */
+} protobuf;
+
+typedef struct {
+  uint32_t number;
+  uint64_t value;            /* of a varint, or 4 or 8 raw bytes */
+  const unsigned char *data; /* of a string or a message, else NULL */
+  size_t length;
+} protobuf_field;
+
+static bool read_varint(protobuf *p, uint64_t *value) {
+  *value = 0;
+  for (int shift = 0; shift < 64 && p->at < p->end; shift += 7) {
+    unsigned char byte = *p->at++;
+    *value |= (uint64_t)(byte & 127) << shift;
+    if (byte < 128) return true;
+  }
+  return false;
+}
+
+static bool read_fixed(protobuf *p, protobuf_field *f, size_t bytes) {
+  if ((size_t)(p->end - p->at) < bytes) return false;
+  for (size_t i = 0; i < bytes; i++) f->value |= (uint64_t)p->at[i] << (8 * i);
+  p->at += bytes;
+  return true;
+}
+
+static bool read_data(protobuf *p, protobuf_field *f) {
+  uint64_t length;
+  if (!read_varint(p, &length) || length > (uint64_t)(p->end - p->at))
+    return false;
+  f->data = p->at;
+  f->length = (size_t)length;
+  p->at += length;
+  return true;
+}
+
+static bool read_value(protobuf *p, protobuf_field *f, unsigned wire) {
+  switch (wire) {
+    case 0:
+      return read_varint(p, &f->value);
+    case 1:
+      return read_fixed(p, f, 8);
+    case 2:
+      return read_data(p, f);
+    case 5:
+      return read_fixed(p, f, 4);
+    default:
+      return false;
+  }
+}
+
+/* The next field; false at the end, or if the message is malformed. */
+static bool protobuf_next(protobuf *p, protobuf_field *field) {
+  uint64_t tag;
+  *field = (protobuf_field){0};
+  if (p->bad || p->at == p->end) return false;
+  p->bad = !read_varint(p, &tag) || !(tag >> 3) || tag >> 3 > UINT32_MAX;
+  if (p->bad) return false;
+  field->number = (uint32_t)(tag >> 3);
+  p->bad = !read_value(p, field, (unsigned)(tag & 7));
+  return !p->bad;
+}
+
+static float protobuf_float(const protobuf_field *field) {
+  uint32_t bits = (uint32_t)field->value;
+  float f;
+  memcpy(&f, &bits, sizeof f);
+  return f;
+}
+
+/* ---- models -------------------------------------------------------------- */
 
 enum { NORMAL = 1, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE };
 enum { UNIGRAM = 1, BPE };
@@ -255,21 +336,21 @@ static attend_status read_records(sp_model *s, const char *bytes,
                                   size_t length) {
   int32_t longest, n;
   float score;
-  if (length < 4) goto lies;
+  if (length < 4) goto malformed;
   memcpy(&longest, bytes, 4);
   for (size_t at = 4; at < length; at += (size_t)n) {
-    if (length - at < 8) goto lies;
+    if (length - at < 8) goto malformed;
     memcpy(&score, bytes + at, 4);
     memcpy(&n, bytes + at + 4, 4);
     at += 8;
-    if (n < 0 || (size_t)n > length - at) goto lies;
+    if (n < 0 || (size_t)n > length - at) goto malformed;
     bool hidden = s->count < 3 || byte_piece(bytes + at, (size_t)n) >= 0;
     int type = s->count == 0 ? UNKNOWN : s->count < 3 ? CONTROL : BYTE;
     ATTEND_TRY(
         keep_piece(s, bytes + at, (size_t)n, score, hidden ? type : NORMAL));
   }
   if (longest > 0 && s->count > 3) return ATTEND_OK;
-lies:
+malformed:
   return fail(s->t->ctx, ATTEND_IO,
               "%s is not a llama2.c vocabulary: its records do not end where "
               "the file ends",

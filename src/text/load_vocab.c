@@ -1,7 +1,8 @@
-/* Reading vocabularies in plain files: GPT-2's two and BERT's one.
+/* Reading plain vocabulary files: GPT-2's vocab.json and merges.txt, BERT's
+ * vocab.txt.
  *
- * What such files leave open (lower case, what goes around a text) is in the settings
- * beside them, or is what the models that came with such files do.
+ * What such files leave open (lower case, template) is in the settings beside them,
+ * or is the default of the original models.
  */
 #include "text/loader.h"
 
@@ -74,7 +75,7 @@ static attend_status add_bert_steps(attend_tokenizer *t, bool lower,
              .kind = DECODE_WORDPIECE, .text = {"##", 2}, .cleanup = true});
 }
 
-/* A vocabulary with "The" in it tells upper from lower case. */
+/* A vocabulary that has "The" is cased. */
 static attend_status read_bert_settings(attend_tokenizer *t,
                                         const char *folder) {
   char path[4096];

@@ -1,4 +1,4 @@
-/* What the readers of tokenizer files share. */
+/* Shared by the loaders of tokenizer files. */
 #ifndef TEXT_LOADER_H
 #define TEXT_LOADER_H
 
@@ -6,12 +6,12 @@
 #include "base/files.h"
 #include "text/tokenizer.h"
 
-/* load.c: a tokenizer.json that is in memory. */
+/* load.c: a tokenizer.json in memory. */
 attend_status tokenizer_parse(attend_context *ctx, const char *what,
                               const char *json, size_t length,
                               attend_tokenizer **tokenizer);
 
-/* One reader per kind of file. `what` names the file in sentences. */
+/* One loader per format. `what` names the file in errors. */
 attend_status load_tokenizer_json(attend_tokenizer *t, const char *what,
                                   const attend_json *root);
 attend_status load_sentencepiece(attend_tokenizer *t, const char *path,
@@ -30,33 +30,32 @@ attend_status put_merge_text(attend_tokenizer *t, const char *what,
                              uint32_t rank, const char *text, size_t length);
 attend_status finish_wordpiece(attend_tokenizer *t);
 
-/* What a part of a tokenizer.json says it is; "" if it does not. */
+/* The "type" of a part of a tokenizer.json; "" if there is none. */
 static inline const char *step_type(const attend_json *j) {
   const char *type = attend_json_string(attend_json_get(j, "type"), NULL);
   return type ? type : "";
 }
 
-/* load_steps.c: the parts of a tokenizer.json. NULL and null: none. */
+/* The parts of a tokenizer.json. NULL and null: none. */
 attend_status load_normalizer(attend_tokenizer *t, const char *what,
                               const attend_json *j);
 attend_status load_splitter(attend_tokenizer *t, const char *what,
                             const attend_json *j);
-/* load_ends.c */
 attend_status load_template(attend_tokenizer *t, const char *what,
                             const attend_json *j);
 attend_status load_decoder(attend_tokenizer *t, const char *what,
                            const attend_json *j);
 
-/* What tokenizer_config.json calls each: "bos_token" and so on. */
+/* Names in tokenizer_config.json: "bos_token" and so on. */
 extern const char *const special_names[ATTEND_SPECIALS];
-/* settings.c: what stands beside the main file. folder may be NULL.
- * whole: the main file was a tokenizer.json, which has the last word. */
+/* load_settings.c: the files beside the main one. folder may be NULL. whole: the main
+ * file was a tokenizer.json, which takes precedence. */
 attend_status read_settings(attend_tokenizer *t, const char *folder,
                             bool whole);
-/* Whether they say that ids are counted as XLM-R counts them. */
+/* Whether ids are numbered as in XLM-R. */
 attend_status settings_fairseq(attend_context *ctx, const char *folder,
                                bool *fairseq);
-/* The ids behind a piece's names, for templates: 0 or 1 of each. */
+/* Sets both templates from ids; -1 leaves one out. */
 void template_around(attend_tokenizer *t, int32_t before, int32_t after,
                      int32_t middle, int32_t type_b);
 
@@ -64,12 +63,12 @@ attend_status step_add(attend_tokenizer *t, steps *list, step st);
 attend_status text_keep(attend_tokenizer *t, const char *bytes, size_t length,
                         chars *kept);
 attend_status decode_add(attend_tokenizer *t, decode_step st);
-/* Once the vocabulary is whole: a trie of all that can be made from text. */
+/* Once the vocabulary is complete: a trie of all pieces that text can produce. */
 attend_status build_trie(attend_tokenizer *t);
-/* If no piece has the mark behind something else, the text is cut there: the
- * ids are the same, and words are short. mark must stay. */
+/* If no piece has the mark after something else, text is split there: the ids stay
+ * the same and words are short. mark must stay. */
 attend_status cut_at_marks(attend_tokenizer *t, const char *mark);
-/* A piece that has an id already, or takes this one. */
+/* Adds a token whose piece exists, or takes this id. */
 attend_status put_added(attend_tokenizer *t, const char *what, int64_t id,
                         added_token token);
 

@@ -1,7 +1,4 @@
-/* Strings that live as long as their tokenizer.
- *
- * Blocks in a chain, given back together.
- */
+/* Strings that live as long as their tokenizer: chained blocks, freed together. */
 #include "text/pool.h"
 
 #include <string.h>

@@ -1,7 +1,4 @@
-/* Strings that live as long as their tokenizer.
- *
- * Loaders put them in; nobody takes one out.
- */
+/* Strings that live as long as their tokenizer. Loaders add them; none is removed. */
 #ifndef TEXT_POOL_H
 #define TEXT_POOL_H
 

@@ -1,9 +1,10 @@
-/* Cutting: a text to words and added tokens.
+/* Segmentation: a text to added tokens and words.
  *
- * Walks a text through added tokens, normalizers and pre-tokenizers, portion by
- * portion. encode.c turns the words into ids, tally.c counts them: what is learnt from
- * a text is what encoding will see.
+ * Runs a text through added tokens, normalizers and pre-tokenizers, chunk by chunk.
+ * encode.c turns the words into ids, train_words.c counts them: training counts
+ * exactly the words that encoding will see.
  */
+#include "text/pattern.h"
 #include "text/tokenizer.h"
 
 enum { LONGEST_TEXT = INT32_MAX / 4 }; /* offsets inside are 32 bits wide */
@@ -31,9 +32,9 @@ static attend_status cut_plain(const cutting *c, view v) {
   return c->sink->words(c->sink->user, &v, spans, count);
 }
 
-/* A portion of text between added tokens: normalized, and then between those
- * that are looked for in normalized text. */
-static attend_status cut_portion(const cutting *c, view v) {
+/* A chunk of text between added tokens: normalizes it and splits it at the added
+ * tokens that match normalized text. */
+static attend_status segment_chunk(const cutting *c, view v) {
   size_t at = 0, start, end;
   int32_t id;
   ATTEND_TRY(normalize(c->t, c->s, v, &v));
@@ -49,15 +50,15 @@ static attend_status cut_portion(const cutting *c, view v) {
 static attend_status cut_gap(const cutting *c, view v) {
   c->s->carry = 0;
   for (size_t at = 0, end; at < v.length; at = end) {
-    end = portion_end(c->t, &v, at);
+    end = chunk_end(c->t, &v, at);
     c->s->first = at == 0;
     c->s->last = end == v.length;
-    ATTEND_TRY(cut_portion(c, view_slice(&v, at, end)));
+    ATTEND_TRY(segment_chunk(c, view_slice(&v, at, end)));
   }
   return ATTEND_OK;
 }
 
-/* Between added tokens that are matched as they stand. */
+/* Between added tokens that match the raw text. */
 static attend_status cut_between(const cutting *c, view v) {
   size_t at = 0, start, end;
   int32_t id;
@@ -81,8 +82,111 @@ attend_status segment_text(const attend_tokenizer *t, scratch *s,
   scratch_begin(s, length);
   if (!utf8_is_valid(text, length)) {
     s->clean.length = 0;
-    ATTEND_TRY(strand_put_lossy(s->ctx, &s->clean, text, length));
-    v = strand_view(&s->clean);
+    ATTEND_TRY(aligned_put_lossy(s->ctx, &s->clean, text, length));
+    v = aligned_view(&s->clean);
   }
   return cut_between(&c, v);
+}
+
+/* ---- long texts in chunks ------------------------------------------------ */
+
+/* A text of megabytes is processed in chunks that stay in the CPU's cache, with the
+ * same result.
+ *
+ * A seam lies between an ASCII letter or digit and a space. A tokenizer may be
+ * chunked if every step treats the two sides of a seam independently; if that is not
+ * certain, texts are processed as a whole. */
+
+enum {
+  PORTION = 1 << 14
+}; /* bytes: with all intermediate texts they fit the L2 cache */
+
+static const char SPACE[] = " ", MARK[] = "\xe2\x96\x81";
+
+static bool is_seam(unsigned char before, unsigned char here) {
+  return here == ' ' && before < 0x80 &&
+         ascii_kinds[before] & (ASCII_LETTER | ASCII_NUMBER);
+}
+
+static bool is_text(chars c, const char *text) {
+  return c.length == strlen(text) && !memcmp(c.bytes, text, c.length);
+}
+
+/* ---- normalizers ------------------------------------------------------------------ */
+
+static bool map_keeps_seams(const step *st) {
+  for (unsigned char c = 0; c < 0x80; c++)
+    if ((is_seam(c, ' ') || c == ' ') && !plain_has(st->plain, c)) return false;
+  return !charsmap_holds(&st->map, ' ');
+}
+
+/* *space: what a space has become. */
+static bool keeps_seams(const step *st, const char **space) {
+  if (st->kind == STEP_PREPEND) return true;
+  if (*space != SPACE) return false;
+  switch (st->kind) {
+    case STEP_CHARSMAP:
+      return map_keeps_seams(st);
+    case STEP_SP_SPACES:
+      if (st->escape) *space = MARK;
+      return true;
+    case STEP_REPLACE:
+      *space = MARK;
+      return pattern_is(st->pattern, SPACE) && is_text(st->text, MARK);
+    default: /* the others go character by character */
+      return st->kind != STEP_STRIP;
+  }
+}
+
+/* ---- pre-tokenizers --------------------------------------------------------------- */
+
+/* Only the first step matters: the others see its spans. */
+static bool cuts_seams(const step *st, const char *space) {
+  switch (st->kind) {
+    case STEP_WHITESPACE:
+    case STEP_WHITESPACE_SPLIT:
+    case STEP_BERT_SPLIT:
+      return space == SPACE;
+    case STEP_BYTE_LEVEL:
+      return space == SPACE && st->cut;
+    case STEP_SPLIT:
+      return space == SPACE && st->behaviour == CUT_ISOLATED && !st->invert &&
+             pattern_cuts_words(st->pattern);
+    case STEP_METASPACE:
+      return st->cut && is_text(st->text, MARK);
+    case STEP_AT_MARKS:
+      return is_text(st->text, space);
+    default:
+      return false;
+  }
+}
+
+/* ---- added tokens ----------------------------------------------------------------- */
+
+static bool has_space(chars c) {
+  for (size_t i = 0; i < c.length; i++)
+    if (c.bytes[i] == ' ' || c.bytes[i] == MARK[0]) return true;
+  return false;
+}
+
+/* An added token that matches normalized text must not cross a seam. */
+static bool respects_seams(const added_token *a) {
+  return !a->normalized || (!a->rstrip && !has_space(a->match));
+}
+
+bool may_chunk(const attend_tokenizer *t) {
+  const char *space = SPACE;
+  for (size_t i = 0; i < t->normalizers.count; i++)
+    if (!keeps_seams(&t->normalizers.step[i], &space)) return false;
+  for (size_t i = 0; i < t->added.count; i++)
+    if (!respects_seams(&t->added.token[i])) return false;
+  return t->splitters.count && cuts_seams(&t->splitters.step[0], space);
+}
+
+size_t chunk_end(const attend_tokenizer *t, const view *v, size_t at) {
+  if (!t->chunked) return v->length;
+  for (size_t i = at + PORTION; i < v->length; i++)
+    if (is_seam((unsigned char)v->bytes[i - 1], (unsigned char)v->bytes[i]))
+      return i;
+  return v->length;
 }

@@ -1,9 +1,9 @@
-/* Pre-tokenizers: where a text is cut before the model sees it.
+/* Pre-tokenizers: where a text is split before the model sees it.
  *
- * Between the normalizers and the model. Each step takes the spans of the step before
- * and cuts them further; byte-level and metaspace also put marks in, and so write a
- * new text.
+ * Each step splits the spans of the step before further. Byte-level and Metaspace
+ * also insert marks, and so write a new text.
  */
+#include "text/loader.h"
 #include "text/pattern.h"
 
 typedef struct { /* of one text */
@@ -43,7 +43,8 @@ static bool joins(const cut *c, size_t i, cut_behaviour how) {
   return false;
 }
 
-/* A match goes to what follows it, but of several only the last. */
+/* CUT_WITH_NEXT: a match joins what follows; of consecutive matches only the last
+ * does. */
 static attend_status put_with_next(splitting *p, size_t count) {
   const cut *c = p->s->cuts;
   for (size_t i = 0; i < count; i++) {
@@ -94,7 +95,7 @@ static attend_status split_chars(splitting *p, span in, char_test test,
   return put_cuts(p, count, how, false);
 }
 
-/* Spaces go, punctuation stands alone. */
+/* Removes spaces and isolates punctuation. */
 static attend_status split_bert(splitting *p, span in) {
   const char *s = p->v->bytes;
   size_t start = in.start;
@@ -161,14 +162,14 @@ static attend_status split_pattern(splitting *p, const step *st, span in) {
   return put_cuts(p, count, st->behaviour, st->invert);
 }
 
-/* Before each mark that follows something else, and between letters that no
- * piece has side by side: what the model does with the parts is what it does
- * with the whole. */
+/* Cuts before each mark that follows something else, and between letters that no
+ * piece has side by side: the model gives the same ids for the parts as for the
+ * whole. */
 static attend_status split_at_marks(splitting *p, const step *st, span in) {
   const char *s = p->v->bytes;
   const size_t width = st->text.length;
   size_t start = in.start,
-         marks = in.start; /* marks: where a run of them ends */
+         marks = in.start; /* marks: the end of a run of them */
   unsigned char before = 0x80;
   for (size_t i = in.start, n; i < in.end; i += n) {
     unsigned char c = (unsigned char)s[i];
@@ -201,31 +202,31 @@ static bool wants_prefix(const splitting *p, const step *st, span in) {
 }
 
 static attend_status write_span(splitting *p, const step *st, span in,
-                                strand *out) {
+                                aligned_text *out) {
   const view *v = p->v;
   bool meta = st->kind == STEP_METASPACE;
   const char *mark = meta ? st->text.bytes : " ";
   size_t width = meta ? st->text.length : 1;
   uint32_t from = view_from(v, in.start);
   if (wants_prefix(p, st, in))
-    ATTEND_TRY(strand_put(p->s->ctx, out, mark, width, from, from));
-  if (!meta) return strand_copy(p->s->ctx, out, v, in.start, in.end);
+    ATTEND_TRY(aligned_put(p->s->ctx, out, mark, width, from, from));
+  if (!meta) return aligned_copy(p->s->ctx, out, v, in.start, in.end);
   for (size_t i = in.start, end; i < in.end; i = end) {
     const char *space = memchr(v->bytes + i, ' ', in.end - i);
     end = space ? (size_t)(space - v->bytes) : in.end;
-    ATTEND_TRY(strand_copy(p->s->ctx, out, v, i, end));
+    ATTEND_TRY(aligned_copy(p->s->ctx, out, v, i, end));
     if (!space) break;
-    ATTEND_TRY(strand_put(p->s->ctx, out, mark, width, view_from(v, end),
-                          view_to(v, end)));
+    ATTEND_TRY(aligned_put(p->s->ctx, out, mark, width, view_from(v, end),
+                           view_to(v, end)));
     end++;
   }
   return ATTEND_OK;
 }
 
-/* Writes the spans one behind the other. Two strands take turns, and neither
- * is one of the normalizers': their text may be needed again. */
+/* Writes the spans one after the other. Two buffers alternate; neither belongs to the
+ * normalizers, whose text may be needed again. */
 static attend_status rewrite(splitting *p, const step *st) {
-  strand *out = &p->s->text[2 + (p->rewrites++ & 1)];
+  aligned_text *out = &p->s->text[2 + (p->rewrites++ & 1)];
   const span *in = p->s->spans[p->turn];
   out->length = 0;
   out->most = p->v->length + p->s->room;
@@ -235,7 +236,7 @@ static attend_status rewrite(splitting *p, const step *st) {
     ATTEND_TRY(write_span(p, st, in[i], out));
     ATTEND_TRY(put_span(p, start, out->length));
   }
-  *p->v = strand_view(out);
+  *p->v = aligned_view(out);
   p->turn = !p->turn;
   p->count = p->out;
   return ATTEND_OK;
@@ -292,4 +293,92 @@ attend_status split_text(const attend_tokenizer *t, scratch *s, view *v,
   *spans = s->spans[p.turn];
   *count = p.count;
   return ATTEND_OK;
+}
+
+/* ---- cuts at marks ------------------------------------------------------- */
+
+/* Where a text may be split into words although the file has no pre-tokenizer:
+ * SentencePiece models, and a tokenizer.json without pre-tokenizers.
+ *
+ * Each merge makes a piece, which contains both of its parts. So no merge crosses a
+ * position whose two letters are side by side in no piece, and splitting there keeps
+ * the ids. Short words repeat and hit the cache. Computed while loading. */
+
+enum { JOINS = 128 * 128 / 8 };
+
+static bool crosses(chars key, chars mark) {
+  for (size_t i = 1; i + mark.length <= key.length; i++) {
+    if (memcmp(key.bytes + i, mark.bytes, mark.length)) continue;
+    if (i < mark.length ||
+        memcmp(key.bytes + i - mark.length, mark.bytes, mark.length))
+      return true;
+  }
+  return false;
+}
+
+/* ---- letters side by side --------------------------------------------------------- */
+
+static void put_join(unsigned char *joins, unsigned char a, unsigned char b) {
+  joins[a << 4 | b >> 3] |= (unsigned char)(1 << (b & 7));
+}
+
+/* Whether some merge uses the piece of a single byte. */
+static bool merges_bytes(const attend_tokenizer *t) {
+  const model *m = &t->model;
+  for (size_t i = 0; m->merge_mask && i <= m->merge_mask; i++) {
+    if (m->merges[i].left < 0) continue;
+    const chars *a = &t->vocab.piece[m->merges[i].left].name;
+    const chars *b = &t->vocab.piece[m->merges[i].right].name;
+    if (byte_piece(a->bytes, a->length) >= 0 ||
+        byte_piece(b->bytes, b->length) >= 0)
+      return true;
+  }
+  return false;
+}
+
+/* An unknown character may fuse with its neighbour into one token. */
+static void put_unknowns(const attend_tokenizer *t, unsigned char *joins) {
+  bool bytes = t->model.byte_fallback && !merges_bytes(t);
+  for (int c = 0; c < 128; c++) {
+    char letter = (char)c;
+    if (vocab_key(&t->vocab, &letter, 1) >= 0) continue;
+    if (bytes && t->vocab.byte[c] >= 0) continue;
+    for (int other = 0; other < 128; other++) {
+      put_join(joins, (unsigned char)c, (unsigned char)other);
+      put_join(joins, (unsigned char)other, (unsigned char)c);
+    }
+  }
+}
+
+static attend_status find_joins(attend_tokenizer *t,
+                                const unsigned char **kept) {
+  unsigned char joins[JOINS] = {0};
+  const char *copy;
+  for (size_t id = 0; id < t->vocab.count; id++) {
+    const piece *p = &t->vocab.piece[id];
+    if (p->kind != PIECE_NORMAL) continue;
+    for (size_t i = 1; i < p->key.length; i++) {
+      unsigned char a = (unsigned char)p->key.bytes[i - 1];
+      unsigned char b = (unsigned char)p->key.bytes[i];
+      if ((a | b) < 0x80) put_join(joins, a, b);
+    }
+  }
+  put_unknowns(t, joins);
+  ATTEND_TRY(pool_copy(t->ctx, &t->pool, (const char *)joins, JOINS, &copy));
+  *kept = (const unsigned char *)copy;
+  return ATTEND_OK;
+}
+
+/* ---- the step --------------------------------------------------------------------- */
+
+/* Unigram models are cut at marks only: across a cut the score must be carried. */
+attend_status cut_at_marks(attend_tokenizer *t, const char *mark) {
+  step st = {.kind = STEP_AT_MARKS, .text = {mark, strlen(mark)}};
+  if (vocab_key(&t->vocab, mark, st.text.length) < 0) return ATTEND_OK;
+  for (size_t i = 0; i < t->vocab.count; i++)
+    if (t->vocab.piece[i].kind == PIECE_NORMAL &&
+        crosses(t->vocab.piece[i].key, st.text))
+      return ATTEND_OK;
+  if (t->model.kind == MODEL_BPE) ATTEND_TRY(find_joins(t, &st.joins));
+  return step_add(t, &t->splitters, st);
 }

@@ -1,12 +1,11 @@
-/* A tokenizer, taken apart.
+/* The internal structure of a tokenizer: filled in by the loaders, read by encoding
+ * and detokenizing.
  *
- * What the loaders fill in and encoding and decoding read.
- *
- * Text goes through: added tokens that are matched as they stand; normalizers;
- * added tokens matched in normalized text; pre-tokenizers, which cut; the
- * model, which turns each cut into ids; a template, which puts special tokens
- * around. A tokenizer does not change after loading, so that threads may share it;
- * what a call writes, failure sentences too, is in its encoding or decoder.
+ * Text passes through: added tokens matched in the raw text; normalizers; added
+ * tokens matched in normalized text; pre-tokenizers, which split; the model, which
+ * turns each word into ids; a template, which adds special tokens. A tokenizer is
+ * immutable after loading, so that threads may share it; everything that a call
+ * writes, error messages included, is in its encoding or detokenizer.
  */
 #ifndef TEXT_TOKENIZER_H
 #define TEXT_TOKENIZER_H
@@ -14,7 +13,7 @@
 #include "attend/text.h"
 #include "base/hash.h"
 #include "text/pool.h"
-#include "text/strand.h"
+#include "text/aligned_text.h"
 
 /* ---- normalizers and pre-tokenizers: a list of steps each --------------------- */
 
@@ -26,14 +25,14 @@ typedef enum {
   STEP_LOWERCASE,
   STEP_DROP_MARKS,      /* category M */
   STEP_DROP_NONSPACING, /* category Mn */
-  STEP_CLEAN,           /* BERT: controls go, every space is ' ' */
+  STEP_CLEAN, /* BERT's clean_text: removes control characters, every space becomes ' ' */
   STEP_NMT,
   STEP_CHINESE, /* spaces around ideographs */
   STEP_REPLACE,
   STEP_PREPEND,
   STEP_STRIP,
   STEP_CHARSMAP,  /* SentencePiece's table */
-  STEP_SP_SPACES, /* SentencePiece's prefix, runs of spaces, U+2581 */
+  STEP_SP_SPACES, /* SentencePiece's dummy prefix, runs of spaces, U+2581 */
   STEP_NORMALIZERS,
   /* pre-tokenizers */
   STEP_BYTE_LEVEL,
@@ -44,7 +43,7 @@ typedef enum {
   STEP_DIGITS,
   STEP_PUNCTUATION,
   STEP_SPLIT,
-  STEP_AT_MARKS /* before each mark that follows something else */
+  STEP_AT_MARKS /* splits before each mark that follows something else */
 } step_kind;
 
 typedef enum {
@@ -72,7 +71,7 @@ typedef struct { /* SentencePiece's table: a double array and strings */
 } charsmap;
 
 enum { PLAIN_TABLE = 0x1000 }; /* most alphabets are below */
-typedef struct {               /* characters that a normalizer leaves alone */
+typedef struct { /* characters that a normalizer does not change */
   uint64_t bits[PLAIN_TABLE / 64];
   bool ideographs, hangul;
 } plain_set;
@@ -80,10 +79,11 @@ typedef struct {               /* characters that a normalizer leaves alone */
 typedef struct {
   step_kind kind;
   pattern *pattern; /* REPLACE, SPLIT */
-  chars text; /* REPLACE: by this; PREPEND; METASPACE, AT_MARKS: the mark */
+  chars
+      text; /* REPLACE: the replacement; PREPEND; METASPACE, AT_MARKS: the mark */
   charsmap map;
   const plain_set *plain;     /* normalizers */
-  const unsigned char *joins; /* AT_MARKS: see marks.c; or NULL */
+  const unsigned char *joins; /* AT_MARKS: see split.c; or NULL */
   cut_behaviour behaviour;
   prepend_scheme prepend;
   bool invert;
@@ -95,7 +95,7 @@ typedef struct {
   bool escape;  /* SP_SPACES: ' ' becomes U+2581 */
 } step;
 
-enum { STEPS_MOST = 512 }; /* far more than any tokenizer has */
+enum { STEPS_MOST = 512 }; /* far more than any real tokenizer has */
 typedef struct {
   step *step;
   size_t count, capacity;
@@ -104,20 +104,20 @@ typedef struct {
 /* ---- the vocabulary -------------------------------------------------------------- */
 
 typedef enum {
-  PIECE_NONE = 0, /* no piece has this id */
+  PIECE_NONE = 0, /* unused id */
   PIECE_NORMAL,
-  PIECE_HIDDEN, /* never made from text: control, unknown, a lone byte, unused */
+  PIECE_HIDDEN, /* never produced from text: control, unknown, byte, unused */
   PIECE_PHANTOM /* a character that only occurs inside pieces */
 } piece_kind;
 
 enum { LONGEST_PIECE = 4096 }; /* bytes */
 
 typedef struct {
-  chars name; /* as the file has it */
+  chars name; /* as in the file */
   chars key;  /* the bytes of text it stands for */
   float score;
   unsigned char kind;
-  bool special; /* left out by a decoder that skips special tokens */
+  bool special; /* omitted by a detokenizer that skips special tokens */
 } piece;
 
 typedef struct { /* from strings to ids, open addressing; -1 is free */
@@ -128,10 +128,10 @@ typedef struct { /* from strings to ids, open addressing; -1 is free */
 typedef struct {
   piece *piece;
   size_t count, capacity; /* count: one more than the largest id */
-  size_t real;            /* without phantoms, which stand behind */
-  size_t listed;          /* entries of the lists that give ids */
+  size_t real;            /* without phantoms, which come last */
+  size_t listed;          /* entries of the lists that assign ids */
   string_table names, keys;
-  bool indexed;      /* nothing was put in since the tables were made */
+  bool indexed;      /* unchanged since the tables were built */
   hash_key hash;     /* of the two tables */
   int32_t byte[256]; /* of "<0x00>" or, in byte-level models, of the byte; -1 */
 } vocab;
@@ -143,7 +143,7 @@ typedef enum { MODEL_BPE, MODEL_WORDPIECE, MODEL_UNIGRAM } model_kind;
 typedef struct {
   int32_t left, right; /* left -1: free */
   int32_t made;
-  uint32_t rank; /* lower goes first; equal ranks: the leftmost */
+  uint32_t rank; /* lower merges first; equal ranks: the leftmost */
 } merge;
 
 typedef struct {
@@ -152,7 +152,7 @@ typedef struct {
   int32_t value; /* id of the piece that ends at the child, or -1 */
 } trie_edge;
 
-typedef struct {   /* bytes to a node, by (node, byte); node 0 is the root */
+typedef struct {   /* (node, byte) to node; node 0 is the root */
   trie_edge *edge; /* [mask + 1], then those out of the root [256] */
   size_t mask, nodes;
   hash_key hash;
@@ -164,22 +164,22 @@ typedef struct {
   size_t merge_mask; /* slots - 1; 0: none */
   hash_key merge_hash;
   trie trie;     /* of keys: WordPiece and unigram */
-  float *scores; /* [ids] unigram: those of the pieces, side by side */
-  int32_t unk;   /* -1: none; what is not known is left out */
+  float *scores; /* [ids] unigram: the scores, contiguous */
+  int32_t unk;   /* -1: none; unknown characters are dropped */
   bool byte_level, byte_fallback, fuse_unk, ignore_merges;
   bool from_scores; /* BPE without a list of merges */
-  bool single;      /* sum scores in single precision, as SentencePiece does */
-  chars prefix;     /* of pieces that do not start a word */
-  chars suffix;     /* of pieces that end one */
-  size_t longest;   /* WordPiece: characters of a word */
-  uint32_t inside;  /* WordPiece: the trie's node behind the prefix */
+  bool single;      /* sum scores in f32, as SentencePiece does */
+  chars prefix;     /* of pieces that continue a word */
+  chars suffix;     /* of pieces that end a word */
+  size_t longest;   /* WordPiece: longest word in characters */
+  uint32_t inside;  /* WordPiece: the trie's node after the prefix */
   float unk_score;
 } model;
 
 /* ---- added tokens, template, decoder ------------------------------------------------ */
 
 typedef struct {
-  chars content, match; /* match: the content as the normalizers leave it */
+  chars content, match; /* match: the normalized content */
   int32_t id;
   bool single_word, lstrip, rstrip, normalized, special;
 } added_token;
@@ -199,7 +199,7 @@ typedef struct {
   int32_t id[TEMPLATE_MOST]; /* or TEMPLATE_A, TEMPLATE_B */
   int32_t type[TEMPLATE_MOST];
   int count, specials;
-  int times[2]; /* how often A and B are named */
+  int times[2]; /* how often A and B occur */
 } template;
 
 typedef enum {
@@ -228,16 +228,16 @@ struct attend_tokenizer {
   vocab vocab;
   model model;
   steps normalizers, splitters;
-  int regexes; /* of all steps, but for those that are known */
+  int regexes; /* regular expressions of all steps, except the known ones */
   added_list added;
   template single, pair;
-  bool trim;     /* offsets leave white space out */
-  bool portions; /* a long text may be taken apart: see portions.c */
+  bool trim;    /* offsets exclude white space */
+  bool chunked; /* long texts are processed in chunks: segments.c */
   decode_step decode[DECODE_MOST];
   int decodes;
   int32_t special[ATTEND_SPECIALS];
   const char *kind;
-  chars unk_surface; /* what an unknown piece decodes to; NULL: its name */
+  chars unk_surface; /* text of an unknown piece; NULL: its name */
 };
 
 /* ---- what a call writes ---------------------------------------------------------------- */
@@ -272,10 +272,10 @@ typedef struct {
   int32_t left, right, made;
 } candidate;
 
-typedef struct { /* unigram: the best way to reach a byte */
+typedef struct { /* unigram: the best segmentation up to a byte */
   double score;
   uint32_t start;
-  int32_t id; /* -1: nothing ends here */
+  int32_t id; /* -1: no segmentation ends here */
 } arrival;
 
 enum { CACHE_SLOTS = 1 << 15, CACHE_KEY = 28, CACHE_IDS = 8 };
@@ -293,8 +293,9 @@ typedef struct {
 } raw_token;
 
 typedef struct scratch {
-  attend_context *ctx;   /* of the call: its memory and sentences, not t->ctx */
-  strand clean, text[4]; /* text: 0 and 1 normalizing, 2 and 3 splitting */
+  attend_context *ctx; /* of the call: its allocator and messages, not t->ctx */
+  aligned_text clean,
+      text[4]; /* text: 0 and 1 normalizing, 2 and 3 splitting */
   span *spans[2];
   size_t span_capacity[2];
   cut *cuts;
@@ -311,70 +312,68 @@ typedef struct scratch {
   cached_word *cache; /* [CACHE_SLOTS] */
   raw_token *raw;
   size_t raw_count, raw_capacity;
-  void *match;      /* of the regular expressions */
-  void *limits;     /* what they may take */
-  bool first, last; /* whether the portion starts, ends its text */
-  size_t room;      /* bytes that may still become of the text */
-  size_t work;      /* steps that its slow matches may still take */
-  double carry;     /* unigram: the score that leads up to the word */
+  void *match;      /* PCRE2's match data */
+  void *limits;     /* PCRE2's match context */
+  bool first, last; /* the chunk starts, ends its text */
+  size_t room;      /* bytes that the text may still grow by */
+  size_t work;      /* regular expression steps still allowed */
+  double carry;     /* unigram: the score before the word */
 } scratch;
 
 attend_status scratch_start(attend_context *ctx, scratch *s);
-/* A new text of so many bytes: what it may become, and take, starts anew. */
+/* Starts a text of `length` bytes: resets the limits on growth and work. */
 void scratch_begin(scratch *s, size_t length);
 void scratch_free(scratch *s);
 
-/* ---- the room's functions, file by file -------------------------------------------------- */
+/* ---- functions, file by file ------------------------------------------------------------- */
 
-/* normalize.c: fails if steps have made more of a text than s->room. */
+/* normalize.c: fails if steps have grown a text beyond s->room. */
 attend_status check_growth(const scratch *s, size_t bytes);
-/* *result is v itself where there is nothing to do. */
+/* *result is v itself if nothing changes. */
 attend_status normalize(const attend_tokenizer *t, scratch *s, view v,
                         view *result);
-/* The character that replaces c in a step that goes one by one; UTF8_BAD: none
- * does. */
+/* The replacement of c in a step that maps single characters; UTF8_BAD: unchanged. */
 uint32_t mapped(step_kind kind, uint32_t c);
-/* plain.c: fills in st->plain. */
+/* normalize.c: fills in st->plain. */
 attend_status plain_find(attend_tokenizer *t, step *st);
-/* The first place at or behind `at` where a character is not of the set; where
- * one is. */
+/* The first position >= at whose character is not in the set; is in the set. */
 size_t plain_end(const plain_set *set, const view *v, size_t at);
 size_t rough_end(const plain_set *set, const view *v, size_t at);
 static inline bool plain_has(const plain_set *set, uint32_t c) {
   return c < PLAIN_TABLE && set->bits[c >> 6] >> (c & 63) & 1;
 }
-/* marks.c: whether two letters of ASCII may be in one piece, side by side. */
+/* split.c: whether two ASCII letters may be side by side in one piece. */
 static inline bool may_join(const unsigned char *joins, unsigned char a,
                             unsigned char b) {
   return joins[a << 4 | b >> 3] >> (b & 7) & 1;
 }
-/* portions.c: whether long texts may be taken apart, once all is loaded; and
- * the end of the portion that starts at `at`. */
-bool portions_allowed(const attend_tokenizer *t);
-size_t portion_end(const attend_tokenizer *t, const view *v, size_t at);
-/* compose.c: rough is where the first character that is not plain stands. */
+/* Whether long texts may be processed in chunks, called once all is loaded; and the
+ * end of the chunk that starts at `at`. */
+bool may_chunk(const attend_tokenizer *t);
+size_t chunk_end(const attend_tokenizer *t, const view *v, size_t at);
+/* nfkc.c: rough is the first character that is not plain. */
 attend_status put_normal_form(attend_context *ctx, scratch *s, const step *st,
-                              const view *v, size_t rough, strand *out);
-/* Whether decomposing leaves it alone, and its neighbours too. */
+                              const view *v, size_t rough, aligned_text *out);
+/* Whether it neither decomposes nor composes with its neighbours. */
 bool has_no_parts(uint32_t c, bool compat);
 /* charsmap.c */
 attend_status charsmap_check(attend_context *ctx, const char *what,
                              const char *blob, size_t length, charsmap *map);
 attend_status put_charsmap(attend_context *ctx, const step *st, const view *v,
-                           strand *out);
-/* ASCII that nothing replaces where ASCII follows. */
+                           aligned_text *out);
+/* ASCII that the table does not replace before ASCII. */
 bool charsmap_leaves(const charsmap *map, unsigned char c);
-/* Whether an entry has this byte behind its first. */
+/* Whether an entry has this byte after its first. */
 bool charsmap_holds(const charsmap *map, unsigned char byte);
 attend_status put_sp_spaces(attend_context *ctx, const scratch *s,
-                            const step *st, const view *v, strand *out);
+                            const step *st, const view *v, aligned_text *out);
 
-/* split.c: cuts *v into spans; *v may become another text. */
+/* split.c: splits *v into spans; *v may become a new text. */
 attend_status split_text(const attend_tokenizer *t, scratch *s, view *v,
                          span **spans, size_t *count);
 
-/* segments.c: words and added tokens of a text, in order. The words are spans of
- * the view, which is gone when the call returns. */
+/* segments.c: words and added tokens of a text, in order. The words are spans of the
+ * view, valid during the call only. */
 typedef struct {
   attend_status (*words)(void *user, const view *v, const span *words,
                          size_t count);
@@ -385,11 +384,11 @@ attend_status segment_text(const attend_tokenizer *t, scratch *s,
                            const char *text, size_t length,
                            const segment_sink *sink);
 
-/* added.c: the first added token at or behind `at`; false: none. */
+/* added.c: the first added token at or after `at`; false: none. */
 bool added_find(const added_list *list, bool normalized, const view *v,
                 size_t at, size_t *start, size_t *end, int32_t *id);
 attend_status added_put(attend_tokenizer *t, const added_token *token);
-/* Once all are there and the normalizers too. */
+/* Called once all added tokens and normalizers are loaded. */
 attend_status added_finish(attend_tokenizer *t);
 void added_free(const attend_context *ctx, added_list *list);
 
@@ -397,19 +396,19 @@ void added_free(const attend_context *ctx, added_list *list);
 attend_status vocab_put(attend_tokenizer *t, int64_t id, const char *name,
                         size_t length, float score, piece_kind kind);
 attend_status vocab_index(attend_tokenizer *t); /* makes the two tables */
-/* A character that is no piece, findable by its key alone. */
+/* A character that is not a piece, found by its key only. */
 attend_status vocab_put_phantom(attend_tokenizer *t, const char *key,
                                 size_t length);
 int32_t vocab_name(const vocab *v, const char *name, size_t length);
 int32_t vocab_key(const vocab *v, const char *key, size_t length);
-/* "<0x41>" gives 0x41; -1: not such a piece. */
+/* "<0x41>" is 0x41; -1: not a byte piece. */
 int byte_piece(const char *name, size_t length);
 void vocab_free(const attend_context *ctx, vocab *v);
 
-/* bytes.c: GPT-2's alphabet. */
+/* GPT-2's byte-level alphabet. */
 uint32_t byte_char(unsigned char byte);
-/* The bytes that a piece stands for; false if it has other characters. out
- * takes `length` bytes. */
+/* The bytes that a piece stands for; false if it has other characters. out has room
+ * for `length` bytes. */
 bool bytes_of_piece(const char *name, size_t length, char *out, size_t *n);
 
 /* trie.c */
@@ -417,8 +416,8 @@ static inline size_t trie_slot(const trie *t, uint64_t key) {
   return (size_t)hash_word(t->hash, key) & t->mask;
 }
 attend_status trie_start(attend_context *ctx, trie *t);
-/* The value of a key that is not empty, -1 if it is new: to read and to set.
- * It stays until the next call. */
+/* The value of a non-empty key, -1 if it is new: to read and to set. Valid until the
+ * next call. */
 attend_status trie_put(attend_context *ctx, trie *t, const char *key,
                        size_t length, int32_t **value);
 /* The edge out of a node, NULL if there is none. */
@@ -438,7 +437,7 @@ static inline const trie_edge *trie_step(const trie *t, uint32_t node,
 }
 void trie_free(const attend_context *ctx, trie *t);
 
-/* models: word to ids, into s->word. */
+/* Models: a word to ids, into s->word. */
 attend_status model_encode(const attend_tokenizer *t, scratch *s,
                            const char *word, size_t length);
 attend_status bpe_encode(const attend_tokenizer *t, scratch *s,
@@ -448,16 +447,16 @@ attend_status wordpiece_encode(const attend_tokenizer *t, scratch *s,
 attend_status unigram_encode(const attend_tokenizer *t, scratch *s,
                              const char *word, size_t length);
 attend_status put_token(scratch *s, int32_t id, size_t end);
-/* A character that is in no piece: bytes, or unknown, or nothing. */
+/* A character in no piece: byte fallback, unknown token, or nothing. */
 attend_status put_unknown(const attend_tokenizer *t, scratch *s,
                           const char *bytes, size_t start, size_t end);
 
-/* merges.c */
+/* bpe.c */
 attend_status merges_reserve(attend_context *ctx, model *m, size_t count);
 void merges_put(model *m, int32_t left, int32_t right, int32_t made,
                 uint32_t rank);
 const merge *merges_find(const model *m, int32_t left, int32_t right);
-/* From scores: any two pieces whose letters together are a piece. */
+/* From scores: any two pieces whose concatenation is a piece. */
 attend_status merges_from_scores(attend_tokenizer *t);
 
 #endif

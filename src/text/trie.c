@@ -1,16 +1,13 @@
-/* A trie over bytes.
+/* A trie over bytes: WordPiece and unigram search for the pieces that start at a
+ * position, and added tokens are matched with it.
  *
- * WordPiece and unigram look for the pieces that start here, and added tokens are
- * looked for in texts.
- *
- * Its edges are one hash table from (node, byte) to node, and behind it a table
- * of those out of the root, where every search begins: building is a pass over
- * the vocabulary, a step is one probe, and nothing depends on how many children a
- * node has. Their hash is keyed.
+ * Edges are one hash table from (node, byte) to node, plus a direct table for the
+ * root, where every search begins. Building is one pass over the vocabulary, a step
+ * is one probe, and nothing depends on the number of children. The hash is keyed.
  */
 #include "text/tokenizer.h"
 
-/* LONGEST_KEY: from each place of a text so many steps may be taken. */
+/* LONGEST_KEY: bounds the steps from each position of a text. */
 enum { FIRST_SLOTS = 64, LONGEST_KEY = 1024 };
 
 static attend_status take_edges(attend_context *ctx, trie *t, size_t slots) {

@@ -1,10 +1,11 @@
-/* Unigram: the pieces whose scores sum highest (Viterbi).
+/* Unigram language model (Kudo 2018): the segmentation with the highest sum of scores
+ * (Viterbi).
  *
- * A character that starts no piece of its own length may be unknown, at a score below
- * all others; neighbours that are unknown become one token. Of equal sums the one
- * found first stays, as in SentencePiece: by start, then by length. It sums in single
- * precision over a whole text, and so what is rounded depends on all that came before:
- * a text that is cut into words carries its sum from one to the next.
+ * A character that no piece of its own length covers may be unknown, with a score
+ * below all others; adjacent unknowns become one token. Of equal sums the first found
+ * wins, as in SentencePiece: by start, then by length. SentencePiece sums in single
+ * precision over the whole text, so rounding depends on everything before: a text
+ * that is split into words carries its sum from one word to the next.
  */
 #include "text/tokenizer.h"
 
@@ -17,7 +18,7 @@ static void arrive(arrival *a, double score, size_t start, int32_t id) {
   *a = (arrival){score, (uint32_t)start, id};
 }
 
-/* Every piece that starts at `at`, and perhaps the unknown character. */
+/* Relaxes every piece that starts at `at`, and the unknown character. */
 static void leave(const attend_tokenizer *t, arrival *best, const char *word,
                   size_t length, size_t at) {
   const model *m = &t->model;
@@ -38,12 +39,13 @@ static void leave(const attend_tokenizer *t, arrival *best, const char *word,
            (int32_t)t->vocab.count); /* stands for unknown */
 }
 
-/* Turns the way back into tokens, in order: links first, then a walk. */
+/* Backtracks: links forward first, then emits tokens in order. */
 static attend_status put_way(const attend_tokenizer *t, scratch *s,
                              const char *word, size_t length) {
   arrival *best = s->arrivals;
   size_t next = length;
-  for (size_t at = length; at > 0;) { /* score is free now: it links forward */
+  for (size_t at = length;
+       at > 0;) { /* score is no longer needed: it links forward */
     size_t start = best[at].start;
     best[at].score = (double)next;
     next = at;

@@ -1,16 +1,12 @@
 /* The vocabulary: pieces by id, and ids by piece.
  *
- * Filled by the loaders, asked by the models.
- *
- * A piece has a name, as files write it, and a key, the bytes of text it
- * stands for; they differ in byte-level models, where "Ġthe" stands for
- * " the". Only keys of normal pieces can be found: "<s>" in a text is not the
- * control token.
+ * A piece has a name, as files write it, and a key, the bytes of text it stands for.
+ * They differ in byte-level models, where "Ġthe" stands for " the". Only keys of
+ * normal pieces are indexed: "<s>" in a text is not the control token.
  */
 #include "text/tokenizer.h"
 
-/* Ids beyond are a lie, not a vocabulary. There may be holes between them, but
- * a short list does not lead far. */
+/* Bounds on ids. There may be gaps, but a short list must not lead to a huge table. */
 enum { MOST_PIECES = 1 << 22, HOLES = 1 << 16, HOLES_EACH = 4 };
 
 static attend_status make_room(attend_tokenizer *t, size_t id) {
@@ -162,7 +158,7 @@ attend_status vocab_index(attend_tokenizer *t) {
   return ATTEND_OK;
 }
 
-/* Without making the tables anew, as long as they are not too full. */
+/* Without rebuilding the tables, while they are not too full. */
 attend_status vocab_put_phantom(attend_tokenizer *t, const char *key,
                                 size_t length) {
   vocab *v = &t->vocab;
@@ -178,4 +174,77 @@ void vocab_free(const attend_context *ctx, vocab *v) {
   give(ctx, v->piece);
   give(ctx, v->names.slot);
   give(ctx, v->keys.slot);
+}
+
+/* ---- the byte-level alphabet --------------------------------------------- */
+
+/* GPT-2's byte-level alphabet (bytes_to_unicode): every byte as a printable
+ * character. Printable Latin-1 stands for itself; the other 68 bytes are U+0100 and
+ * up, in order. */
+
+static bool is_itself(unsigned b) {
+  return (b >= '!' && b <= '~') || (b >= 0xa1 && b <= 0xac) ||
+         (b >= 0xae && b <= 0xff);
+}
+
+uint32_t byte_char(unsigned char byte) {
+  if (is_itself(byte)) return byte;
+  uint32_t c = 0x100;
+  for (unsigned b = 0; b < byte; b++) c += !is_itself(b);
+  return c;
+}
+
+/* -1: the character stands for no byte. */
+static int byte_of(uint32_t c) {
+  if (c < 0x100) return is_itself(c) ? (int)c : -1;
+  if (c <= 0x120) return (int)c - 0x100;        /* 00 to 20 */
+  if (c <= 0x142) return (int)c - 0x121 + 0x7f; /* 7f to a0 */
+  return c == 0x143 ? 0xad : -1;
+}
+
+bool bytes_of_piece(const char *name, size_t length, char *out, size_t *n) {
+  *n = 0;
+  for (size_t i = 0; i < length;) {
+    uint32_t c;
+    i += utf8_next(name + i, length - i, &c);
+    int byte = byte_of(c);
+    if (byte < 0) return false;
+    out[(*n)++] = (char)byte;
+  }
+  return true;
+}
+
+/* ---- accessors of a tokenizer -------------------------------------------- */
+
+const char *attend_tokenizer_kind(const attend_tokenizer *t) { return t->kind; }
+
+int32_t attend_tokenizer_count(const attend_tokenizer *t) {
+  return (int32_t)t->vocab.real;
+}
+
+static const piece *piece_at(const attend_tokenizer *t, int32_t id) {
+  if (id < 0 || (size_t)id >= t->vocab.real) return NULL;
+  return t->vocab.piece[id].kind ? &t->vocab.piece[id] : NULL;
+}
+
+const char *attend_tokenizer_piece(const attend_tokenizer *t, int32_t id,
+                                   size_t *length) {
+  const piece *p = piece_at(t, id);
+  if (length) *length = p ? p->name.length : 0;
+  return p ? p->name.bytes : NULL;
+}
+
+int32_t attend_tokenizer_find(const attend_tokenizer *t, const char *name,
+                              size_t length) {
+  return vocab_name(&t->vocab, name, length);
+}
+
+int32_t attend_tokenizer_special(const attend_tokenizer *t,
+                                 attend_special which) {
+  return (unsigned)which < ATTEND_SPECIALS ? t->special[which] : -1;
+}
+
+bool attend_tokenizer_is_special(const attend_tokenizer *t, int32_t id) {
+  const piece *p = piece_at(t, id);
+  return p && p->special;
 }

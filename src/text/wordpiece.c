@@ -1,7 +1,7 @@
-/* WordPiece: the longest piece that fits, again and again.
+/* WordPiece (Schuster and Nakajima 2012; BERT): greedy longest match from the left.
  *
- * A word in which something fits nowhere is unknown as a whole; so is one that is too
- * long.
+ * A word with a position where no piece matches is unknown as a whole; so is one that
+ * is too long.
  */
 #include "text/tokenizer.h"
 

@@ -1,9 +1,7 @@
-/* A trace: what a hook read of one sequence, kept by token.
+/* A trace: a hook that records the activations of one sequence, token by token.
  *
- * A hook of sessions; knows base alone. lens/ and whoever likes reads it again.
- *
- * A tensor of [B,H,n,W] adds n rows of H x W floats to its record, so a text that
- * comes in pieces, or token by token, is one record in the end.
+ * A tensor [B,H,n,W] appends n rows of H x W floats to its record, so a text in several
+ * calls becomes one record.
  */
 #include "attend/trace.h"
 
@@ -56,15 +54,16 @@ const char *attend_role_name(attend_role role) {
   return (unsigned)role < ATTEND_ROLES ? names[role] : "nothing";
 }
 
-/* ---- life ------------------------------------------------------------------------ */
+/* ---- creating ------------------------------------------------------------------------ */
 
 attend_status attend_trace_create(attend_context *ctx,
                                   const attend_trace_options *options,
                                   attend_trace **trace) {
   *trace = NULL;
-  ATTEND_CHECK(ctx, options && options->sequence >= 0,
-               "a trace needs options that say what is recorded, and of which "
-               "sequence");
+  ATTEND_CHECK(
+      ctx, options && options->sequence >= 0,
+      "a trace needs options: the points to record and a sequence of 0 or "
+      "more");
   ATTEND_TRY(take_zeroed(ctx, sizeof **trace, "a trace", trace));
   (*trace)->ctx = ctx;
   (*trace)->options = *options;
@@ -123,8 +122,8 @@ static attend_status row_room(attend_trace *t, record *r, int n) {
   if (n <= r->room) return ATTEND_OK;
   if (t->options.most_bytes && t->bytes + bytes > t->options.most_bytes)
     return fail(t->ctx, ATTEND_NO_MEMORY,
-                "recording this takes more than the %zu MB that were allowed: "
-                "allow more, or take a shorter text",
+                "recording needs more than the %zu MB of most_bytes: raise the "
+                "limit, or record a shorter text",
                 t->options.most_bytes >> 20);
   ATTEND_TRY(take(t->ctx, bytes, "a trace", &more));
   if (r->rows) memcpy(more, r->rows, (size_t)r->n * row);
@@ -135,7 +134,7 @@ static attend_status row_room(attend_trace *t, record *r, int n) {
   return ATTEND_OK;
 }
 
-/* What has another shape than before starts anew. */
+/* A change of shape starts a new record. */
 static void start_record(attend_trace *t, record *r, const attend_hooked *s) {
   if (r->heads == s->shape[1] && r->width == s->shape[3]) return;
   t->bytes -=
@@ -144,8 +143,7 @@ static void start_record(attend_trace *t, record *r, const attend_hooked *s) {
   *r = (record){.heads = s->shape[1], .width = s->shape[3]};
 }
 
-/* Padding has rows of its own on the encoder's side: they keep the places of
- * the tokens. */
+/* Encoder tensors keep their padding rows, so that rows are token positions. */
 static int rows_of(const attend_trace *t, const attend_hooked *s) {
   bool encoder = s->role == ATTEND_ENCODER_SELF ||
                  (s->role == ATTEND_CROSS &&

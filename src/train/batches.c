@@ -1,14 +1,11 @@
-/* Lessons: a corpus cut into batches, in an order that a seed draws.
+/* A corpus cut into batches, in a seeded random order.
  *
- * Between a corpus and a learner.
+ * Documents without an answer are one cyclic stream; an epoch cuts it into windows from
+ * a random offset and takes them in random order. Pairs are shuffled too; within a pool
+ * of batches pairs of like length go together, so that little is padded.
  *
- * Documents without an answer are one stream, joined end to end and into a ring;
- * an epoch cuts it into windows from a point that it draws, and takes these in an
- * order that it draws. Pairs are taken in such an order too; of a pool of batches
- * those of like length go together, so that little is padded.
- *
- * An order is a permutation that can be asked anywhere (random_place), so a lesson is
- * found from its number, and there is no state to be saved.
+ * The order is a permutation with random access (random_place), so a batch is computed
+ * from its number, and there is no state to be saved.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -33,12 +30,12 @@ struct attend_batches {
   size_t longest; /* of ids in a row; of answers */
   size_t answered;
   void *block; /* of what follows */
-  int32_t *ids, *targets, *said, *lengths, *decoder_lengths;
+  int32_t *ids, *targets, *decoder_ids, *lengths, *decoder_lengths;
   pooled *pool; /* [POOL batch] of pairs: what is in it */
   uint64_t pool_number, pool_count;
 };
 
-/* ---- an order --------------------------------------------------------------------- */
+/* ---- order ------------------------------------------------------------------------ */
 
 static attend_random random_of(const attend_batches *b, uint64_t stream,
                                uint64_t key) {
@@ -83,9 +80,10 @@ static bool is_content(const attend_batches *b, int32_t id) {
   return id != b->o.cls && id != b->o.sep && id != b->o.pad;
 }
 
-/* Draws two numbers a place: whether it is asked for, and what stands there. */
-static void hide(const attend_batches *b, uint64_t number, int t, int32_t *id,
-                 int32_t *target) {
+/* BERT's masking (Devlin et al. 2018): of the masked positions 80 % get the mask token,
+ * 10 % a random one, 10 % stay. */
+static void mask_token(const attend_batches *b, uint64_t number, int t,
+                       int32_t *id, int32_t *target) {
   float draw[3];
   attend_random_uniform(random_of(b, STREAM_MASK, number), 4 * (uint64_t)t, 3,
                         draw);
@@ -108,7 +106,7 @@ static int fill_masked(const attend_batches *b, uint64_t from, uint64_t number,
     uint64_t at = from + (uint64_t)t;
     if (b->o.in_order && at >= c->count) break;
     ids[n] = c->ids[at % c->count];
-    hide(b, number, t, &ids[n], &targets[n]);
+    mask_token(b, number, t, &ids[n], &targets[n]);
     n++;
   }
   if (b->o.sep >= 0) ids[n++] = b->o.sep;
@@ -116,7 +114,7 @@ static int fill_masked(const attend_batches *b, uint64_t from, uint64_t number,
 }
 
 static void get_windows(attend_batches *b, uint64_t number,
-                        attend_batch *lesson) {
+                        attend_batch *batch) {
   uint64_t first = number * (uint64_t)b->o.batch, left = b->units - first;
   int rows = b->o.batch, length = b->o.length;
   bool masked = b->o.task == ATTEND_LEARN_MASKED;
@@ -130,9 +128,9 @@ static void get_windows(attend_batches *b, uint64_t number,
     else
       fill_causal(b, from, ids, targets);
   }
-  lesson->batch = rows;
-  lesson->length = length;
-  if (!masked) lesson->lengths = NULL;
+  batch->count = rows;
+  batch->length = length;
+  if (!masked) batch->lengths = NULL;
 }
 
 /* ---- pairs ------------------------------------------------------------------------------ */
@@ -160,7 +158,7 @@ static void fill_pool(attend_batches *b, uint64_t epoch, uint64_t pool) {
   qsort(b->pool, b->pool_count, sizeof *b->pool, by_length);
 }
 
-/* The pairs of a lesson: *rows of them in the pool. */
+/* The pairs of a batch: *rows of them in the pool. */
 static const pooled *choose(attend_batches *b, uint64_t number, int *rows) {
   uint64_t batch = (uint64_t)b->o.batch, each = attend_batches_epoch(b);
   uint64_t epoch = number / each, place = number % each;
@@ -193,29 +191,29 @@ static int longest_of(const attend_corpus *c, const pooled *p, int rows,
   return (int)most;
 }
 
-/* The decoder is given the start and the answer without its last token. */
+/* The decoder reads the start token and the answer without its last token. */
 static void fill_two(attend_batches *b, const pooled *p, int rows,
-                     attend_batch *lesson) {
+                     attend_batch *batch) {
   int n = longest_of(b->c, p, rows, 0), m = longest_of(b->c, p, rows, 1);
   int32_t pad = filler(b);
   for (int i = 0; i < rows; i++) {
     size_t at = 2 * (size_t)p[i].pair;
     int32_t *targets = b->targets + (ptrdiff_t)i * m;
-    int32_t *said = b->said + (ptrdiff_t)i * m;
+    int32_t *decoder_ids = b->decoder_ids + (ptrdiff_t)i * m;
     copy_part(b->c, at, b->ids + (ptrdiff_t)i * n, n, pad, &b->lengths[i]);
     copy_part(b->c, at + 1, targets, m, -1, &b->decoder_lengths[i]);
-    said[0] = b->o.start;
+    decoder_ids[0] = b->o.start;
     for (int t = 1; t < m; t++)
-      said[t] = targets[t - 1] < 0 ? pad : targets[t - 1];
+      decoder_ids[t] = targets[t - 1] < 0 ? pad : targets[t - 1];
   }
-  lesson->length = n;
-  lesson->said = m;
-  lesson->decoder_ids = b->said;
-  lesson->decoder_lengths = b->decoder_lengths;
+  batch->length = n;
+  batch->decoder_length = m;
+  batch->decoder_ids = b->decoder_ids;
+  batch->decoder_lengths = b->decoder_lengths;
 }
 
 static void fill_joined(attend_batches *b, const pooled *p, int rows,
-                        attend_batch *lesson) {
+                        attend_batch *batch) {
   const int n = (int)p[rows - 1].length - 1; /* they are sorted */
   int32_t pad = filler(b);
   for (int i = 0; i < rows; i++) {
@@ -230,57 +228,63 @@ static void fill_joined(attend_batches *b, const pooled *p, int rows,
     }
     b->lengths[i] = all - 1;
   }
-  lesson->length = n;
+  batch->length = n;
 }
 
-static void get_pairs(attend_batches *b, uint64_t number,
-                      attend_batch *lesson) {
-  const pooled *p = choose(b, number, &lesson->batch);
+static void get_pairs(attend_batches *b, uint64_t number, attend_batch *batch) {
+  const pooled *p = choose(b, number, &batch->count);
   if (b->o.parts == ATTEND_DECODER)
-    fill_joined(b, p, lesson->batch, lesson);
+    fill_joined(b, p, batch->count, batch);
   else
-    fill_two(b, p, lesson->batch, lesson);
+    fill_two(b, p, batch->count, batch);
 }
 
-/* ---- asking ------------------------------------------------------------------------------- */
+/* ---- access ------------------------------------------------------------------------------- */
 
 uint64_t attend_batches_epoch(const attend_batches *b) {
   return (b->units + (uint64_t)b->o.batch - 1) / (uint64_t)b->o.batch;
 }
 
 attend_status attend_batches_get(attend_batches *b, uint64_t number,
-                                 attend_batch *lesson) {
-  lesson->batch = 0;
+                                 attend_batch *batch) {
+  batch->count = 0;
   if (b->o.in_order && number >= attend_batches_epoch(b)) return ATTEND_OK;
-  lesson->ids = b->ids;
-  lesson->targets = b->targets;
-  lesson->lengths = b->lengths;
+  batch->ids = b->ids;
+  batch->targets = b->targets;
+  batch->lengths = b->lengths;
   if (b->o.task == ATTEND_LEARN_PAIRS)
-    get_pairs(b, number, lesson);
+    get_pairs(b, number, batch);
   else
-    get_windows(b, number, lesson);
+    get_windows(b, number, batch);
   return ATTEND_OK;
 }
 
-int attend_batch_scored(const attend_batch *l) {
-  int64_t places = (int64_t)l->batch * (l->said ? l->said : l->length);
+int attend_batch_scored(const attend_batch *batch) {
+  int64_t places =
+      (int64_t)batch->count *
+      (batch->decoder_length ? batch->decoder_length : batch->length);
   int scored = 0;
-  for (int64_t i = 0; i < places; i++) scored += l->targets[i] >= 0;
+  for (int64_t i = 0; i < places; i++) scored += batch->targets[i] >= 0;
   return scored;
 }
 
-static int64_t real_tokens(int batch, int length, const int32_t *lengths) {
+static int64_t real_tokens(int count, int length, const int32_t *lengths) {
   int64_t sum = 0;
-  for (int i = 0; i < batch; i++) sum += lengths ? lengths[i] : length;
+  for (int i = 0; i < count; i++) sum += lengths ? lengths[i] : length;
   return sum;
 }
 
-int64_t attend_batch_tokens(const attend_batch *l) {
-  return real_tokens(l->batch, l->length, l->lengths) +
-         real_tokens(l->batch, l->said, l->decoder_lengths);
+int64_t attend_batch_tokens(const attend_batch *batch) {
+  return real_tokens(batch->count, batch->length, batch->lengths) +
+         real_tokens(batch->count, batch->decoder_length,
+                     batch->decoder_lengths);
 }
 
-/* ---- what decides the lessons ----------------------------------------------------- */
+/* ---- digest ----------------------------------------------------------------------- */
+
+uint64_t batches_corpus_digest(const attend_batches *b) {
+  return attend_corpus_digest(b->c);
+}
 
 uint64_t batches_digest(const attend_batches *b) {
   const attend_batch_options *o = &b->o;
@@ -327,15 +331,15 @@ static attend_status measure_stream(attend_batches *b) {
   bool masked = o->task == ATTEND_LEARN_MASKED;
   uint64_t count = b->c->count;
   ATTEND_CHECK(b->ctx, !b->c->pairs,
-               "the corpus holds pairs of texts: learn "
-               "them as pairs");
+               "the corpus holds pairs of texts: choose "
+               "the task pairs");
   ATTEND_CHECK(b->ctx, count >= 2, "the corpus holds %zu tokens: too few",
                b->c->count);
   b->content = o->length - (masked && o->cls >= 0) - (masked && o->sep >= 0);
   ATTEND_CHECK(b->ctx, b->content > 0,
                "a length of %d leaves no place for text", o->length);
   ATTEND_CHECK(b->ctx, !masked || (o->mask >= 0 && o->vocab > 0),
-               "masked learning needs a tokenizer with a mask token");
+               "masked training needs a tokenizer with a mask token");
   uint64_t width = (uint64_t)b->content;
   uint64_t whole =
       o->in_order ? (count - !masked + width - 1) / width : count / width;
@@ -348,10 +352,10 @@ static attend_status measure_stream(attend_batches *b) {
 static size_t cut_rows(attend_batches *b, void *block) {
   arena a = {block, 0};
   size_t batch = (size_t)b->o.batch, list = batch * sizeof(int32_t);
-  size_t row = b->longest * list, said = b->answered * list;
+  size_t row = b->longest * list, answer = b->answered * list;
   b->ids = arena_cut(&a, row);
-  b->targets = arena_cut(&a, row > said ? row : said);
-  b->said = arena_cut(&a, said);
+  b->targets = arena_cut(&a, row > answer ? row : answer);
+  b->decoder_ids = arena_cut(&a, answer);
   b->lengths = arena_cut(&a, list);
   b->decoder_lengths = arena_cut(&a, list);
   if (b->o.task == ATTEND_LEARN_PAIRS)
@@ -371,7 +375,7 @@ static attend_status open_batches(attend_batches *b) {
     ATTEND_TRY(measure_pairs(b));
   else
     ATTEND_TRY(measure_stream(b));
-  ATTEND_TRY(take(b->ctx, cut_rows(b, NULL), "a lesson", &b->block));
+  ATTEND_TRY(take(b->ctx, cut_rows(b, NULL), "a batch", &b->block));
   cut_rows(b, b->block);
   return ATTEND_OK;
 }
@@ -381,7 +385,7 @@ attend_status attend_batches_create(const attend_corpus *corpus,
                                     attend_batches **batches) {
   attend_batches *b;
   *batches = NULL;
-  ATTEND_TRY(take_zeroed(corpus->ctx, sizeof *b, "the lessons", &b));
+  ATTEND_TRY(take_zeroed(corpus->ctx, sizeof *b, "the batches", &b));
   b->ctx = corpus->ctx;
   b->c = corpus;
   if (options) b->o = *options;

@@ -1,13 +1,10 @@
-/* Documents as ids, all in one stretch of memory; read from files of texts.
- *
- * Between files as people have them and batches.c.
- */
+/* A corpus: documents as ids, in one array; read from text, JSONL and TSV files. */
 #include "train/corpus.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "attend/json.h"
+#include "attend/lines.h"
 #include "base/files.h"
 
 attend_status attend_corpus_create(attend_context *ctx,
@@ -29,10 +26,9 @@ void attend_corpus_free(attend_corpus *c) {
 
 /* ---- growing ------------------------------------------------------------------ */
 
-/* More ids of the part that is open, and its end. */
 static attend_status append(attend_corpus *c, size_t n, const int32_t *ids) {
   ATTEND_TRY(grow(c->ctx, &c->ids, &c->capacity, c->count + n, sizeof *c->ids,
-                  "the texts to learn from"));
+                  "the corpus"));
   if (n) memcpy(c->ids + c->count, ids, n * sizeof *ids);
   c->count += n;
   return ATTEND_OK;
@@ -40,12 +36,12 @@ static attend_status append(attend_corpus *c, size_t n, const int32_t *ids) {
 
 static attend_status close_part(attend_corpus *c) {
   ATTEND_TRY(grow(c->ctx, &c->end, &c->parts_capacity, c->parts + 1,
-                  sizeof *c->end, "the texts to learn from"));
+                  sizeof *c->end, "the corpus"));
   c->end[c->parts++] = c->count;
   return ATTEND_OK;
 }
 
-/* What was added since, away again; the memory stays. */
+/* Removes what was added since; the memory stays. */
 static void take_back(attend_corpus *c, const attend_corpus *before) {
   c->count = before->count;
   c->parts = before->parts;
@@ -75,7 +71,7 @@ attend_status attend_corpus_add(attend_corpus *c, size_t n, const int32_t *ids,
   return status;
 }
 
-/* ---- what it is ---------------------------------------------------------------- */
+/* ---- accessors ----------------------------------------------------------------- */
 
 size_t attend_corpus_documents(const attend_corpus *c) {
   return c->pairs ? c->parts / 2 : c->parts;
@@ -93,7 +89,7 @@ uint64_t attend_corpus_digest(const attend_corpus *c) {
   return digest_word(&sum);
 }
 
-/* ---- holding a share back ------------------------------------------------------- */
+/* ---- held-out share ------------------------------------------------------------- */
 
 enum { FEW_DOCUMENTS = 20 };
 
@@ -165,14 +161,14 @@ attend_status attend_corpus_split(attend_corpus *c, double share, uint64_t seed,
   return status;
 }
 
-enum { LONGEST_PIECE = 1 << 20 }; /* of text that is encoded at once */
+enum { LONGEST_CHUNK = 1 << 20 }; /* of text that is encoded at once */
 
 typedef struct {
   attend_corpus *c;
   const attend_corpus_options *o;
   const char *path;
   attend_encoding *encoding;
-  int32_t open;     /* what the tokenizer puts before a text; -1: nothing */
+  int32_t open; /* the token that the tokenizer puts before a text; -1: none */
   const char *text; /* [length] of the file, past its mark */
   size_t length, bytes;
   size_t line; /* from 1 */
@@ -198,13 +194,13 @@ static bool is_plain(char c) {
  * the whole, but for a mark that some put before a text. Where there is no such
  * place, at a line; in a line without end, at a character. */
 static size_t piece_length(const char *text, size_t length) {
-  if (length <= LONGEST_PIECE) return length;
-  size_t least = LONGEST_PIECE / 2, n;
-  for (n = LONGEST_PIECE; n > least; n--)
+  if (length <= LONGEST_CHUNK) return length;
+  size_t least = LONGEST_CHUNK / 2, n;
+  for (n = LONGEST_CHUNK; n > least; n--)
     if (text[n] == ' ' && is_plain(text[n - 1])) return n;
-  for (n = LONGEST_PIECE; n > least; n--)
+  for (n = LONGEST_CHUNK; n > least; n--)
     if (text[n - 1] == '\n') return n;
-  n = LONGEST_PIECE;
+  n = LONGEST_CHUNK;
   for (int i = 0; i < 3 && ((unsigned char)text[n] & 0xC0) == 0x80; i++) n--;
   return n;
 }
@@ -215,7 +211,7 @@ static attend_status note(reader *r, size_t done) {
   return fail(r->c->ctx, ATTEND_STOPPED, "reading %.300s was stopped", r->path);
 }
 
-/* How far the reading is, if the text lies in the file. */
+/* Reports progress, if the text lies in the file. */
 static attend_status note_text(reader *r, const char *text) {
   const char *from = r->text;
   if (text < from || text > from + r->length) return ATTEND_OK;
@@ -284,7 +280,7 @@ static attend_status add_side(reader *r, const char *text, size_t length,
   return close_part(c);
 }
 
-/* A side of spaces alone may come to nothing, too. */
+/* A side of spaces alone may have no ids. */
 static attend_status add_pair(reader *r, const char *source, size_t n,
                               const char *target, size_t m) {
   attend_corpus *c = r->c;
@@ -333,29 +329,43 @@ static attend_status add_object(reader *r, const attend_json *object) {
   return add_pair(r, from, n, to, m);
 }
 
-static attend_status read_object(reader *r, const char *line, size_t n) {
+static attend_status read_object(reader *r, attend_lines *lines) {
   attend_json *object;
-  char what[400];
-  if (strspn(line, " \t\r") >= n) return ATTEND_OK; /* \n or 0 is behind it */
-  snprintf(what, sizeof what, "%.300s, line %zu", r->path, r->line);
-  ATTEND_TRY(attend_json_parse(r->c->ctx, what, line, n, &object));
+  ATTEND_TRY(attend_lines_json(lines, &object));
   attend_status status = add_object(r, object);
   attend_json_free(object);
   return status;
 }
 
-static attend_status read_columns(reader *r, const char *line, size_t n) {
-  if (n && line[n - 1] == '\r') n--;
-  if (!n) return ATTEND_OK;
-  const char *tab = memchr(line, '\t', n);
-  if (!tab)
+static attend_status read_columns(reader *r, const attend_line *line) {
+  const char *source, *target;
+  size_t at = 0, n, m;
+  attend_line_column(line, &at, &source, &n);
+  if (!attend_line_column(line, &at, &target, &m))
     return fail(r->c->ctx, ATTEND_IO,
                 "%.300s, line %zu has no tab between two texts", r->path,
                 r->line);
-  size_t first = (size_t)(tab - line), rest = n - first - 1;
-  const char *more = memchr(tab + 1, '\t', rest);
-  if (more) rest = (size_t)(more - tab - 1);
-  return add_pair(r, line, first, tab + 1, rest);
+  return add_pair(r, source, n, target, m);
+}
+
+static attend_status read_records(reader *r, attend_lines *lines, bool json) {
+  attend_line line;
+  for (;;) {
+    ATTEND_TRY(attend_lines_next(lines, &line));
+    if (!line.text) return ATTEND_OK;
+    r->line = line.number;
+    ATTEND_TRY(json ? read_object(r, lines) : read_columns(r, &line));
+    if (r->line % 256 == 0) ATTEND_TRY(note(r, attend_lines_bytes(lines)));
+  }
+}
+
+static attend_status read_lines(reader *r, attend_format format) {
+  attend_lines *lines;
+  ATTEND_TRY(attend_lines_of_bytes(r->c->ctx, r->text, r->length, r->path,
+                                   format, &lines));
+  attend_status status = read_records(r, lines, format == ATTEND_FORMAT_JSONL);
+  attend_lines_free(lines);
+  return status;
 }
 
 /* A line from `at` on, and where the next begins. */
@@ -367,17 +377,6 @@ static const char *line_at(const reader *r, size_t at, size_t *n,
   *n = end ? (size_t)(end - line) : left;
   *next = at + *n + (end != NULL);
   return line;
-}
-
-static attend_status each_line(
-    reader *r, attend_status (*read)(reader *r, const char *line, size_t n)) {
-  for (size_t at = 0, n; at < r->length;) {
-    const char *line = line_at(r, at, &n, &at);
-    r->line++;
-    ATTEND_TRY(read(r, line, n));
-    if (r->line % 256 == 0) ATTEND_TRY(note(r, at));
-  }
-  return ATTEND_OK;
 }
 
 static bool is_word(const char *line, size_t n, const char *word, size_t m) {
@@ -422,9 +421,9 @@ static attend_status read_text(reader *r) {
 static attend_status read_kind(reader *r) {
   bool pairs = r->o->task == ATTEND_LEARN_PAIRS;
   ATTEND_TRY(find_open(r));
-  if (name_ends(r->path, ".jsonl") || name_ends(r->path, ".ndjson"))
-    return each_line(r, read_object);
-  if (pairs && name_ends(r->path, ".tsv")) return each_line(r, read_columns);
+  attend_format format = attend_format_of(r->path);
+  if (format == ATTEND_FORMAT_JSONL || (pairs && format == ATTEND_FORMAT_TSV))
+    return read_lines(r, format);
   ATTEND_CHECK(r->c->ctx, !pairs,
                "%.300s: pairs of texts come from files called .jsonl or .tsv",
                r->path);

@@ -1,7 +1,4 @@
-/* A corpus, taken apart.
- *
- * corpus.c keeps it, batches.c cuts it.
- */
+/* The inside of a corpus, for corpus.c and batches.c. */
 #ifndef TRAIN_CORPUS_H
 #define TRAIN_CORPUS_H
 
@@ -25,7 +22,9 @@ static inline size_t part_length(const attend_corpus *c, size_t i) {
   return c->end[i] - part_start(c, i);
 }
 
-/* What decides the lessons: equal where lessons are. */
+/* Digest of the corpus and the options that batches depend on. */
 uint64_t batches_digest(const attend_batches *b);
+/* Digest of the corpus that batches are cut from. */
+uint64_t batches_corpus_digest(const attend_batches *b);
 
 #endif

@@ -1,18 +1,18 @@
-/* Steps along gradients: AdamW and SGD.
+/* Optimizers: AdamW (Loshchilov and Hutter 2019) and SGD with momentum.
  *
- * Between a learner's gradients and its values. Sums run over stretches of fixed
- * length that join in order, so no bit depends on the number of threads.
+ * Sums run over ranges of fixed length that are joined in order, so no bit depends on
+ * the number of threads.
  */
 #include <math.h>
 
-#include "train/learner.h"
+#include "train/trainer.h"
 
 struct attend_optimizer {
   attend_context *ctx;
-  attend_trainer *learner;
+  attend_trainer *trainer;
   attend_optimizer_options options;
   mirror moment[2];         /* SGD: momentum alone */
-  double *sums, *host_sums; /* [stretches], of the device and of the host */
+  double *sums, *host_sums; /* [ranges], of the device and of the host */
   uint64_t step;
 };
 
@@ -32,7 +32,7 @@ static attend_status check(attend_context *ctx,
 
 static attend_status take_moments(attend_optimizer *o) {
   static const char what[] = "an optimizer";
-  const size_t count = o->learner->count;
+  const size_t count = o->trainer->count;
   const size_t bytes = stretches_of(count) * sizeof *o->sums;
   ATTEND_TRY(mirror_make(o->ctx, count, what, &o->moment[0]));
   if (o->options.kind == ATTEND_ADAMW)
@@ -50,15 +50,15 @@ attend_optimizer_options attend_optimizer_defaults(void) {
                                     .clip = 1};
 }
 
-attend_status attend_optimizer_create(attend_trainer *learner,
+attend_status attend_optimizer_create(attend_trainer *trainer,
                                       const attend_optimizer_options *options,
                                       attend_optimizer **optimizer) {
-  attend_context *ctx = learner->ctx;
+  attend_context *ctx = trainer->ctx;
   attend_optimizer *o;
   *optimizer = NULL;
   ATTEND_TRY(take_zeroed(ctx, sizeof *o, "an optimizer", &o));
   o->ctx = ctx;
-  o->learner = learner;
+  o->trainer = trainer;
   o->options = options ? *options : attend_optimizer_defaults();
   attend_status status = check(ctx, &o->options);
   if (!status) status = take_moments(o);
@@ -78,13 +78,13 @@ void attend_optimizer_free(attend_optimizer *o) {
   give(o->ctx, o);
 }
 
-/* ---- how long the gradient is ----------------------------------------------------- */
+/* ---- the gradient's norm ---------------------------------------------------------- */
 
 static double norm_of(const attend_optimizer *o) {
-  const size_t n = stretches_of(o->learner->count);
+  const size_t n = stretches_of(o->trainer->count);
   double sum = 0;
-  OP(o->ctx, sum_squares, .n = o->learner->count,
-     .x = o->learner->gradients.device, .sums = o->sums);
+  OP(o->ctx, sum_squares, .n = o->trainer->count,
+     .x = o->trainer->gradients.device, .sums = o->sums);
   o->ctx->device->read(o->ctx, o->host_sums, o->sums, n * sizeof *o->sums);
   for (size_t i = 0; i < n; i++) sum += o->host_sums[i];
   return sqrt(sum);
@@ -93,11 +93,11 @@ static double norm_of(const attend_optimizer *o) {
 /* ---- a step ------------------------------------------------------------------------- */
 
 static void step_entry(attend_optimizer *o, struct op_step s,
-                       const learn_entry *e) {
+                       const trainer_entry *e) {
   const mirror *m = o->moment;
   s.n = e->count;
-  s.values = o->learner->values.device + e->at;
-  s.gradients = o->learner->gradients.device + e->at;
+  s.values = o->trainer->values.device + e->at;
+  s.gradients = o->trainer->gradients.device + e->at;
   s.first = m[0].device + e->at;
   s.second = m[1].device ? m[1].device + e->at : NULL;
   s.decay = o->options.decay[group_of(e->p)];
@@ -105,8 +105,8 @@ static void step_entry(attend_optimizer *o, struct op_step s,
 }
 
 static void push_back(attend_optimizer *o) {
-  mirror_back(o->ctx, &o->learner->values);
-  mirror_back(o->ctx, &o->learner->gradients);
+  mirror_back(o->ctx, &o->trainer->values);
+  mirror_back(o->ctx, &o->trainer->gradients);
   mirror_back(o->ctx, &o->moment[0]);
   mirror_back(o->ctx, &o->moment[1]);
 }
@@ -116,11 +116,11 @@ attend_status attend_optimizer_step(attend_optimizer *o, float rate,
   push_back(o);
   double length = norm_of(o), t = (double)(o->step + 1);
   const attend_optimizer_options *p = &o->options;
-  const attend_trainer *l = o->learner;
+  const attend_trainer *tr = o->trainer;
   if (norm) *norm = length;
   ATTEND_CHECK(o->ctx, isfinite(length),
-               "the gradient is not finite: take a smaller rate, or look for "
-               "what is wrong in the data");
+               "the gradient is not finite: choose a smaller rate, or check "
+               "the data");
   struct op_step s = {.rate = rate,
                       .shrink = p->clip > 0 && length > (double)p->clip
                                     ? (float)((double)p->clip / (length + 1e-6))
@@ -131,13 +131,13 @@ attend_status attend_optimizer_step(attend_optimizer *o, float rate,
                       .momentum = p->momentum,
                       .fix1 = (float)(1 / (1 - pow((double)p->beta1, t))),
                       .fix2 = (float)(1 / (1 - pow((double)p->beta2, t)))};
-  for (size_t i = 0; i < l->n_entries; i++)
-    if (!l->entries[i].p->fixed) step_entry(o, s, &l->entries[i]);
-  mirror_changed(&o->learner->values);
+  for (size_t i = 0; i < tr->n_entries; i++)
+    if (!tr->entries[i].p->fixed) step_entry(o, s, &tr->entries[i]);
+  mirror_changed(&o->trainer->values);
   mirror_changed(&o->moment[0]);
   mirror_changed(&o->moment[1]);
   o->step++;
-  return model_repack(&o->learner->model);
+  return model_repack(&o->trainer->model);
 }
 
 uint64_t attend_optimizer_steps(const attend_optimizer *o) { return o->step; }
@@ -149,7 +149,7 @@ float *attend_optimizer_moments(const attend_optimizer *o, int which) {
   return which >> 1 || !m->device ? NULL : mirror_out(o->ctx, m);
 }
 
-/* ---- rates over time ------------------------------------------------------------------- */
+/* ---- schedules ------------------------------------------------------------------------ */
 
 double attend_schedule_at(const attend_schedule *s, uint64_t step) {
   double t = (double)step, warm = (double)s->warmup, all = (double)s->steps;

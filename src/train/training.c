@@ -1,13 +1,11 @@
-/* A course: steps, measuring, saved steps, going on from one.
+/* Training: steps, evaluation, checkpoints, resuming.
  *
- * Above the learner, the optimizer and the lessons, each of which does its own part.
- *
- * A saved step is a folder in Hugging Face layout, with the moments beside, written
- * whole or not at all. A process that is killed leaves its draft; attend train clears
- * such drafts away while it holds the lock of the run.
+ * A checkpoint is a folder in Hugging Face layout, with the moments beside, written
+ * whole or not at all. A killed process leaves its draft; attend_fit removes such drafts
+ * while it holds the lock of the training run.
  *
  * digests.json lists the digest of every other file, taken as it was written: a bit
- * that changed since, or a file of another step, is found before anything is taken.
+ * that changed since, or a file of another step, is found before anything is read.
  */
 #include "attend/training.h"
 
@@ -15,30 +13,30 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/files.h"
 #include "train/corpus.h"
-#include "train/learner.h"
+#include "train/run_folder.h"
+#include "train/trainer.h"
 
 struct attend_training {
   attend_context *ctx;
-  attend_trainer *learner;
+  attend_trainer *trainer;
   attend_optimizer *optimizer;
   attend_batches *batches;
   attend_training_options o;
 };
 
-attend_status attend_training_create(attend_trainer *learner,
+attend_status attend_training_create(attend_trainer *trainer,
                                      attend_optimizer *optimizer,
                                      attend_batches *batches,
                                      const attend_training_options *options,
                                      attend_training **training) {
   attend_training *t;
   *training = NULL;
-  ATTEND_TRY(take_zeroed(learner->ctx, sizeof *t, "a training", &t));
-  t->ctx = learner->ctx;
-  t->learner = learner;
+  ATTEND_TRY(take_zeroed(trainer->ctx, sizeof *t, "a training", &t));
+  t->ctx = trainer->ctx;
+  t->trainer = trainer;
   t->optimizer = optimizer;
   t->batches = batches;
   if (options) t->o = *options;
@@ -60,22 +58,22 @@ uint64_t attend_training_steps(const attend_training *t) {
 static attend_status count_places(attend_training *t, uint64_t first,
                                   attend_step_report *r) {
   for (int i = 0; i < t->o.accumulate; i++) {
-    attend_batch lesson = {0};
-    ATTEND_TRY(attend_batches_get(t->batches, first + (uint64_t)i, &lesson));
-    r->scored += attend_batch_scored(&lesson);
-    r->tokens += attend_batch_tokens(&lesson);
+    attend_batch batch = {0};
+    ATTEND_TRY(attend_batches_get(t->batches, first + (uint64_t)i, &batch));
+    r->scored += attend_batch_scored(&batch);
+    r->tokens += attend_batch_tokens(&batch);
   }
   return ATTEND_OK;
 }
 
-static attend_status study(attend_training *t, uint64_t number,
-                           attend_step_report *r) {
-  attend_batch lesson = {.smoothing = t->o.smoothing,
-                         .scale = 1 / (float)r->scored,
-                         .step = number};
+static attend_status accumulate(attend_training *t, uint64_t number,
+                                attend_step_report *r) {
+  attend_batch batch = {.smoothing = t->o.smoothing,
+                        .scale = 1 / (float)r->scored,
+                        .step = number};
   attend_batch_loss outcome;
-  ATTEND_TRY(attend_batches_get(t->batches, number, &lesson));
-  ATTEND_TRY(attend_trainer_accumulate(t->learner, &lesson, &outcome));
+  ATTEND_TRY(attend_batches_get(t->batches, number, &batch));
+  ATTEND_TRY(attend_trainer_accumulate(t->trainer, &batch, &outcome));
   r->loss += outcome.loss;
   return ATTEND_OK;
 }
@@ -87,38 +85,38 @@ attend_status attend_training_step(attend_training *t,
   *report =
       (attend_step_report){.rate = attend_schedule_at(&t->o.schedule, step)};
   ATTEND_TRY(count_places(t, first, report));
-  attend_trainer_zero_grad(t->learner);
+  attend_trainer_zero_grad(t->trainer);
   for (int i = 0; report->scored && i < t->o.accumulate; i++)
-    ATTEND_TRY(study(t, first + (uint64_t)i, report));
+    ATTEND_TRY(accumulate(t, first + (uint64_t)i, report));
   return attend_optimizer_step(t->optimizer, (float)report->rate,
                                &report->norm);
 }
 
-/* ---- measuring -------------------------------------------------------------------- */
+/* ---- evaluation ------------------------------------------------------------------- */
 
 attend_status attend_training_evaluate(
-    attend_trainer *learner, attend_batches *batches, uint64_t most,
+    attend_trainer *trainer, attend_batches *batches, uint64_t most,
     int (*progress)(uint64_t done, uint64_t total, void *user), void *user,
     attend_batch_loss *outcome) {
   uint64_t total = attend_batches_epoch(batches);
   if (most && most < total) total = most;
   *outcome = (attend_batch_loss){0};
   for (uint64_t i = 0; i < total; i++) {
-    attend_batch lesson = {.quiet = 1};
+    attend_batch batch = {.no_grad = 1};
     attend_batch_loss one;
-    ATTEND_TRY(attend_batches_get(batches, i, &lesson));
-    ATTEND_TRY(attend_trainer_accumulate(learner, &lesson, &one));
+    ATTEND_TRY(attend_batches_get(batches, i, &batch));
+    ATTEND_TRY(attend_trainer_accumulate(trainer, &batch, &one));
     outcome->loss += one.loss;
     outcome->scored += one.scored;
     if (progress && progress(i + 1, total, user))
-      return fail(learner->ctx, ATTEND_STOPPED, "measuring was stopped");
+      return fail(trainer->ctx, ATTEND_STOPPED, "the evaluation was stopped");
   }
   return ATTEND_OK;
 }
 
 /* ---- saving ----------------------------------------------------------------------- */
 
-/* What a step has besides the files from elsewhere. */
+/* Files of a checkpoint that are written here. */
 enum { WEIGHTS, NOTES, STATE, DIGESTS, OWN_FILES };
 static const char *const own_files[] = {[WEIGHTS] = "model.safetensors",
                                         [NOTES] = "training.json",
@@ -129,6 +127,36 @@ static int own_file(const char *name) {
   int i = 0;
   while (i < OWN_FILES && strcmp(name, own_files[i])) i++;
   return i;
+}
+
+static attend_status pass_file(attend_context *ctx, const char *folder,
+                               const char *name,
+                               attend_status (*put)(const char *, const char *,
+                                                    size_t, void *),
+                               void *user) {
+  char from[LONGEST_PATH], *bytes;
+  size_t length;
+  if (!file_beside(folder, name, from, sizeof from)) return ATTEND_OK;
+  ATTEND_TRY(file_read(ctx, from, &bytes, &length));
+  attend_status status = put(name, bytes, length, user);
+  give(ctx, bytes);
+  return status;
+}
+
+attend_status each_beside(attend_context *ctx, const char *folder,
+                          attend_status (*put)(const char *, const char *,
+                                               size_t, void *),
+                          void *user) {
+  attend_status status = ATTEND_OK;
+  DIR *dir = opendir(folder);
+  if (!dir)
+    return fail(ctx, ATTEND_IO, "opening \"%.300s\" failed: %s", folder,
+                strerror(errno));
+  for (struct dirent *e; !status && (e = readdir(dir));)
+    if (e->d_name[0] != '.' && own_file(e->d_name) == OWN_FILES)
+      status = pass_file(ctx, folder, e->d_name, put, user);
+  closedir(dir);
+  return status;
 }
 
 typedef struct {
@@ -162,40 +190,18 @@ static attend_status put_file(saving *s, const char *name, const char *bytes,
   return ATTEND_OK;
 }
 
-static attend_status copy_file(saving *s, const char *name) {
-  char from[LONGEST_PATH], *bytes;
-  size_t length;
-  struct stat info;
-  ATTEND_TRY(path_inside(s->t->ctx, s->keep->beside, name, from));
-  if (stat(from, &info) || !S_ISREG(info.st_mode)) return ATTEND_OK;
-  ATTEND_TRY(file_read(s->t->ctx, from, &bytes, &length));
-  attend_status status = put_file(s, name, bytes, length);
-  give(s->t->ctx, bytes);
-  return status;
+static attend_status put_beside(const char *name, const char *bytes,
+                                size_t length, void *user) {
+  return put_file(user, name, bytes, length);
 }
 
-static attend_status copy_beside(saving *s) {
-  attend_status status = ATTEND_OK;
-  if (!s->keep->beside) return ATTEND_OK;
-  DIR *dir = opendir(s->keep->beside);
-  if (!dir)
-    return fail(s->t->ctx, ATTEND_IO, "opening \"%.300s\" failed: %s",
-                s->keep->beside, strerror(errno));
-  for (struct dirent *e; !status && (e = readdir(dir));)
-    if (e->d_name[0] != '.' && own_file(e->d_name) == OWN_FILES)
-      status = copy_file(s, e->d_name);
-  closedir(dir);
-  return status;
-}
-
-/* What training goes on from: moments, and the values where the weights were
- * rounded. */
+/* The state to resume from: moments, and the values where the weights were rounded. */
 enum { STATE_TENSORS = 3 };
 static size_t state_tensors(attend_training *t, bool exact,
                             attend_tensor list[STATE_TENSORS]) {
   static const char *const names[] = {"moments.0", "moments.1", "values"};
   size_t n = 0, count;
-  const float *values = attend_trainer_values(t->learner, &count);
+  const float *values = attend_trainer_values(t->trainer, &count);
   const float *data[] = {attend_optimizer_moments(t->optimizer, 0),
                          attend_optimizer_moments(t->optimizer, 1),
                          exact ? NULL : values};
@@ -218,7 +224,7 @@ static attend_status write_tensors(saving *s) {
   attend_digest digest;
   char path[LONGEST_PATH];
   ATTEND_TRY(path_inside(t->ctx, s->folder.draft, own_files[WEIGHTS], path));
-  ATTEND_TRY(learner_save(t->learner, path, as, &digest));
+  ATTEND_TRY(trainer_save(t->trainer, path, as, &digest));
   note_digest(s, own_files[WEIGHTS], &digest);
   ATTEND_TRY(path_inside(t->ctx, s->folder.draft, own_files[STATE], path));
   ATTEND_TRY(tensor_file_make(t->ctx, path, n, list, NULL, NULL, &digest));
@@ -226,25 +232,26 @@ static attend_status write_tensors(saving *s) {
   return ATTEND_OK;
 }
 
-enum { LESSONS_TEXT = 17 };
-static void lessons_text(const attend_training *t, char text[LESSONS_TEXT]) {
-  snprintf(text, LESSONS_TEXT, "%016llx",
+enum { BATCHES_TEXT = 17 };
+static void batches_text(const attend_training *t, char text[BATCHES_TEXT]) {
+  snprintf(text, BATCHES_TEXT, "%016llx",
            (unsigned long long)batches_digest(t->batches));
 }
 
 static attend_status write_notes(saving *s) {
   const attend_training *t = s->t;
   uint64_t step = attend_training_steps(t);
-  char lessons[LESSONS_TEXT];
-  lessons_text(t, lessons);
+  char batches[BATCHES_TEXT];
+  batches_text(t, batches);
   attend_json_writer w = attend_json_writer_text(t->ctx);
   attend_json_indent(&w, true);
   attend_json_open(&w, '{');
   attend_json_member(&w, "step");
   attend_json_put_integer(&w, (int64_t)step);
+  /* These two names are older than the word batch; saved runs have them. */
   attend_json_member(&w, "lesson");
   attend_json_put_integer(&w, (int64_t)(step * (uint64_t)t->o.accumulate));
-  put_text(&w, "lessons", lessons);
+  put_text(&w, "lessons", batches);
   put_text(&w, "weights", s->exact ? "f32" : "bf16");
   if (s->keep->write) s->keep->write(&w, s->keep->user);
   attend_json_close(&w, '}');
@@ -259,7 +266,8 @@ static attend_status write_folder(saving *s) {
   char path[LONGEST_PATH];
   attend_json_indent(&s->digests, true);
   attend_json_open(&s->digests, '{');
-  ATTEND_TRY(copy_beside(s));
+  if (s->keep->beside)
+    ATTEND_TRY(each_beside(ctx, s->keep->beside, put_beside, s));
   ATTEND_TRY(write_tensors(s));
   ATTEND_TRY(write_notes(s));
   attend_json_close(&s->digests, '}');
@@ -376,10 +384,10 @@ attend_status attend_training_verify_beside(attend_context *ctx,
   return status;
 }
 
-/* ---- going on ------------------------------------------------------------------------- */
+/* ---- resuming ------------------------------------------------------------------------- */
 
-/* Every tensor is found before the first is taken, so that a file that lacks one
- * changes nothing. */
+/* Finds every tensor before copying the first, so that a file that lacks one changes
+ * nothing. */
 static attend_status read_tensors(attend_training *t, const char *path,
                                   const attend_tensor_file *file, bool exact) {
   const attend_tensor *from[STATE_TENSORS];
@@ -396,7 +404,7 @@ static attend_status read_tensors(attend_training *t, const char *path,
   }
   for (size_t i = 0; i < n; i++)
     memcpy((void *)list[i].data, from[i]->data, from[i]->bytes);
-  return exact ? ATTEND_OK : attend_trainer_refresh(t->learner);
+  return exact ? ATTEND_OK : attend_trainer_refresh(t->trainer);
 }
 
 static attend_status read_state(attend_training *t, const char *folder,
@@ -413,18 +421,18 @@ static attend_status read_state(attend_training *t, const char *folder,
 static attend_status read_notes(const attend_training *t, const char *path,
                                 const attend_json *notes, int64_t *step,
                                 bool *exact) {
-  int64_t lesson, each = t->o.accumulate;
+  int64_t batch, each = t->o.accumulate;
   const char *as = attend_json_string(attend_json_get(notes, "weights"), NULL);
   const char *of = attend_json_string(attend_json_get(notes, "lessons"), NULL);
-  char mine[LESSONS_TEXT];
+  char mine[BATCHES_TEXT];
   if (!attend_json_integer(attend_json_get(notes, "step"), step) ||
-      !attend_json_integer(attend_json_get(notes, "lesson"), &lesson) ||
+      !attend_json_integer(attend_json_get(notes, "lesson"), &batch) ||
       *step < 0 || !as || !of)
     return fail(t->ctx, ATTEND_IO, "%.300s does not say its step", path);
-  lessons_text(t, mine);
+  batches_text(t, mine);
   ATTEND_CHECK(
-      t->ctx, !strcmp(of, mine) && lesson % each == 0 && lesson / each == *step,
-      "%.300s was made with other texts or other lessons (batch, "
+      t->ctx, !strcmp(of, mine) && batch % each == 0 && batch / each == *step,
+      "%.300s was trained on other texts or other batches (batch, "
       "length, seed, accumulation): give the same ones, or begin a new "
       "training from its weights",
       path);

@@ -30,7 +30,7 @@ says '^ +4 +A +B +B '
 says '^ +5 +B +C +C '
 run 0 design previous --run "C A" --json
 is_json 3
-says '"place": 1, "token": "C", "wanted": "none", "given": "none"'
+says '"place": 1, "token": "C", "expected": "none", "predicted": "none"'
 run 0 design sort --check --length 3
 run 0 design content --sharpness 1.1 --check
 run 0 design content --terminal
@@ -49,7 +49,7 @@ grep -q 'for "A" place 1 should give "none" and gives "A"; 120 of 120' \
 [[ ! -e $work/wrong.safetensors ]] || fail "a wrong design was written"
 run 1 design "$work/wrong.json" --json
 is_json 1
-says '"ok": false.*"counterexample": "A", "counterexample_place": 1, "wanted": "none", "given": "A"'
+says '"ok": false.*"counterexample": "A", "counterexample_place": 1, "expected": "none", "predicted": "A"'
 run 1 design previous --run AABA --sharpness 1
 says 'FAILED'
 

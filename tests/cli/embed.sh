@@ -9,7 +9,7 @@ without_tokenizers embed "$work/bert" x
 run 0 embed --help
 says 'Usage: attend embed'
 
-# Every kind of model; a text is like itself.
+# Every kind of model; the cosine of a text with itself is 1.
 for family in bert gpt2 t5; do
   run 0 embed "$work/$family" "the cat" "a dog sat" "the cat"
   [[ $(wc -l <"$work/out") == 4 ]] || fail "$family: not a table of three"
@@ -17,7 +17,7 @@ for family in bert gpt2 t5; do
   says '^   2 .* a dog sat$'
 done
 
-# Lines of the input in its order, each with the bits that it has alone.
+# Lines in the order of the input, each with the bits of the line alone.
 for i in {1..70}; do
   printf 'a dog'
   for ((j = 0; j < i * 13 % 17; j++)); do printf ' w%d' $((i + j)); done
@@ -42,7 +42,7 @@ run 0 embed "$work/bert" --no-normalize --vectors "the cat" "a dog"
 awk '{ s = 0; for (i = 1; i <= NF; i++) s += $i * $i
        if (s > 0.999 && s < 1.001) exit 1 }' "$work/out" || fail "--no-normalize"
 
-# Pooling: as asked, as the folder says, or what the kind of model is used to.
+# Pooling: by --pool, as the folder says, or the default of the kind of model.
 run 0 embed "$work/bert" --pool cls "the cat sat"
 cp "$work/out" "$work/cls"
 run 0 embed "$work/bert" "the cat sat"
@@ -52,9 +52,9 @@ mkdir "$work/bert/1_Pooling"
 printf '{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}' \
   >"$work/bert/1_Pooling/config.json"
 run 0 embed "$work/bert" "the cat sat"
-cmp "$work/out" "$work/cls" || fail "1_Pooling is not obeyed"
+cmp "$work/out" "$work/cls" || fail "1_Pooling is ignored"
 run 0 embed "$work/bert" --pool mean "the cat sat"
-cmp "$work/out" "$work/mean" || fail "--pool does not go first"
+cmp "$work/out" "$work/mean" || fail "--pool does not override the folder"
 printf '[{"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
   {"path": "2_Dense", "type": "sentence_transformers.models.Dense"}]' \
   >"$work/bert/modules.json"
@@ -63,14 +63,14 @@ rm -r "$work/bert/modules.json" "$work/bert/1_Pooling"
 run 0 embed "$work/gpt2" "the cat sat"
 cp "$work/out" "$work/last"
 run 0 embed "$work/gpt2" --pool last "the cat sat"
-cmp "$work/out" "$work/last" || fail "decoders do not take the last token"
+cmp "$work/out" "$work/last" || fail "decoders do not pool the last token"
 
-# What is cut is said.
+# Truncated texts are counted.
 run 0 embed "$work/bert" --max-length 4 --vectors "the cat sat on" "a dog"
-grep -q '1 of 2 texts was cut to 4 tokens' "$work/err" || fail "not said"
+grep -q '1 of 2 texts was truncated to 4 tokens' "$work/err" || fail "no warning"
 printf '{"max_seq_length": 4}' >"$work/bert/sentence_bert_config.json"
 run 0 embed "$work/bert" "the cat sat on"
-grep -q '1 of 1 texts was cut to 4 tokens' "$work/err" || fail "the folder's"
+grep -q '1 of 1 texts was truncated to 4 tokens' "$work/err" || fail "the folder's"
 rm "$work/bert/sentence_bert_config.json"
 
 # Settings of the wrong type are refused by name.
@@ -100,7 +100,7 @@ says '^  \{"text": "the \\"cat\\"", "tokens": [0-9]+, "vector": \[-?[0-9.e-]+(, 
 [[ $(grep -c '"vector": ' "$work/out") == 72 ]] || fail "rows of JSON"
 ! grep -q cosines "$work/out" || fail "lines have cosines"
 
-# A file, whole or not at all.
+# A file, complete or not replaced.
 "$ATTEND" embed "$work/bert" --out "$work/v.safetensors" <"$work/lines" \
   >"$work/out"
 says '^72 texts of [0-9]+ tokens: \[72, 48\] in '
@@ -117,13 +117,13 @@ if (
   "$ATTEND" embed "$work/bert" --out "$work/v.safetensors" <"$work/many" \
     >"$work/out" 2>"$work/err"
 ); then fail "a full disk is not noticed"; fi
-grep -q 'v.safetensors cannot be written: ' "$work/err" || fail "not said"
+grep -q 'v.safetensors cannot be written: ' "$work/err" || fail "no error"
 cmp "$work/before" "$work/v.safetensors" || fail "the old file is lost"
 [[ $(find "$work" -name '*.part' | wc -l) == 0 ]] || fail "something is left"
 complains 1 'cannot be written' embed "$work/bert" --out "$work/no/v" x
 complains 1 'not a plain file' embed "$work/bert" --out /dev/null x
 
-# The nearest.
+# Nearest texts.
 "$ATTEND" embed "$work/bert" --search "the cats" --top 2 --json \
   <"$work/lines" >"$work/out"
 is_json 2
@@ -138,7 +138,7 @@ run 2 embed "$work/bert" --pool most x
 run 2 embed "$work/bert" --top 3 x
 run 2 embed "$work/bert" --search x --vectors y
 
-# A model whose numbers are none.
+# Non-finite weights.
 mkdir "$work/none"
 cp "$work/bert/"* "$work/none"
 without_numbers "$work/none"

@@ -30,7 +30,7 @@ complains 2 'some would never be scored' \
   eval "$models/gpt2" --ids "$work/ids" --context 8 --stride 9
 complains 2 'no token to score' eval "$models/gpt2" --ids /dev/null
 complains 1 'cannot be read' eval "$models/gpt2" --ids /no/such/file
-complains 2 'is for decoders' eval "$models/bert" --ids "$work/ids"
+complains 2 'ids alone are for decoders' eval "$models/bert" --ids "$work/ids"
 run 2 eval
 
 # Windows: any batch, the same bits; more context, less loss.
@@ -70,11 +70,11 @@ for batch in 1 6; do
 done
 run 0 eval "$work/bert" "$work/text" --context 4
 says '^.* +6 +23 '
-complains 2 '--stride is for decoders' eval "$work/bert" "$work/text" --stride 2
+complains 2 'a stride is for decoders' eval "$work/bert" "$work/text" --stride 2
 
-# A model whose numbers are none: the row is there, and so is a sentence.
+# Non-finite weights: the row is printed, and a sentence.
 without_numbers "$work/bert"
 run 1 eval "$work/bert" "$work/text"
 says ' +6 +23 +- +-'
-grep -q 'no numbers' "$work/err" || fail "does not say that there is no loss"
+grep -q 'not finite' "$work/err" || fail "does not say that there is no loss"
 complains 1 'cannot be read' eval "$work/bert" "$work"

@@ -32,9 +32,9 @@ run 0 explain --json softmax:b1h8g2n4096d64:decode
 is_json 3
 fields kv_heads cache_bytes
 
-# A form with a feature map: both ways, where they cross, and the error.
+# A form with a feature map: both methods, where they cross, and the error.
 run 0 explain "favor(m=256):b1h12n4096d64:causal"
-says '^way +engine +FLOPs +at least +bound +memory +grows as$'
+says '^method +engine +FLOPs +at least +bound +memory +grows as$'
 says '^exact +softmax-tiled .* O\(T S \(D \+ M\)\)$'
 says '^linear +linear .* O\(T C \(D \+ M\)\)$'
 says '^  crossover +linear is predicted to be faster from n = [0-9]+ on$'
@@ -66,7 +66,7 @@ fields exact_engine exact_flops exact_s exact_memory_bytes exact_growth \
   expected_error spread features_for_tenth
 [[ $(grep -c '"crossover_n": [0-9]' "$work/out") == 3 ]] || fail "crossovers"
 [[ $(grep -c '"expected_error": [0-9]' "$work/out") == 2 ]] || fail "errors"
-[[ $(grep -c '"exact_engine": null' "$work/out") == 2 ]] || fail "no ways"
+[[ $(grep -c '"exact_engine": null' "$work/out") == 2 ]] || fail "no exact method"
 says '"exact_flops": 537001984, ' # 4096 * 4097 / 2 * 2 * 32
 
 complains 1 'engine softmax-tiled does not apply' explain --engine softmax-tiled \

@@ -28,7 +28,7 @@ sed -n 's/.*"probability": \([^,]*\),.*/\1/p' "$work/one" |
   awk '{ sum += $1; if (NR > 1 && $1 > last) exit 1; last = $1 }
        END { if (NR != 211 || sum < 0.999999 || sum > 1.000001) exit 1 }' ||
   fail "probabilities"
-# A piece that goes on with a word joins it.
+# A WordPiece that continues a word joins it.
 says '"token": "##s", "id": 12, .*"text": "as sat"'
 
 # Several masks, a second text, several texts.
@@ -44,7 +44,7 @@ printf 'the [MASK]\na ___ sat\n' >"$work/in"
 is_json 6
 says '"line": 2, "mask": 1, "rank": 3, '
 
-# Models that write: BART anew, T5 between its sentinels.
+# Encoder-decoders: BART rewrites the text, T5 writes between its sentinels.
 run 0 fill "$work/bart" --top 2 --json "the [MASK] sat"
 is_json 2
 says '"rank": 2, .*"id": null, "probability": '
@@ -72,12 +72,12 @@ is_json 4
 says '"mask": 2, "rank": 2, .*"text": "w1 <extra_id_0> w2 '
 
 complains 1 'cannot fill masks: it continues texts' fill "$work/gpt2" "a [MASK]"
-complains 2 'text 1 has no mask: write \[MASK\]' fill "$work/bert" "a cat"
+complains 2 'text 1: there is no mask: write \[MASK\]' fill "$work/bert" "a cat"
 complains 1 'longer than the 40 tokens' fill "$work/bert" "[MASK] $(seq -s ' ' 99)"
 complains 2 'is for encoders' fill "$work/bart" --pair x "a [MASK]"
 run 2 fill
 run 2 fill "$work/bert" --top 0 "a [MASK]"
 
-# A model whose numbers are none.
+# Non-finite weights.
 without_numbers "$work/bert"
-complains 1 'no numbers' fill "$work/bert" "a [MASK]"
+complains 1 'not finite' fill "$work/bert" "a [MASK]"

@@ -5,7 +5,7 @@ stories=$models/stories260K
 
 run 0 generate --help
 says 'Usage: attend generate'
-says 'default: 0, and 0.8'
+says 'default: 0, greedy; 0.8'
 
 # Ids need no tokenizer: the sorter sorts.
 run 0 generate "$models/gpt-nano-sort" --ids "2 0 1 1 2 0" -n 6
@@ -26,7 +26,7 @@ grep -q '^attend: 2 of 2 texts ended because the context of 11 tokens is full: -
   "$work/err" || fail "a full context is not said: $(cat "$work/err")"
 run 0 generate "$models/gpt-nano-sort" --ids "0 1 2" -n 20 --slide
 [[ $(wc -w <"$work/out") == 20 ]] || fail "--slide does not go on"
-grep -q 'full 2 times, and its older half forgotten' "$work/err" ||
+grep -q 'full 2 times, and its older half was dropped' "$work/err" ||
   fail "sliding is not said: $(cat "$work/err")"
 long="0 1 2 0 1 2 0 1 2 0 1 2"
 complains 2 'the prompt has 12 tokens and the context holds 11: .*--slide' \

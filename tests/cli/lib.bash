@@ -93,11 +93,7 @@ end_server() {
 with_words() {
   mkdir "$work/$1"
   cp "$models/$1/config.json" "$models/$1/model.safetensors" "$work/$1"
-  {
-    printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' the a cat dog sat \
-      on mat '##s' '##ing' . ,
-    seq -f 'w%g' 195
-  } >"$work/$1/vocab.txt"
+  cp "$models/../words/vocab.txt" "$work/$1"
 }
 
 # bytes_of NUMBER: as 8 bytes, little-endian.

@@ -86,7 +86,7 @@ run 2 eval --rouge --data "$work/pairs.jsonl" --baseline lead "$models/bart"
 run 2 eval --rouge --data "$work/pairs.jsonl" --baseline lead --predictions x
 said=(--predictions "$work/said.txt")
 complains 1 'cannot be read' eval --rouge --data /no/such/file "${said[@]}"
-complains 1 'it is a folder' eval --rouge --data "$work" "${said[@]}"
+complains 1 'it is a directory' eval --rouge --data "$work" "${said[@]}"
 complains 1 'has 1 summaries, and there are 3 pairs' \
   eval --rouge --data "$work/pairs.jsonl" "${said[@]}"
 complains 1 'pairs.jsonl, line 1 has no text called "text": .*--field' \

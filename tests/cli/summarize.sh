@@ -169,7 +169,7 @@ fi
 # Long documents are cut, which is said, with the remedy.
 printf 'w5 %.0s' {1..70} >"$work/long.txt"
 run 0 summarize --model "$bart" -n 4 "$work/long.txt"
-grep -q 'has 70 tokens and the model reads 64: its end was left out; --long' \
+grep -q 'has 70 tokens and the model reads 64: the rest was left out; --long' \
   "$work/err" || fail "a cut is not said: $(cat "$work/err")"
 run 0 summarize --model "$t5" -n 4 --json "$work/long.txt"
 says '"document_tokens": 70, "cut_tokens": 0, '

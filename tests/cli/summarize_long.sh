@@ -134,14 +134,14 @@ whole=$(wc -l <"$kept")
 head -c -20 "$kept" >"$work/torn" && cp "$work/torn" "$kept"
 run 0 "${chunks[@]}" --work "$work/kept" --stats "$work/long.txt"
 cmp "$work/out" "$work/want"
-grep -q " $((whole - 2)) summaries from the work folder" "$work/err" ||
+grep -q " $((whole - 2)) summaries from the journal" "$work/err" ||
   fail "not what was kept: $(cat "$work/err")"
 [[ $(wc -l <"$kept") == "$whole" ]] || fail "lines were lost or doubled"
-complains 2 'other options.*--work' "${chunks[@]}" -n 9 --work "$work/kept" \
+complains 2 'other options.*another work directory' "${chunks[@]}" -n 9 --work "$work/kept" \
   "$work/long.txt"
-complains 2 'another model.*--work' "${chunks[@]}" --attention elu \
+complains 2 'another model.*another work directory' "${chunks[@]}" --attention elu \
   --work "$work/kept" --model "$bart" "$work/long.txt"
-complains 2 'another model, tokenizer, --weights' "${chunks[@]}" --weights int8 \
+complains 2 'another model, tokenizer, weight format' "${chunks[@]}" --weights int8 \
   --work "$work/kept" "$work/long.txt"
 [[ $("$ATTEND" version) != *avx2* ]] ||
   complains 2 'instruction set' "${chunks[@]}" --isa scalar --work "$work/kept" \
@@ -169,7 +169,7 @@ sed -i '3s/summary/sommaire/' "$kept"
 complains 1 'line 3 of .* is damaged' "${chunks[@]}" --work "$work/kept" \
   "$work/long.txt"
 echo 'something else' >"$kept"
-complains 1 'damaged|not the work' "${chunks[@]}" --work "$work/kept" \
+complains 1 'damaged|not a journal' "${chunks[@]}" --work "$work/kept" \
   "$work/long.txt"
 
 # ---- linear ----------------------------------------------------------------------
@@ -194,19 +194,19 @@ for delay in 0.03 0.06 0.1; do
 done
 run 0 "${linear[@]}" --json --work "$work/read" "$work/long.txt"
 cmp "$work/out" "$work/want"
-complains 1 'another text.*--work' "${linear[@]}" --work "$work/read" \
+complains 1 'another text.*another work directory' "${linear[@]}" --work "$work/read" \
   "$work/short.txt"
-complains 1 'another model.*--work' "${linear[@]}" --weights int8 --work "$work/read" \
+complains 1 'another model.*another work directory' "${linear[@]}" --weights int8 --work "$work/read" \
   "$work/long.txt"
 cp -r "$work/read" "$work/whole"
 for state in "$work"/read/*-cross-0-*.state; do
   printf '\1' | dd of="$state" bs=1 seek=$(($(stat -c %s "$state") / 2 + 3)) \
     conv=notrunc status=none
 done
-complains 1 'cross-0.*is damaged.*--work' "${linear[@]}" --work "$work/read" \
+complains 1 'cross-0.*is damaged.*another work directory' "${linear[@]}" --work "$work/read" \
   "$work/long.txt"
 truncate -s 50 "$work"/read/*-cross-0-*.state
-complains 1 'cross-0.*is damaged.*--work' "${linear[@]}" --work "$work/read" \
+complains 1 'cross-0.*is damaged.*another work directory' "${linear[@]}" --work "$work/read" \
   "$work/long.txt"
 run 0 "${linear[@]}" --json --work "$work/whole" "$work/long.txt"
 cmp "$work/out" "$work/want"

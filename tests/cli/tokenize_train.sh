@@ -112,10 +112,10 @@ complains 1 'no/such/file cannot be opened' tokenize --train no/such/file --out 
 complains 1 'is a folder' tokenize --train "$work" --out "$work/e"
 complains 1 'cannot be made' tokenize --train "$text" --out "$text/e"
 printf '{"n": 5}\n' >"$work/bad.jsonl"
-complains 1 'line 1 of .*bad.jsonl has no string.*--field' \
+complains 1 'bad.jsonl, line 1 has no string.*--field' \
   tokenize --train "$work/bad.jsonl" --out "$work/e"
 printf '"a"\n{\n' >"$work/bad.jsonl"
-complains 1 'line 2 of .*bad.jsonl' tokenize --train "$work/bad.jsonl" --out "$work/e"
+complains 1 'bad.jsonl, line 2' tokenize --train "$work/bad.jsonl" --out "$work/e"
 run 2 tokenize --train "$text"
 run 2 tokenize --train --out "$work/e"
 run 2 tokenize --train "$text" --out "$work/e" --like gpt5

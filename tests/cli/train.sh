@@ -7,7 +7,7 @@ text=$work/text.txt
 
 run 0 train --help
 says 'Usage: attend train'
-says 'the same bits as one that was not'
+says 'resumes bit-identically'
 without_tokenizers train --data "$text" --tokenizer "$stories" --out "$work/x"
 
 # ---- what a run leaves --------------------------------------------------------------
@@ -140,7 +140,7 @@ complains 2 '--out DIR' train --data "$text"
 complains 2 '--data FILE' train --out "$work/new"
 complains 2 'say --data' train "$text" --out "$work/new"
 complains 2 'holds no training to go on with' train --resume --out "$work/new"
-complains 2 'holds a training already' "${new[@]}" --out "$work/gpt2"
+complains 2 'holds a training run already' "${new[@]}" --out "$work/gpt2"
 complains 2 'has its own family and sizes' "${new[@]}" "$stories"
 complains 2 '17 cannot be cut into 2 heads' "${new[@]}" --width 17
 complains 2 'is no form' "${new[@]}" --attention fovar

@@ -66,7 +66,7 @@ learn again "$work/mean" --data "$work/text.txt" --length 16 --batch 2 --steps 0
 learn thin "${new[@]}" --keep 1 --average 3 --save-as bf16
 says '^the mean of 3 steps, 4 to 8'
 
-complains 2 'choose a smaller --save-every' train "${new[@]}" --steps 2 --average 2 \
+complains 2 'an average needs two, so save more often' train "${new[@]}" --steps 2 --average 2 \
   --out "$work/short"
 learn short "${new[@]}" --steps 2
 run 1 train --resume --average 2 --out "$work/short"

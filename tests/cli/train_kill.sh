@@ -12,7 +12,7 @@ if [[ ${ATTEND_TEST_LIGHT:-0} != 0 ]]; then kills=12; fi
 RANDOM=7
 words=(--data "$work/text.txt" --tokenizer "$stories" --width 8 --heads 2 --layers 1
   --length 8 --batch 1 --schedule constant --warmup 0 --dropout 0.1 --keep 2
-  --log-every 2 --valid-every 7 --valid-lessons 2)
+  --log-every 2 --valid-every 7 --valid-batches 2)
 
 # How long a start and a few steps take here: kills fall within twice that, and more
 # where they let nothing be saved, since others use the machine too.

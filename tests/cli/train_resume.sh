@@ -56,7 +56,7 @@ complains 1 'in use by another training' train --resume --out "$work/stopped"
 complains 1 'in use by another training' train "${words[@]}" --out "$work/stopped"
 end INT 'interrupted: --resume goes on'
 no_leftovers stopped
-complains 2 'holds a training already' train "${words[@]}" --out "$work/stopped"
+complains 2 'holds a training run already' train "${words[@]}" --out "$work/stopped"
 n=$(step_of stopped)
 end=$((n + 7 - n % 4)) # not where it would be measured anyway
 learn stopped --resume --steps $end --threads 1
@@ -79,7 +79,7 @@ no_leftovers full
 [[ ! -e $work/full/last ]] || fail "a step was saved on a full disk"
 learn full --resume --steps 5 --save-every 5
 limited 16 train --resume --out "$work/full" --steps 14
-grep -q 'File too large; the last saved step stands' "$work/err" || fail "$(cat "$work/err")"
+grep -q 'File too large; the last checkpoint is intact' "$work/err" || fail "$(cat "$work/err")"
 no_leftovers full
 [[ $(step_of full) == 5 ]] || fail "the last saved step is gone"
 run 0 eval "$work/full/last" "$work/text.txt"
@@ -105,13 +105,16 @@ cp -r "$work/parts" "$work/hurt"
 truncate -s 1000 "$work/hurt/last/training.safetensors"
 complains 1 'training.safetensors' train --resume --out "$work/hurt"
 rm "$work/hurt/last/training.json"
-complains 1 'training.json is missing; step .* --resume-from last-good' \
+complains 1 'training.json is missing; step .* from last-good' \
   train --resume --out "$work/hurt"
 rm -f "$work"/hurt/step-*/training.json
-complains 2 'can be gone on from' train --resume --out "$work/hurt"
+complains 2 'can be resumed' train --resume --out "$work/hurt"
 rm -r "$work/hurt" && cp -r "$work/parts" "$work/hurt"
-complains 2 'other texts or other lessons' train --resume --out "$work/hurt" --batch 3
-complains 2 'other texts or other lessons' train --resume --out "$work/hurt" \
+complains 2 'other texts or other batches' train --resume --out "$work/hurt" --batch 3
+# run.json of an older version may have --valid-lessons.
+complains 2 'other texts or other batches' train --resume --out "$work/hurt" --batch 3 \
+  --valid-lessons 2
+complains 2 'other texts or other batches' train --resume --out "$work/hurt" \
   --data "$work/pairs.tsv" --task causal
 for other in "--width 48" "--attention elu" "--family llama"; do
   # shellcheck disable=SC2086
@@ -144,7 +147,7 @@ flip() {
 for file in model.safetensors training.safetensors training.json config.json; do
   rm -r "$work/hurt" && cp -r "$work/whole" "$work/hurt"
   flip "$work/hurt/step-00000014/$file"
-  complains 1 "step-00000014/$file is damaged.* --resume-from last-good" \
+  complains 1 "step-00000014/$file is damaged.* from last-good" \
     train --resume --out "$work/hurt" --steps 20
 done
 rm -r "$work/hurt" && cp -r "$work/whole" "$work/hurt"
@@ -152,7 +155,7 @@ cp "$work/hurt/step-00000010/model.safetensors" "$work/hurt/step-00000014"
 complains 1 'model.safetensors is damaged, or of another step.* step 12 is as it was' \
   train --resume --out "$work/hurt" --steps 20
 [[ -e $work/hurt/step-00000014 ]] || fail "a step was removed unasked"
-complains 2 'holds no step that --resume-from' train --resume-from 11 --out "$work/hurt"
+complains 2 'holds no step that the run could resume from' train --resume-from 11 --out "$work/hurt"
 learn hurt --resume-from last-good --steps 14
 [[ $(step_of hurt) == 14 ]] || fail "from the last good step"
 same_run whole hurt
@@ -182,4 +185,4 @@ complains 1 'base/config.json is missing, or not what' train --resume --out "$wo
 head -c 3000 "$work/text.txt" >"$work/held.txt"
 learn measured "${words[@]}" --valid "$work/held.txt" --steps 5
 echo 'more' >>"$work/held.txt"
-complains 2 'measured with has changed' train --resume --out "$work/measured" --steps 8
+complains 2 'measured with have changed' train --resume --out "$work/measured" --steps 8

@@ -69,8 +69,9 @@ static void answer_bytes(const char *body, view_reply *r) {
   *r = (view_reply){200, "application/octet-stream", bytes, length};
 }
 
-void view_answer(viewer *v, const char *name, const char *body, size_t length,
-                 view_reply *reply) {
+bool view_answer(viewer *v, const char *name, const char *body, size_t length,
+                 view_cancelled cancelled, void *user, view_reply *reply) {
+  (void)cancelled, (void)user;
   v->answers++;
   if (strlen(body) > length) exit(EXIT_FAILED); /* no 0 at its end */
   if (!strcmp(name, "slow")) sleep(3);
@@ -78,6 +79,7 @@ void view_answer(viewer *v, const char *name, const char *body, size_t length,
     answer_bytes(body, reply);
   else
     answer_echo(body, length, reply);
+  return true;
 }
 
 static int say_run(view_say say, void *user) {
@@ -130,7 +132,7 @@ static void read_option(const char *text, view_server_options *o) {
     size_t n = strlen(numbers[i].name);
     if (!strncmp(text, numbers[i].name, n)) *numbers[i].value = atoi(text + n);
   }
-  if (!strncmp(text, "held=", 5)) o->most_held = strtoul(text + 5, NULL, 10);
+  if (!strncmp(text, "held=", 5)) o->most_bytes = strtoul(text + 5, NULL, 10);
   if (!strncmp(text, "bind=", 5)) o->bind = text + 5;
   if (!strncmp(text, "token=", 6)) o->token = text + 6;
   if (!strcmp(text, "remote")) o->allow_remote = true;
@@ -144,11 +146,11 @@ int main(int argc, char **argv) {
   int code = view_server_start(&v, &o, &server);
   if (code) return code;
 #ifdef ATTEND_SANITIZED
-  const char *watched = "sanitized";
+  const char *deadline = "sanitized";
 #else
-  const char *watched = "plain";
+  const char *deadline = "plain";
 #endif
-  printf("%d %s\n", view_server_port(server), watched);
+  printf("%d %s\n", view_server_port(server), deadline);
   fflush(stdout);
   while (getchar() != EOF) continue;
   view_server_stop(server);

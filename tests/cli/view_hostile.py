@@ -343,7 +343,7 @@ def check_room():
     wait_for(server.unread, 0)
     time.sleep(0.1)
     reply, got = client.ask("POST", "/api/echo", b"y" * 200000)
-    assert reply.status == 503 and b"ask again" in got, reply.status
+    assert reply.status == 503 and b"try again" in got, reply.status
     reply, got = client.ask("POST", "/api/echo", b"yz")
     assert (reply.status, got) == (200, b"zy")
     for s in open_ones:

@@ -99,7 +99,7 @@ COLUMNS=60 look --terminal --step 0 --layer 1 --head 2 "$text"
 [[ $(wc -l <"$work/out") -ge 6 ]] || fail "a head has too few lines"
 
 # ---- what cannot be ---------------------------------------------------------------
-complains 1 'is no folder: name what attend train' view --run "$work/none" --json "$text"
+complains 1 'is no folder: name one that attend train' view --run "$work/none" --json "$text"
 mkdir "$work/empty"
 complains 1 'has no saved step' view --run "$work/empty" --json "$text"
 complains 1 'is a model, not a run' view --run "$course/last" --json "$text"

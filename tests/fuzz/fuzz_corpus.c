@@ -1,6 +1,6 @@
 /* Files of texts: the first byte chooses the kind of file and what it is for, the
  * rest is the file. What is refused has a sentence and leaves the corpus as it was;
- * what is taken becomes lessons. */
+ * what is taken becomes batches. */
 #include "attend/data.h"
 #include "attend/model.h"
 #include "fuzz.h"
@@ -27,18 +27,19 @@ static attend_tokenizer *tokenizer(attend_context *ctx) {
   return t;
 }
 
-static void check_lesson(const attend_batch *l) {
-  int scored = 0, places = l->batch * (l->said ? l->said : l->length);
-  for (int i = 0; i < l->batch * l->length; i++)
+static void check_batch(const attend_batch *l) {
+  int scored = 0,
+      places = l->count * (l->decoder_length ? l->decoder_length : l->length);
+  for (int i = 0; i < l->count * l->length; i++)
     MUST(l->ids[i] >= 0 && l->ids[i] < 512);
-  for (int i = 0; i < l->batch * l->said; i++)
+  for (int i = 0; i < l->count * l->decoder_length; i++)
     MUST(l->decoder_ids[i] >= 0 && l->decoder_ids[i] < 512);
   for (int i = 0; i < places; i++) scored += l->targets[i] >= 0;
   for (int i = 0; i < places; i++) MUST(l->targets[i] < 512);
   MUST(scored == attend_batch_scored(l));
 }
 
-static void use_lessons(attend_context *ctx, const attend_corpus *c, int k) {
+static void use_batches(attend_context *ctx, const attend_corpus *c, int k) {
   attend_batch_options o = {.task = kinds[k].task,
                             .parts = kinds[k].parts,
                             .batch = 3,
@@ -56,7 +57,7 @@ static void use_lessons(attend_context *ctx, const attend_corpus *c, int k) {
   for (uint64_t i = 0; i < 4; i++) {
     attend_batch l = {0};
     MUST(!attend_batches_get(b, i * i, &l));
-    check_lesson(&l);
+    check_batch(&l);
   }
   attend_batches_free(b);
 }
@@ -81,7 +82,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
     MUST(attend_corpus_digest(c) == digest && !attend_corpus_dropped(c));
   } else {
     MUST(attend_corpus_documents(c) > 0);
-    use_lessons(ctx, c, k);
+    use_batches(ctx, c, k);
   }
   attend_corpus_free(c);
   MUST(fuzz_live == live);

@@ -1,7 +1,7 @@
 /* Any bytes, cut into sentences: in order, without overlap, only white space
  * left out. Cut behind a paragraph, the rest gives the same sentences. */
 #include "fuzz.h"
-#include "text/strand.h"
+#include "text/unicode.h"
 
 static void check_gap(const char *text, size_t from, size_t to) {
   uint32_t c;

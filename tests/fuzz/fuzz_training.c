@@ -4,11 +4,14 @@
  * reached; what has another is refused.
  * What is refused changes nothing; what is taken can be written again. */
 #include <argp.h>
+#include <math.h>
 
 #include "attend/model.h"
 #include "attend/training.h"
+#include "attend/training_run.h"
 #include "base/files.h"
 #include "program.h"
+#include "train/run_folder.h"
 
 /* Words are taken as they come: argp would end the program at a wrong one. */
 static void fuzz_parse(int n, char **words) {
@@ -41,7 +44,7 @@ static const char *folder(void) {
 /* ---- a saved step ----------------------------------------------------------------- */
 
 static struct {
-  attend_trainer *learner;
+  attend_trainer *trainer;
   attend_optimizer *optimizer;
   attend_training *training;
   float *values, *moments; /* as they were saved */
@@ -55,25 +58,25 @@ static void save_once(attend_context *ctx) {
   char path[1024];
   const char *golden = getenv("ATTEND_GOLDEN");
   int32_t ids[50] = {1, 2, 3};
-  if (saved.learner) return;
+  if (saved.trainer) return;
   snprintf(path, sizeof path, "%s/models/gpt2-by-layer",
            golden ? golden : "tests/golden");
   MUST(!attend_checkpoint_open(ctx, path, &files));
-  MUST(!attend_trainer_create(files, NULL, &saved.learner));
-  MUST(!attend_optimizer_create(saved.learner, NULL, &saved.optimizer));
+  MUST(!attend_trainer_create(files, NULL, &saved.trainer));
+  MUST(!attend_optimizer_create(saved.trainer, NULL, &saved.optimizer));
   MUST(!attend_corpus_create(ctx, &corpus));
   MUST(!attend_corpus_add(corpus, 50, ids, 0, NULL));
   MUST(!attend_batches_create(corpus, NULL, &batches));
-  MUST(!attend_training_create(saved.learner, saved.optimizer, batches, NULL,
+  MUST(!attend_training_create(saved.trainer, saved.optimizer, batches, NULL,
                                &saved.training));
-  saved.values = attend_trainer_values(saved.learner, &saved.count);
+  saved.values = attend_trainer_values(saved.trainer, &saved.count);
   size_t bytes = saved.count * sizeof(float);
   saved.values = memcpy(need(1, bytes), saved.values, bytes);
   saved.moments = need(1, bytes);
   MUST(!attend_training_save(saved.training, fuzz_path("step"), NULL));
 }
 
-/* The file, with the lessons that are right where the seed has others: no chance
+/* The file, with the batches that are right where the seed has others: no chance
  * would find them. */
 static void put_step_file(attend_context *ctx, const char *name,
                           const uint8_t *bytes, size_t length) {
@@ -118,7 +121,7 @@ static void resume(attend_context *ctx, const char *name, const uint8_t *bytes,
                    size_t length) {
   attend_json *notes;
   size_t live;
-  float *values = attend_trainer_values(saved.learner, NULL);
+  float *values = attend_trainer_values(saved.trainer, NULL);
   float *moments = attend_optimizer_moments(saved.optimizer, 0);
   MUST(!attend_training_save(saved.training, fuzz_path("step"), NULL));
   put_step_file(ctx, name, bytes, length);
@@ -157,15 +160,32 @@ static void check_log(attend_context *ctx) {
   fclose(file);
 }
 
+/* The log as readers see it: finite losses, steps rising. Whether there is any. */
+static bool read_curves(attend_context *ctx) {
+  attend_training_run *run;
+  if (attend_training_run_open(ctx, folder(), &run)) return false;
+  attend_log_curve curves[] = {attend_training_run_loss(run),
+                               attend_training_run_valid(run)};
+  for (int k = 0; k < 2; k++)
+    for (size_t i = 0; i < curves[k].count; i++) {
+      const attend_log_point *at = &curves[k].at[i];
+      MUST(isfinite(at->step) && isfinite(at->loss));
+      MUST(!i || at->step > at[-1].step);
+    }
+  attend_training_run_close(run);
+  return true;
+}
+
 static void reopen_log(attend_context *ctx, const uint8_t *bytes,
                        size_t length) {
-  train_log log;
+  run_log log;
   fuzz_file("log.jsonl", bytes, length);
-  MUST(!log_open(ctx, folder(), true, 5, &log));
-  MUST(!log_step(&log, &(log_line){.step = 6, .loss = 1}));
-  MUST(!log_keep(&log));
-  (void)log_draw(&log, true); /* numbers that no picture holds are refused */
-  log_close(&log);
+  read_curves(ctx);
+  MUST(!run_log_open(ctx, folder(), true, 5, &log));
+  MUST(!run_log_step(&log, &(log_line){.step = 6, .loss = 1}));
+  MUST(!run_log_sync(&log));
+  run_log_close(&log);
+  MUST(read_curves(ctx));
   if (!memchr(bytes, 0, length)) check_log(ctx);
 }
 

@@ -31,10 +31,10 @@ static void check_allowed(const guard_rules *r, const guard_request *q,
   if (q->site && !opens)
     MUST(!strcmp(q->site, "none") || !strcmp(q->site, "same-origin"));
   MUST(!strstr(q->path, "..") && !strchr(q->path, '%'));
-  MUST((v->wish == ASKS_QUESTION) == (v->name[0] != 0));
-  MUST((v->wish == ASKS_QUESTION) == !strcmp(q->method, "POST"));
-  if (r->token && v->wish == ASKS_PAGE) MUST(!strcmp(q->token, token));
-  if (r->token && v->wish == ASKS_QUESTION)
+  MUST((v->target == TARGET_REQUEST) == (v->name[0] != 0));
+  MUST((v->target == TARGET_REQUEST) == !strcmp(q->method, "POST"));
+  if (r->token && v->target == TARGET_PAGE) MUST(!strcmp(q->token, token));
+  if (r->token && v->target == TARGET_REQUEST)
     MUST(!strncasecmp(q->authorization, "bearer ", 7) &&
          !strcmp(q->authorization + 7, token));
 }
@@ -54,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   q.host = line[2], q.origin = line[3], q.site = line[4], q.type = line[5];
   q.authorization = line[8], q.token = line[9];
   q.twice = bytes[0] & 4;
-  guard_verdict v = guard_judge(&r, &q);
+  guard_verdict v = guard_check(&r, &q);
   if (v.status == 200) check_allowed(&r, &q, &v);
   MUST((v.status == 200) == !v.sentence && (v.status == 405) == !!v.allow);
   (void)guard_takes_gzip(line[6]);

@@ -3,7 +3,7 @@
  * one of JSON or parts whose header is right; a refusal has a sentence. */
 #include "attend/model.h"
 #include "program.h"
-#include "view/core.h"
+#include "view/request.h"
 
 static const char *const names[] = {
     "hello",      "run",        "generate",  "refine",  "thumbs",  "patterns",
@@ -11,7 +11,7 @@ static const char *const names[] = {
     "candidates", "embeddings", "positions", "picture", "nothing", "course"};
 enum { NAMES = sizeof names / sizeof *names };
 
-bool answer_picture(asking *a) { return ask_fail(a, 501, "no pictures"); }
+bool answer_picture(request *r) { return request_fail(r, 501, "no pictures"); }
 
 static viewer *open_viewer(void) {
   static viewer *v;
@@ -29,13 +29,17 @@ static viewer *open_viewer(void) {
   return v;
 }
 
-/* The run of "1 2 3 4", made again where it was let go of. */
+/* The run of "1 2 3 4", run again where it was dropped. */
 static void run_id(viewer *v, char id[20]) {
   static const char question[] = "{\"text\": \"1 2 3 4\"}";
   view_reply reply;
-  view_answer(v, "run", question, sizeof question - 1, &reply);
+  view_answer(v, "run", question, sizeof question - 1, NULL, NULL, &reply);
   MUST(reply.status == 200);
-  memcpy(id, v->runs->id, 20);
+  attend_json *root;
+  MUST(!attend_json_parse(v->ctx, "a run", reply.bytes, reply.length, &root));
+  snprintf(id, 20, "%s",
+           attend_json_string(attend_json_get(root, "run"), NULL));
+  attend_json_free(root);
   free(reply.bytes);
 }
 
@@ -85,7 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length) {
   if (!length) return 0;
   run_id(v, id);
   char *body = with_run((const char *)bytes + 1, length - 1, id, &n);
-  view_answer(v, names[bytes[0] % NAMES], body, n, &reply);
+  view_answer(v, names[bytes[0] % NAMES], body, n, NULL, NULL, &reply);
   check(v, &reply);
   free(reply.bytes);
   free(body);

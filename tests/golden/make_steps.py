@@ -2,7 +2,7 @@
 """Ten steps of AdamW by PyTorch on the golden models: make_steps.py MODELS OUT
 
 For each family a file OUT/FAMILY.json: the loss before each of ten steps, on the
-lesson of golden.safetensors, with a rate of 2e-4, decay 0.01 on matrices and tables
+batch of golden.safetensors, with a rate of 2e-4, decay 0.01 on matrices and tables
 alone, and gradients clipped to length 1. tests/unit/test_optimizer.c takes the same steps.
 """
 import json
@@ -26,7 +26,7 @@ def open_model(folder, name):
                                 dtype=torch.float32).eval()
 
 
-def lesson(golden, name):
+def batch(golden, name):
     ids, mask = golden["ids"], golden["mask"]
     if name in CAUSAL:
         row = ids[:1, :int(mask[0].sum())]
@@ -39,7 +39,7 @@ def main():
     models, out = map(pathlib.Path, sys.argv[1:3])
     for name in CAUSAL + MASKED + BOTH:
         model = open_model(models / name, name)
-        given = lesson(load_file(models / name / "golden.safetensors"), name)
+        given = batch(load_file(models / name / "golden.safetensors"), name)
         wide = [p for p in model.parameters() if p.dim() > 1]
         flat = [p for p in model.parameters() if p.dim() < 2]
         steps = torch.optim.AdamW([{"params": wide, "weight_decay": 0.01},

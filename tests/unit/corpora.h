@@ -1,4 +1,4 @@
-/* Corpora made on the spot, and lessons cut from them. */
+/* Corpora made on the spot, and batches cut from them. */
 #ifndef TESTS_CORPORA_H
 #define TESTS_CORPORA_H
 
@@ -31,13 +31,13 @@ static inline attend_batches *cut(const attend_corpus *c,
                                   attend_batch_options o) {
   attend_batches *b;
   if (attend_batches_create(c, &o, &b)) {
-    printf("no lessons: %s\n", attend_message(context()));
+    printf("no batches: %s\n", attend_message(context()));
     exit(1);
   }
   return b;
 }
 
-static inline attend_batch lesson_at(attend_batches *b, uint64_t number) {
+static inline attend_batch batch_at(attend_batches *b, uint64_t number) {
   attend_batch l = {0};
   OK(context(), attend_batches_get(b, number, &l));
   return l;
@@ -58,7 +58,7 @@ static inline void add_pairs(attend_corpus *c, int count, int longest) {
   }
 }
 
-/* Of lessons: causal, masked, pairs of an encoder-decoder, pairs of a decoder. */
+/* Of batches: causal, masked, pairs of an encoder-decoder, pairs of a decoder. */
 static inline attend_batch_options kind(int which) {
   attend_batch_options o = {
       .batch = 6, .length = 64, .seed = 3, .start = 1, .pad = 0};

@@ -1,9 +1,9 @@
-/* Small encoder-decoders whose sides differ, lessons for them, and gradients by
+/* Small encoder-decoders whose sides differ, batches for them, and gradients by
  * differences of the loss. */
 #ifndef TESTS_SIDES_H
 #define TESTS_SIDES_H
 
-#include "lessons.h"
+#include "golden_batches.h"
 
 __attribute__((destructor)) static void leave_nothing(void) { remove_folder(); }
 
@@ -62,56 +62,57 @@ static inline void refuse_write(attend_architecture a, const char *why) {
   CHECK_SAYS(attend_message(context()), why);
 }
 
-/* ---- lessons ------------------------------------------------------------------------- */
+/* ---- batches ------------------------------------------------------------------------- */
 
-enum { TEXTS = 3, READ = 7, SAID = 5 };
+enum { TEXTS = 3, READ = 7, WRITTEN = 5 };
 
 typedef struct {
-  int32_t ids[TEXTS * READ], said[TEXTS * SAID], targets[TEXTS * SAID];
-} copybook;
+  int32_t ids[TEXTS * READ], decoder_ids[TEXTS * WRITTEN],
+      targets[TEXTS * WRITTEN];
+} copy_task;
 
 static const int32_t real[TEXTS] = {READ, 3, 5};
-static float smoothing; /* of lessons */
+static float smoothing; /* of batches */
 
 /* What is asked for is what was read. */
-static inline void write_book(const attend_config *c, uint64_t seed,
-                              copybook *b) {
+static inline void make_copy_task(const attend_config *c, uint64_t seed,
+                                  copy_task *b) {
   int32_t *ids = random_ids(c, seed, TEXTS * READ);
   memcpy(b->ids, ids, sizeof b->ids);
   for (int t = 0; t < TEXTS; t++)
-    for (int i = 0; i < SAID; i++) {
-      int at = t * SAID + i;
+    for (int i = 0; i < WRITTEN; i++) {
+      int at = t * WRITTEN + i;
       b->targets[at] = i < real[t] ? ids[t * READ + i] : -1;
-      b->said[at] = i ? ids[t * READ + i - 1] : c->decoder_start;
+      b->decoder_ids[at] = i ? ids[t * READ + i - 1] : c->decoder_start;
     }
   free(ids);
 }
 
-static inline attend_batch lesson_in(const copybook *b, bool quiet) {
-  return (attend_batch){.batch = TEXTS,
+static inline attend_batch batch_in(const copy_task *b, bool no_grad) {
+  return (attend_batch){.count = TEXTS,
                         .length = READ,
                         .ids = b->ids,
                         .lengths = real,
-                        .said = SAID,
-                        .decoder_ids = b->said,
+                        .decoder_length = WRITTEN,
+                        .decoder_ids = b->decoder_ids,
                         .targets = b->targets,
                         .scale = 1,
                         .smoothing = smoothing,
-                        .quiet = quiet};
+                        .no_grad = no_grad};
 }
 
-static inline double loss_of(attend_trainer *l, const copybook *b) {
+static inline double loss_of(attend_trainer *l, const copy_task *b) {
   attend_batch_loss got;
-  attend_batch lesson = lesson_in(b, true);
+  attend_batch batch = batch_in(b, true);
   OK(context(), attend_trainer_refresh(l));
-  OK(context(), attend_trainer_accumulate(l, &lesson, &got));
+  OK(context(), attend_trainer_accumulate(l, &batch, &got));
   return got.loss;
 }
 
 /* ---- gradients by differences ------------------------------------------------------------ */
 
 /* The slope of the loss along the direction d of one parameter. */
-static inline double slope(attend_trainer *l, const copybook *b,
+static inline double slope(attend_trainer *l, const copy_task *b,
                            const attend_trainer_parameter *x, const float *d,
                            double step) {
   size_t n = (size_t)x->count;
@@ -136,7 +137,7 @@ static inline double length_of(const float *x, int64_t n) {
 
 /* Along the gradient, whose slope is its length: a wrong one has a lesser. And
  * along one at random. */
-static inline void check_parameter(attend_trainer *l, const copybook *b,
+static inline void check_parameter(attend_trainer *l, const copy_task *b,
                                    const attend_trainer_parameter *x,
                                    double largest) {
   size_t n = (size_t)x->count;
@@ -178,13 +179,13 @@ static inline void grow_weights(attend_trainer *l) {
 static inline int check_gradients(attend_trainer *l) {
   attend_trainer_parameter x;
   attend_batch_loss got;
-  copybook b;
+  copy_task b;
   double largest = 0;
   int checked = 0;
-  write_book(attend_trainer_config(l), 5, &b);
-  attend_batch lesson = lesson_in(&b, false);
+  make_copy_task(attend_trainer_config(l), 5, &b);
+  attend_batch batch = batch_in(&b, false);
   grow_weights(l);
-  OK(context(), attend_trainer_accumulate(l, &lesson, &got));
+  OK(context(), attend_trainer_accumulate(l, &batch, &got));
   for (size_t i = 0; attend_trainer_get(l, i, &x); i++)
     largest = fmax(largest, length_of(x.gradient, x.count));
   for (size_t i = 0; attend_trainer_get(l, i, &x); i++) {
@@ -198,18 +199,18 @@ static inline int check_gradients(attend_trainer *l) {
 /* ---- runs ------------------------------------------------------------------------ */
 
 /* Logits of all that the decoder was given, text by text, token by token. */
-static inline float *logits_alone(const subject *s, const copybook *b) {
+static inline float *logits_alone(const subject *s, const copy_task *b) {
   size_t V = (size_t)s->config->vocab;
-  float *logits = room_for(TEXTS * SAID * V, sizeof *logits);
+  float *logits = room_for(TEXTS * WRITTEN * V, sizeof *logits);
   for (int t = 0; t < TEXTS; t++) {
     attend_session *run = open_run(s, 1, 1);
     OK(s->ctx,
        attend_session_encode(run, 1, real[t], b->ids + t * READ, NULL, NULL));
-    for (int i = 0; i < SAID; i++) {
+    for (int i = 0; i < WRITTEN; i++) {
+      OK(s->ctx, attend_session_extend(run, 1, 1,
+                                       b->decoder_ids + t * WRITTEN + i, NULL));
       OK(s->ctx,
-         attend_session_extend(run, 1, 1, b->said + t * SAID + i, NULL));
-      OK(s->ctx,
-         attend_session_next(run, 1, logits + (size_t)(t * SAID + i) * V));
+         attend_session_next(run, 1, logits + (size_t)(t * WRITTEN + i) * V));
     }
     attend_session_free(run);
   }
@@ -217,13 +218,13 @@ static inline float *logits_alone(const subject *s, const copybook *b) {
 }
 
 /* The same, all at once, with padding. */
-static inline float *logits_at_once(const subject *s, const copybook *b) {
+static inline float *logits_at_once(const subject *s, const copy_task *b) {
   size_t V = (size_t)s->config->vocab;
-  float *logits = room_for(TEXTS * SAID * V, sizeof *logits);
+  float *logits = room_for(TEXTS * WRITTEN * V, sizeof *logits);
   attend_session *run = open_run(s, TEXTS, 0);
   OK(s->ctx, attend_session_encode(run, TEXTS, READ, b->ids, real, NULL));
-  OK(s->ctx, attend_session_extend(run, TEXTS, SAID, b->said, NULL));
-  OK(s->ctx, attend_session_logits(run, TEXTS * SAID, NULL, logits));
+  OK(s->ctx, attend_session_extend(run, TEXTS, WRITTEN, b->decoder_ids, NULL));
+  OK(s->ctx, attend_session_logits(run, TEXTS * WRITTEN, NULL, logits));
   attend_session_free(run);
   return logits;
 }

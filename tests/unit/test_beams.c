@@ -151,7 +151,7 @@ TEST(ends_and_length_penalties) {
 
 /* ---- few beams ---------------------------------------------------------------------------- */
 
-/* The search as beams.c describes it, with every beam read anew in each step:
+/* The search as beam_search.c describes it, with every beam read anew in each step:
  * of the 2k best next steps, ends among the first k are put aside, and the best
  * k of the others go on, until nothing open beats the worst put aside. */
 static int compare(const void *a, const void *b) {

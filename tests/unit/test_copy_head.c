@@ -3,7 +3,7 @@
  * depend on the batch, on padding, on threads, or on how it was decoded; beams
  * copy from their own text. It learns to copy strings that a model without it does
  * not, is saved, and is refused where its tensors are missing. */
-#include "layers/copy_row.h"
+#include "layers/copy.h"
 #include "sides.h"
 
 enum { P = 6 };
@@ -181,21 +181,22 @@ static void check_formula(const char *family, bool narrow) {
   subject plain = open_path(context(), models_folder(), NULL);
   const attend_config *c = s.config;
   copy_weights w = weights_in(s.files);
-  static const int32_t ids[READ] = {5, 9, 5, 28, 0, 9, 5}, said[SAID] = {2, 5};
+  static const int32_t ids[READ] = {5, 9, 5, 28, 0, 9, 5},
+                       said[WRITTEN] = {2, 5};
   float *logits[2];
   float *h = NULL, *e = NULL;
   double p[64], worst = 0, far = 0;
   for (int i = 0; i < 2; i++) {
     attend_session *run = open_run(i ? &s : &plain, 1, 0);
-    logits[i] = room_for((size_t)(SAID * c->vocab), sizeof *logits[i]);
+    logits[i] = room_for((size_t)(WRITTEN * c->vocab), sizeof *logits[i]);
     OK(context(), attend_session_encode(run, 1, READ, ids, NULL, NULL));
     if (i) e = hidden_rows(run, READ, c->encoder.width, 1);
-    OK(context(), attend_session_extend(run, 1, SAID, said, NULL));
-    if (i) h = hidden_rows(run, SAID, c->decoder.width, c->head_factor);
-    OK(context(), attend_session_logits(run, SAID, NULL, logits[i]));
+    OK(context(), attend_session_extend(run, 1, WRITTEN, said, NULL));
+    if (i) h = hidden_rows(run, WRITTEN, c->decoder.width, c->head_factor);
+    OK(context(), attend_session_logits(run, WRITTEN, NULL, logits[i]));
     attend_session_free(run);
   }
-  for (int i = 0; i < SAID; i++) {
+  for (int i = 0; i < WRITTEN; i++) {
     const float *got = logits[1] + i * c->vocab;
     double sum = 0, most = 0;
     define(&w, c, h + i * c->decoder.width, e, READ, ids,
@@ -276,12 +277,12 @@ static void study_with(int threads, float **gradient, size_t *count) {
   attend_checkpoint *files;
   attend_trainer *l;
   attend_batch_loss got;
-  copybook b;
+  copy_task b;
   OK(ctx, attend_checkpoint_open(ctx, models_folder(), &files));
   OK(ctx, attend_trainer_create(files, NULL, &l));
-  write_book(attend_trainer_config(l), 8, &b);
-  attend_batch lesson = lesson_in(&b, false);
-  OK(ctx, attend_trainer_accumulate(l, &lesson, &got));
+  make_copy_task(attend_trainer_config(l), 8, &b);
+  attend_batch batch = batch_in(&b, false);
+  OK(ctx, attend_trainer_accumulate(l, &batch, &got));
   attend_trainer_values(l, count);
   *gradient = room_for(*count, sizeof **gradient);
   memcpy(*gradient, attend_trainer_gradients(l), *count * sizeof **gradient);
@@ -309,11 +310,11 @@ TEST(batches_padding_caches_and_threads_change_no_bit) {
     attend_context *three = open_context(NULL, 3, NULL);
     subject s = open_path(context(), models_folder(), NULL);
     subject t = open_path(three, models_folder(), NULL);
-    copybook b;
-    write_book(s.config, 6, &b);
+    copy_task b;
+    make_copy_task(s.config, 6, &b);
     float *alone = logits_alone(&s, &b), *at_once = logits_at_once(&s, &b);
     float *threads = logits_at_once(&t, &b);
-    size_t n = (size_t)(TEXTS * SAID * s.config->vocab);
+    size_t n = (size_t)(TEXTS * WRITTEN * s.config->vocab);
     CHECK(same_bits(alone, at_once, n) && same_bits(alone, threads, n));
     free(alone);
     free(at_once);
@@ -338,8 +339,8 @@ static void say_alone(const subject *s, const int32_t *ids, int n,
 TEST(sequences_copy_from_the_text_of_their_parents) {
   write_copier("bart", true);
   subject s = open_path(context(), models_folder(), NULL);
-  copybook b;
-  write_book(s.config, 7, &b);
+  copy_task b;
+  make_copy_task(s.config, 7, &b);
   size_t V = (size_t)s.config->vocab;
   static const int32_t spread[4] = {0, 0, 1, 1}, swap[4] = {3, 1, 0, 0};
   static const int32_t text[4] = {1, 0, 0, 0};
@@ -368,16 +369,16 @@ TEST(sequences_copy_from_the_text_of_their_parents) {
 TEST(hidden_states_are_of_the_first_sequence) {
   write_copier("bart", false);
   subject s = open_path(context(), models_folder(), NULL);
-  copybook b;
-  write_book(s.config, 7, &b);
+  copy_task b;
+  make_copy_task(s.config, 7, &b);
   size_t V = (size_t)s.config->vocab;
-  float *want = room_for(SAID * V, sizeof *want), *got = room_for(V, 4), *h;
+  float *want = room_for(WRITTEN * V, sizeof *want), *got = room_for(V, 4), *h;
   int F = s.config->decoder.width;
   attend_session *run = open_run(&s, 1, 0);
   OK(context(), attend_session_encode(run, 1, READ, b.ids, NULL, NULL));
-  OK(context(), attend_session_extend(run, 1, SAID, b.said, NULL));
-  OK(context(), attend_session_logits(run, SAID, NULL, want));
-  h = hidden_rows(run, SAID, F, 1);
+  OK(context(), attend_session_extend(run, 1, WRITTEN, b.decoder_ids, NULL));
+  OK(context(), attend_session_logits(run, WRITTEN, NULL, want));
+  h = hidden_rows(run, WRITTEN, F, 1);
   OK(context(), attend_session_head(run, 1, h + F, F, got));
   CHECK(same_bits(got, want + V, V));
   attend_session_reset(run);
@@ -400,34 +401,34 @@ static double learn_to_copy(attend_trainer *l, int steps) {
   attend_optimizer_options how = attend_optimizer_defaults();
   attend_optimizer *o;
   attend_batch_loss got;
-  copybook b;
+  copy_task b;
   OK(context(), attend_optimizer_create(l, &how, &o));
   for (int i = 0; i < steps; i++) {
-    write_book(attend_trainer_config(l), (uint64_t)i, &b);
-    attend_batch lesson = lesson_in(&b, false);
+    make_copy_task(attend_trainer_config(l), (uint64_t)i, &b);
+    attend_batch batch = batch_in(&b, false);
     attend_trainer_zero_grad(l);
-    OK(context(), attend_trainer_accumulate(l, &lesson, &got));
+    OK(context(), attend_trainer_accumulate(l, &batch, &got));
     OK(context(), attend_optimizer_step(o, 5e-3f, NULL));
   }
   attend_optimizer_free(o);
   double loss = 0;
   for (int i = 0; i < 8; i++) {
-    write_book(attend_trainer_config(l), (uint64_t)(1000000 + i), &b);
+    make_copy_task(attend_trainer_config(l), (uint64_t)(1000000 + i), &b);
     loss += loss_of(l, &b) / 8;
   }
   return loss / got.scored;
 }
 
-static double cross_entropy(const float *log_p, const copybook *b, int vocab) {
+static double cross_entropy(const float *log_p, const copy_task *b, int vocab) {
   double loss = 0;
-  for (int i = 0; i < TEXTS * SAID; i++)
+  for (int i = 0; i < TEXTS * WRITTEN; i++)
     if (b->targets[i] >= 0) loss -= (double)log_p[i * vocab + b->targets[i]];
   return loss;
 }
 
 static void check_saved(attend_trainer *l) {
-  copybook b;
-  write_book(attend_trainer_config(l), 2, &b);
+  copy_task b;
+  make_copy_task(attend_trainer_config(l), 2, &b);
   double loss = loss_of(l, &b);
   save(l);
   subject s = open_path(context(), models_folder(), NULL);

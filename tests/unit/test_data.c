@@ -1,5 +1,5 @@
-/* Lessons: every window and every pair once an epoch, in another order each; the
- * same lesson whatever was asked before; padding, masks, joined pairs. */
+/* Batches: every window and every pair once an epoch, in another order each; the
+ * same batch whatever was asked before; padding, masks, joined pairs. */
 #include "corpora.h"
 
 /* ---- windows -------------------------------------------------------------------- */
@@ -8,8 +8,8 @@
 static void walk_windows(attend_batches *b, uint64_t epoch, int count,
                          int length, int units, int *starts) {
   for (int i = 0; i < units; i++) {
-    attend_batch l = lesson_at(b, epoch * (uint64_t)units + (uint64_t)i);
-    CHECK(l.batch == 1 && l.length == length && !l.lengths);
+    attend_batch l = batch_at(b, epoch * (uint64_t)units + (uint64_t)i);
+    CHECK(l.count == 1 && l.length == length && !l.lengths);
     starts[i] = l.ids[0];
     for (int t = 0; t < length; t++) {
       CHECK_EQ(l.ids[t], (starts[i] + t) % count);
@@ -48,7 +48,7 @@ TEST(a_text_shorter_than_a_window_is_a_ring) {
   attend_batches *b =
       cut(c, (attend_batch_options){.batch = 2, .length = 8, .seed = 1});
   CHECK_EQ(attend_batches_epoch(b), 1);
-  attend_batch l = lesson_at(b, 5);
+  attend_batch l = batch_at(b, 5);
   for (int i = 0; i < 16; i++) {
     CHECK(l.ids[i] >= 0 && l.ids[i] < 3);
     CHECK_EQ(l.targets[i], (l.ids[i] + 1) % 3);
@@ -64,7 +64,7 @@ static void check_bijection(uint64_t n, uint64_t seed) {
       cut(c, (attend_batch_options){.batch = 1, .length = 1, .seed = seed});
   unsigned char *seen = room_for((size_t)n, 1);
   CHECK_EQ(attend_batches_epoch(b), n);
-  for (uint64_t i = 0; i < n; i++) seen[lesson_at(b, 2 * n + i).ids[0]]++;
+  for (uint64_t i = 0; i < n; i++) seen[batch_at(b, 2 * n + i).ids[0]]++;
   size_t once = 0;
   for (size_t i = 0; i < n; i++) once += seen[i] == 1;
   if (once != n) CHECK_FAIL("of %d places %d come once", (int)n, (int)once);
@@ -87,9 +87,9 @@ TEST(in_order_every_token_is_scored_once) {
   int scored[COUNT] = {0};
   CHECK_EQ(attend_batches_epoch(b), 3); /* 12 windows */
   for (uint64_t i = 0; i < 3; i++) {
-    attend_batch l = lesson_at(b, i);
-    CHECK_EQ(l.batch, 4);
-    for (int t = 0; t < l.batch * l.length; t++) {
+    attend_batch l = batch_at(b, i);
+    CHECK_EQ(l.count, 4);
+    for (int t = 0; t < l.count * l.length; t++) {
       if (l.targets[t] < 0) continue;
       CHECK_EQ(l.targets[t], l.ids[t] + 1);
       scored[l.targets[t]]++;
@@ -97,34 +97,34 @@ TEST(in_order_every_token_is_scored_once) {
   }
   CHECK_EQ(scored[0], 0); /* nothing stands before the first */
   for (int i = 1; i < COUNT; i++) CHECK_EQ(scored[i], 1);
-  CHECK_EQ(lesson_at(b, 3).batch, 0);
-  CHECK_EQ(lesson_at(b, UINT64_MAX).batch, 0);
+  CHECK_EQ(batch_at(b, 3).count, 0);
+  CHECK_EQ(batch_at(b, UINT64_MAX).count, 0);
   attend_batches_free(b);
   b = cut(c, (attend_batch_options){.batch = 5, .length = 9, .in_order = 1});
-  CHECK_EQ(lesson_at(b, 2).batch, 2); /* the last is smaller */
+  CHECK_EQ(batch_at(b, 2).count, 2); /* the last is smaller */
   attend_batches_free(b);
   attend_corpus_free(c);
 }
 
-/* ---- the same lesson ----------------------------------------------------------------- */
+/* ---- the same batch ----------------------------------------------------------------- */
 
 static int which_pair(int32_t id) { return (id - 10) / 200; }
 
-static bool same_lesson(const attend_batch *a, const attend_batch *b) {
-  int said = a->said ? a->said : a->length;
-  size_t places = (size_t)(a->batch * a->length) * sizeof *a->ids;
-  if (a->batch != b->batch || a->length != b->length || a->said != b->said)
+static bool same_batch(const attend_batch *a, const attend_batch *b) {
+  int n = a->decoder_length ? a->decoder_length : a->length;
+  size_t places = (size_t)(a->count * a->length) * sizeof *a->ids;
+  if (a->count != b->count || a->length != b->length ||
+      a->decoder_length != b->decoder_length)
     return false;
   if (memcmp(a->ids, b->ids, places)) return false;
-  if (memcmp(a->targets, b->targets,
-             (size_t)(a->batch * said) * sizeof *a->ids))
+  if (memcmp(a->targets, b->targets, (size_t)(a->count * n) * sizeof *a->ids))
     return false;
   return !a->lengths ||
-         !memcmp(a->lengths, b->lengths, (size_t)a->batch * sizeof *a->lengths);
+         !memcmp(a->lengths, b->lengths, (size_t)a->count * sizeof *a->lengths);
 }
 
 /* Asked for in another order, on another number of threads. */
-TEST(a_lesson_is_its_number) {
+TEST(a_batch_is_its_number) {
   static const uint64_t order[] = {7, 900, 0, 7, 41, 6, 123456789, 1};
   attend_context *many = open_context(NULL, 7, NULL);
   for (int k = 0; k < 4; k++) {
@@ -142,20 +142,20 @@ TEST(a_lesson_is_its_number) {
     CHECK(attend_corpus_digest(c) == attend_corpus_digest(d));
     attend_batches *a = cut(c, kind(k)), *b = cut(d, kind(k));
     for (int i = 0; i < 8; i++) {
-      attend_batch x = lesson_at(a, order[i]);
-      lesson_at(b, order[i] + 3);
-      attend_batch y = lesson_at(b, order[i]);
-      CHECK(same_lesson(&x, &y));
-      CHECK(!same_lesson(&x, &(attend_batch){0}));
+      attend_batch x = batch_at(a, order[i]);
+      batch_at(b, order[i] + 3);
+      attend_batch y = batch_at(b, order[i]);
+      CHECK(same_batch(&x, &y));
+      CHECK(!same_batch(&x, &(attend_batch){0}));
     }
-    attend_batch x = lesson_at(a, 0), y = lesson_at(b, 1);
-    CHECK(!same_lesson(&x, &y));
+    attend_batch x = batch_at(a, 0), y = batch_at(b, 1);
+    CHECK(!same_batch(&x, &y));
     attend_batches_free(b);
     attend_batch_options o = kind(k);
     o.seed++;
     b = cut(d, o);
-    y = lesson_at(b, 0);
-    CHECK(!same_lesson(&x, &y)); /* another seed */
+    y = batch_at(b, 0);
+    CHECK(!same_batch(&x, &y)); /* another seed */
     attend_batches_free(a);
     attend_batches_free(b);
     attend_corpus_free(c);
@@ -168,18 +168,18 @@ TEST(a_lesson_is_its_number) {
 
 enum { START = 1, PAD = 7 };
 
-/* A row of an encoder-decoder's lesson; returns which pair it is. */
+/* A row of an encoder-decoder's batch; returns which pair it is. */
 static int check_row(const attend_batch *l, int b) {
   const int32_t *ids = l->ids + b * l->length;
-  const int32_t *said = l->decoder_ids + b * l->said;
-  const int32_t *targets = l->targets + b * l->said;
+  const int32_t *decoder_ids = l->decoder_ids + b * l->decoder_length;
+  const int32_t *targets = l->targets + b * l->decoder_length;
   int n = l->lengths[b], m = l->decoder_lengths[b], pair = which_pair(ids[0]);
   for (int t = 0; t < l->length; t++)
     CHECK_EQ(ids[t], t < n ? 10 + 200 * pair + t : PAD);
-  for (int t = 0; t < l->said; t++) {
+  for (int t = 0; t < l->decoder_length; t++) {
     CHECK_EQ(targets[t], t < m ? 110 + 200 * pair + t : -1);
-    if (t < m) CHECK_EQ(said[t], t ? targets[t - 1] : START);
-    if (t > m) CHECK_EQ(said[t], PAD);
+    if (t < m) CHECK_EQ(decoder_ids[t], t ? targets[t - 1] : START);
+    if (t > m) CHECK_EQ(decoder_ids[t], PAD);
   }
   return pair;
 }
@@ -200,9 +200,9 @@ TEST(pairs_for_an_encoder_and_a_decoder) {
   for (uint64_t e = 0; e < 2; e++) {
     int seen[PAIRS] = {0}, n = 0, scored = 0;
     for (uint64_t i = 0; i < epoch; i++) {
-      attend_batch l = lesson_at(b, e * epoch + i);
+      attend_batch l = batch_at(b, e * epoch + i);
       int64_t tokens = 0;
-      for (int r = 0; r < l.batch; r++) {
+      for (int r = 0; r < l.count; r++) {
         seen[order[e][n++] = check_row(&l, r)]++;
         tokens += l.lengths[r] + l.decoder_lengths[r];
         scored += l.decoder_lengths[r];
@@ -229,9 +229,9 @@ TEST(pairs_for_a_decoder) {
   attend_batches *b = cut(c, o);
   int seen[PAIRS] = {0};
   for (uint64_t i = 0; i < attend_batches_epoch(b); i++) {
-    attend_batch l = lesson_at(b, i);
-    CHECK_EQ(l.said, 0);
-    for (int r = 0; r < l.batch; r++) {
+    attend_batch l = batch_at(b, i);
+    CHECK_EQ(l.decoder_length, 0);
+    for (int r = 0; r < l.count; r++) {
       const int32_t *ids = l.ids + r * l.length;
       const int32_t *targets = l.targets + r * l.length;
       int pair = which_pair(ids[0]), first = 10 + 200 * pair, scored = 0;
@@ -258,9 +258,9 @@ TEST(pairs_for_a_decoder) {
 static double padded_share(attend_batches *b) {
   int64_t real = 0, places = 0;
   for (uint64_t i = 0; i < attend_batches_epoch(b); i++) {
-    attend_batch l = lesson_at(b, i);
+    attend_batch l = batch_at(b, i);
     real += attend_batch_tokens(&l);
-    places += l.batch * (l.length + l.said);
+    places += l.count * (l.length + l.decoder_length);
   }
   return 1 - (double)real / (double)places;
 }
@@ -272,10 +272,10 @@ static double padded_unsorted(attend_batches *one, int pairs) {
   for (int i = 0; i < pairs; i += 8) {
     int n = 0, m = 0, rows = pairs - i < 8 ? pairs - i : 8;
     for (int r = 0; r < rows; r++) {
-      attend_batch l = lesson_at(one, (uint64_t)(i + r));
+      attend_batch l = batch_at(one, (uint64_t)(i + r));
       n = l.length > n ? l.length : n;
-      m = l.said > m ? l.said : m;
-      real += l.length + l.said;
+      m = l.decoder_length > m ? l.decoder_length : m;
+      real += l.length + l.decoder_length;
     }
     places += rows * (n + m);
   }
@@ -347,8 +347,8 @@ TEST(masks_have_their_shares) {
   attend_batches *b = cut(c, masked());
   int content = 0, asked = 0, hidden = 0, left = 0, drawn = 0, high = 0;
   for (uint64_t i = 0; i < 100; i++) {
-    attend_batch l = lesson_at(b, i);
-    CHECK(l.batch == 16 && l.length == 128);
+    attend_batch l = batch_at(b, i);
+    CHECK(l.count == 16 && l.length == 128);
     for (int t = 0; t < 16 * 128; t++) {
       int32_t id = l.ids[t], target = l.targets[t];
       if (t % 128 == 0) CHECK(id == CLS && target < 0);
@@ -384,10 +384,10 @@ TEST(masks_in_order) {
   for (int pad = -1; pad <= BLANK; pad++) {
     o.pad = pad;
     attend_batches *b = cut(c, o), *other = cut(c, o);
-    attend_batch l = lesson_at(b, 0), again = lesson_at(other, 0);
+    attend_batch l = batch_at(b, 0), again = batch_at(other, 0);
     CHECK_EQ(attend_batches_epoch(b), 1);
-    CHECK_EQ(l.batch, 8); /* 1000 of 126 each */
-    CHECK(same_lesson(&l, &again));
+    CHECK_EQ(l.count, 8); /* 1000 of 126 each */
+    CHECK(same_batch(&l, &again));
     int last = 7 * 128, real = 1000 - 7 * 126;
     CHECK_EQ(l.lengths[7], real + 2);
     CHECK_EQ(l.ids[last + real + 1], SEP);

@@ -44,7 +44,7 @@ static void refuse(const attend_corpus *c, attend_batch_options o,
   CHECK_SAYS(attend_message(context()), why);
 }
 
-TEST(lessons_that_cannot_be) {
+TEST(batches_that_cannot_be) {
   static const int32_t ids[] = {1, 2, 3};
   attend_corpus *c = counting(100), *none = empty_corpus();
   attend_corpus *pairs = empty_corpus(), *half = empty_corpus();
@@ -53,7 +53,7 @@ TEST(lessons_that_cannot_be) {
   refuse(none, kind(0), "0 tokens: too few");
   refuse(none, kind(2), "holds none");
   refuse(c, kind(2), "holds none");
-  refuse(pairs, kind(0), "learn them as pairs");
+  refuse(pairs, kind(0), "choose the task pairs");
   refuse(half, kind(2), "empty on one side");
   refuse(half, kind(3), "empty on one side");
   attend_batch_options o = kind(0);
@@ -87,7 +87,7 @@ static void count_tokens(const attend_corpus *c, int *seen) {
   attend_batches *b =
       cut(c, (attend_batch_options){.batch = 1, .length = 1, .in_order = 1});
   for (uint64_t i = 0; i < attend_batches_epoch(b); i++) {
-    attend_batch l = lesson_at(b, i);
+    attend_batch l = batch_at(b, i);
     if (!i) seen[l.ids[0]]++;
     seen[l.targets[0]]++;
   }

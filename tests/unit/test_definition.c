@@ -22,8 +22,9 @@ static const float four_values[] = {2, 0, 1, 1, 4, 3, 0, -1, 4, 1, 0, -1};
 static void check_one(attend_desc d, const float *q, const float *k,
                       const float *v, const double *want, double want_lse) {
   double o[8], lse;
-  OK(attend_definition_forward(context(), &d, attend_bhtd(q), attend_bhtd(k),
-                               attend_bhtd(v), o, &lse));
+  OK(attend_definition_forward(context(), &d, attend_bhtd_input(q),
+                               attend_bhtd_input(k), attend_bhtd_input(v), o,
+                               &lse));
   int width = d.dim_v ? d.dim_v : d.dim;
   for (int x = 0; x < width; x++) CHECK_NEAR(o[x], want[x], 1e-12);
   CHECK_NEAR(lse, want_lse, 1e-12);
@@ -52,9 +53,9 @@ TEST(average_shares_the_gradient_of_a_tie) {
   double dq, dk[3], dv[3];
   for (int first = 0; first < 2; first++) {
     if (first) d.form.ties = ATTEND_TIES_FIRST;
-    OK(attend_definition_backward(context(), &d, attend_bhtd(&q),
-                                  attend_bhtd(k), attend_bhtd(v),
-                                  attend_bhtd(&d_o), &dq, dk, dv, NULL));
+    OK(attend_definition_backward(context(), &d, attend_bhtd_input(&q),
+                                  attend_bhtd_input(k), attend_bhtd_input(v),
+                                  attend_bhtd_input(&d_o), &dq, dk, dv, NULL));
     CHECK_NEAR(dv[0], first ? 4 : 2, 0);
     CHECK_NEAR(dv[1], 0, 0);
     CHECK_NEAR(dv[2], first ? 0 : 2, 0);
@@ -112,23 +113,23 @@ TEST(biases_by_hand) {
   d.mask.causal = ATTEND_CAUSAL_BOTTOM;
   d.bias = (attend_bias){.kind = ATTEND_ALIBI, .slopes = (float[]){1, 0.5f}};
   double w[6], half = exp(-0.5), one = exp(-1), two = exp(-2);
-  OK(attend_definition_weights(context(), &d, attend_bhtd(q), attend_bhtd(k),
-                               w));
+  OK(attend_definition_weights(context(), &d, attend_bhtd_input(q),
+                               attend_bhtd_input(k), w));
   CHECK_NEAR(w[0], two / (1 + one + two), 1e-15);
   CHECK_NEAR(w[2], 1 / (1 + one + two), 1e-15);
   CHECK_NEAR(w[3], one / (1 + half + one), 1e-15);
   float table[32 * 2] = {0};
   table[2 * 2 + 1] = 3; /* distance 2 before, head 1 */
   d.bias = (attend_bias){.kind = ATTEND_BUCKETS, .table = table};
-  OK(attend_definition_weights(context(), &d, attend_bhtd(q), attend_bhtd(k),
-                               w));
+  OK(attend_definition_weights(context(), &d, attend_bhtd_input(q),
+                               attend_bhtd_input(k), w));
   CHECK_NEAR(w[0], 1 / 3.0, 1e-15);
   CHECK_NEAR(w[3], exp(3) / (exp(3) + 2), 1e-15);
   const float dense[] = {0, -INFINITY, 1};
   d.bias = (attend_bias){.kind = ATTEND_DENSE,
                          .dense = {(void *)dense, {0, 0, 0, 1}}};
-  OK(attend_definition_weights(context(), &d, attend_bhtd(q), attend_bhtd(k),
-                               w));
+  OK(attend_definition_weights(context(), &d, attend_bhtd_input(q),
+                               attend_bhtd_input(k), w));
   for (int h = 0; h < 2; h++) {
     CHECK_NEAR(w[3 * h], 1 / (1 + exp(1)), 1e-15);
     CHECK(w[3 * h + 1] == 0);
@@ -140,8 +141,9 @@ TEST(neighbouring_heads_share_a_kv_head) {
       .heads = 6, .kv_heads = 2, .q_len = 1, .kv_len = 1, .dim = 1};
   const float q[6] = {0}, k[2] = {0}, v[] = {3, 7};
   double o[6];
-  OK(attend_definition_forward(context(), &d, attend_bhtd(q), attend_bhtd(k),
-                               attend_bhtd(v), o, NULL));
+  OK(attend_definition_forward(context(), &d, attend_bhtd_input(q),
+                               attend_bhtd_input(k), attend_bhtd_input(v), o,
+                               NULL));
   for (int h = 0; h < 6; h++) CHECK_NEAR(o[h], h < 3 ? 3 : 7, 0);
 }
 
@@ -155,10 +157,11 @@ TEST(masked_keys_are_not_read) {
   d.mask.key_mask = mask;
   for (int kind = ATTEND_SOFTMAX; kind < ATTEND_CUSTOM; kind++) {
     d.form.kind = (attend_form_kind)kind;
-    OK(attend_definition_forward(context(), &d, attend_bhtd(&one), far, far, &o,
-                                 NULL));
-    OK(attend_definition_backward(context(), &d, attend_bhtd(&one), far, far,
-                                  attend_bhtd(&one), &dq, dk, dv, NULL));
+    OK(attend_definition_forward(context(), &d, attend_bhtd_input(&one), far,
+                                 far, &o, NULL));
+    OK(attend_definition_backward(context(), &d, attend_bhtd_input(&one), far,
+                                  far, attend_bhtd_input(&one), &dq, dk, dv,
+                                  NULL));
     CHECK(o == 1 && dv[0] == 1 && dv[1] == 0 && dk[1] == 0);
   }
 }
@@ -179,8 +182,9 @@ TEST(a_visible_nan_is_seen) {
   for (int kind = ATTEND_SOFTMAX; kind < ATTEND_CUSTOM; kind++) {
     double o;
     d.form.kind = (attend_form_kind)kind;
-    OK(attend_definition_forward(context(), &d, attend_bhtd(&q), attend_bhtd(k),
-                                 attend_bhtd(v), &o, NULL));
+    OK(attend_definition_forward(context(), &d, attend_bhtd_input(&q),
+                                 attend_bhtd_input(k), attend_bhtd_input(v), &o,
+                                 NULL));
     CHECK(isnan(o));
   }
 }
@@ -245,7 +249,7 @@ TEST(no_query_and_no_key) {
   const float q = 1;
   double o = 7, lse = 7;
   d.q_len = 1;
-  OK(attend_definition_forward(context(), &d, attend_bhtd(&q), none, none, &o,
-                               &lse));
+  OK(attend_definition_forward(context(), &d, attend_bhtd_input(&q), none, none,
+                               &o, &lse));
   CHECK(o == 0 && lse == -INFINITY);
 }

@@ -19,9 +19,9 @@ static double sim_of(const attend_form *form, float scale, const float *q,
       .form = *form, .q_len = 1, .kv_len = 1, .dim = DIM, .scale = scale};
   const float v[DIM] = {1, 2, 3, 4};
   double o[DIM], lse;
-  OK(context(),
-     attend_definition_forward(context(), &d, attend_bhtd(q), attend_bhtd(k),
-                               attend_bhtd(v), o, &lse));
+  OK(context(), attend_definition_forward(context(), &d, attend_bhtd_input(q),
+                                          attend_bhtd_input(k),
+                                          attend_bhtd_input(v), o, &lse));
   return attend_form_signed(form) ? lse : exp(lse);
 }
 
@@ -101,9 +101,10 @@ TEST(the_callers_phi_by_hand) {
   CHECK_NEAR(sim_of(&f, 0, some_q, some_k), want, 0);
   attend_desc d = {.form = f, .q_len = 1, .kv_len = 1, .dim = DIM};
   double out[DIM];
-  CHECK_EQ(attend_definition_backward(context(), &d, attend_bhtd(some_q),
-                                      attend_bhtd(some_k), attend_bhtd(some_k),
-                                      attend_bhtd(some_q), out, out, out, NULL),
+  CHECK_EQ(attend_definition_backward(
+               context(), &d, attend_bhtd_input(some_q),
+               attend_bhtd_input(some_k), attend_bhtd_input(some_k),
+               attend_bhtd_input(some_q), out, out, out, NULL),
            ATTEND_INVALID);
   CHECK_SAYS(attend_message(context()), "set form.phi_back");
 }
@@ -115,13 +116,14 @@ TEST(favor_does_not_overflow) {
   const float q[DIM] = {1000, 0, 0, 0}, k[2 * DIM] = {1000, 0, 0, 0, 900};
   const float v[2 * DIM] = {1, 1, 1, 1, 2, 2, 2, 2};
   double o[DIM], lse, dq[DIM], dk[2 * DIM], dv[2 * DIM];
-  OK(context(),
-     attend_definition_forward(context(), &d, attend_bhtd(q), attend_bhtd(k),
-                               attend_bhtd(v), o, &lse));
+  OK(context(), attend_definition_forward(context(), &d, attend_bhtd_input(q),
+                                          attend_bhtd_input(k),
+                                          attend_bhtd_input(v), o, &lse));
   CHECK(isfinite(lse) && lse < -1e5 && o[0] >= 1 && o[0] <= 2);
-  OK(context(), attend_definition_backward(context(), &d, attend_bhtd(q),
-                                           attend_bhtd(k), attend_bhtd(v),
-                                           attend_bhtd(q), dq, dk, dv, NULL));
+  OK(context(),
+     attend_definition_backward(context(), &d, attend_bhtd_input(q),
+                                attend_bhtd_input(k), attend_bhtd_input(v),
+                                attend_bhtd_input(q), dq, dk, dv, NULL));
   for (int x = 0; x < DIM; x++) CHECK(isfinite(dq[x]) && isfinite(dk[x]));
 }
 

@@ -88,7 +88,8 @@ TEST(shipped_designs_are_right_for_every_input) {
       attend_verdict v = check_at(d, ctx, ATTEND_DESIGNED, 0);
       if (!v.ok)
         CHECK_FAIL("%s on %s: \"%s\" at %d gives %s, not %s", shipped[i], isa,
-                   v.input, v.place, v.given ? v.given : "undecided", v.wanted);
+                   v.input, v.place, v.predicted ? v.predicted : "undecided",
+                   v.expected);
       CHECK_EQ(v.inputs, inputs[i]);
       CHECK(v.margin > 0.04);
       CHECK(v.accuracy == 1);
@@ -124,7 +125,7 @@ TEST(the_least_sharpness_is_found) {
 
 static void fails_with(attend_context *ctx, const char *name, const char *from,
                        const char *to, const char *input, int place,
-                       const char *wanted, const char *given) {
+                       const char *expected, const char *predicted) {
   attend_design *d;
   char *text = changed(ctx, name, from, to);
   OK(ctx, attend_design_read(ctx, "spec", text, strlen(text), &d));
@@ -132,10 +133,10 @@ static void fails_with(attend_context *ctx, const char *name, const char *from,
     attend_verdict v = check_at(d, ctx, ATTEND_DESIGNED, 0);
     CHECK(!v.ok && v.wrong > 0 && v.accuracy < 1);
     if (strcmp(v.input, input) || v.place != place ||
-        strcmp(v.wanted, wanted) ||
-        strcmp(v.given ? v.given : "undecided", given))
+        strcmp(v.expected, expected) ||
+        strcmp(v.predicted ? v.predicted : "undecided", predicted))
       CHECK_FAIL("%s with %s: \"%s\" at %d gives %s, not %s", name, to, v.input,
-                 v.place, v.given ? v.given : "undecided", v.wanted);
+                 v.place, v.predicted ? v.predicted : "undecided", v.expected);
   }
   attend_design_free(d);
   free(text);
@@ -168,7 +169,7 @@ TEST(examples_can_be_the_task) {
   attend_verdict v = check_at(d, ctx, ATTEND_DESIGNED, 0);
   CHECK_EQ(v.inputs, 2);
   CHECK_EQ(v.wrong, 1);
-  CHECK(!strcmp(v.input, "ACB") && v.place == 2 && !strcmp(v.given, "A"));
+  CHECK(!strcmp(v.input, "ACB") && v.place == 2 && !strcmp(v.predicted, "A"));
   attend_design_free(d);
   free(text);
   attend_context_free(ctx);
@@ -188,7 +189,7 @@ TEST(tables_select_by_any_predicate) {
   attend_design *d;
   OK(ctx, attend_design_read(ctx, "spec", spec, strlen(spec), &d));
   attend_verdict v = check_at(d, ctx, ATTEND_DESIGNED, 0);
-  if (!v.ok) CHECK_FAIL("\"%s\" at %d gives %s", v.input, v.place, v.given);
+  if (!v.ok) CHECK_FAIL("\"%s\" at %d gives %s", v.input, v.place, v.predicted);
   attend_design_free(d);
   attend_context_free(ctx);
 }
@@ -223,11 +224,11 @@ TEST(a_run_shows_what_was_computed) {
   OK(ctx, attend_design_run_create(d, way, "CAB", &run));
   attend_design_result r = attend_design_run_result(run);
   attend_design_inside h = attend_design_run_head(run, 0);
-  static const int given[] = {-1, 3, 2, 0};
+  static const int predicted[] = {-1, 3, 2, 0};
   CHECK_EQ(r.length, 4);
   for (int i = 0; i < r.length; i++) {
-    CHECK_EQ(r.given[i], given[i]);
-    CHECK_EQ(r.wanted[i], given[i]);
+    CHECK_EQ(r.predicted[i], predicted[i]);
+    CHECK_EQ(r.expected[i], predicted[i]);
     for (int j = 0; j < r.length; j++)
       CHECK(h.attention[i * 4 + j] == (j == (i ? i - 1 : 0)));
   }

@@ -5,19 +5,12 @@
 #include <stdlib.h>
 #include <zlib.h>
 
+#include "allocation_fails.h"
 #include "check.h"
-#include "cli.h"
 #include "pictures/draw.h"
 #include "pictures/glyphs.h"
 #include "pictures/letters.h"
-#include "pictures/palette.h"
-
-void *need(size_t count, size_t size) {
-  return calloc(count ? count : 1, size);
-}
-char *need_copy(const char *text) {
-  return memcpy(need(strlen(text) + 1, 1), text, strlen(text) + 1);
-}
+#include "svg/palette.h"
 
 static const colour black = {0, 0, 0, 255}, white = {255, 255, 255, 255};
 
@@ -81,48 +74,41 @@ TEST(advances_are_the_fonts) {
   CHECK_NEAR(draw_text_width("AA i", 2048, false), 2 * 1401 + 651 + 569, 1e-6);
 }
 
-typedef struct {
-  double low[2], high[2];
-  double area; /* of the polygon through the curves' ends */
-  double at[2];
-  int curves, jumps;
-} extent;
-
-static void extend(const double c[6], void *user) {
-  extent *e = user;
-  for (int a = 0; a < 2; a++) {
-    e->low[a] = fmin(e->low[a], c[4 + a]);
-    e->high[a] = fmax(e->high[a], c[4 + a]);
+/* Bounds of the points on the outline, in units of the font; how many contours. */
+static void check_outline(uint32_t code, double x0, double y0, double x1,
+                          double y1, int contours) {
+  const affine units = {2048, 0, 0, 2048, 0, 0};
+  double low[2] = {1e9, 1e9}, high[2] = {-1e9, -1e9};
+  path p = {0};
+  glyphs_outline(false, code, &units, &p);
+  for (size_t i = 0; i < p.count; i++) {
+    const double at[2] = {(double)p.vertex[i].x, (double)p.vertex[i].y};
+    for (int a = 0; a < 2; a++) {
+      low[a] = fmin(low[a], at[a]);
+      high[a] = fmax(high[a], at[a]);
+    }
+    contours -= p.vertex[i].type == 1; /* a move */
   }
-  e->area += (c[0] * c[5] - c[4] * c[1]) / 2;
-  e->jumps += e->curves && (c[0] != e->at[0] || c[1] != e->at[1]);
-  e->at[0] = c[4], e->at[1] = c[5];
-  e->curves++;
-}
-
-static void check_extent(uint32_t code, double x0, double y0, double x1,
-                         double y1, int contours) {
-  extent e = {{9, 9}, {-9, -9}, 0, {0, 0}, 0, 0};
-  glyphs_outline(false, code, extend, &e);
-  CHECK_NEAR(e.low[0] * 2048, x0, 1);
-  CHECK_NEAR(e.low[1] * 2048, y0, 1);
-  CHECK_NEAR(e.high[0] * 2048, x1, 1);
-  CHECK_NEAR(e.high[1] * 2048, y1, 1);
-  CHECK_EQ(e.jumps + 1, contours);
-  CHECK(fabs(e.area) > 0.01);
+  CHECK_EQ(contours, 0);
+  CHECK_NEAR(low[0], x0, 1);
+  CHECK_NEAR(low[1], y0, 1);
+  CHECK_NEAR(high[0], x1, 1);
+  CHECK_NEAR(high[1], y1, 1);
+  path_free(&p);
 }
 
 TEST(outlines_are_the_fonts) {
-  check_extent('A', 16, 0, 1384, 1493, 2);
-  check_extent('W', 68, 0, 1958, 1493, 1);
-  check_extent('0', 135, -29, 1167, 1520, 2);
-  check_extent(0xe9, 113, -29, 1151, 1638, 3);  /* e and an accent */
-  check_extent(0x1d54f, 108, 0, 1542, 1493, 2); /* beyond 16 bits */
-  extent e = {{9, 9}, {-9, -9}, 0, {0, 0}, 0, 0};
-  glyphs_outline(false, ' ', extend, &e);
-  CHECK_EQ(e.curves, 0);
-  glyphs_outline(false, 0x4e00, extend, &e); /* a box with a hole */
-  CHECK_EQ(e.curves, 8);
+  check_outline('A', 16, 0, 1384, 1493, 2);
+  check_outline('W', 68, 0, 1958, 1493, 1);
+  check_outline('0', 135, -29, 1167, 1520, 2);
+  check_outline(0xe9, 113, -29, 1151, 1638, 3);  /* e and an accent */
+  check_outline(0x1d54f, 108, 0, 1542, 1493, 2); /* beyond 16 bits */
+  check_outline(0x4e00, 0.08 * 2048, 0, 0.92 * 2048, 0.729 * 2048,
+                2); /* a box with a hole */
+  path p = {0};
+  glyphs_outline(false, ' ', &(affine){1, 0, 0, 1, 0, 0}, &p);
+  CHECK_EQ(p.count, 0);
+  path_free(&p);
 }
 
 TEST(long_texts_are_cut) {
@@ -151,7 +137,7 @@ static uint32_t big(const uint8_t *p) {
          p[3];
 }
 
-/* As much of PNG as is written here: rows told as they are. */
+/* As much of PNG as is written here: rows without a filter. */
 static decoded decode(const uint8_t *png, size_t length) {
   decoded to = {0};
   const uint8_t *data = NULL;
@@ -169,10 +155,10 @@ static decoded decode(const uint8_t *png, size_t length) {
   }
   size_t row = 3 * (size_t)to.width, rows = (size_t)to.height;
   uLongf whole = (row + 1) * rows;
-  uint8_t *plain = need(whole, 1);
+  uint8_t *plain = calloc(whole, 1);
   CHECK_EQ(uncompress(plain, &whole, data, size), Z_OK);
   CHECK_EQ(whole, (row + 1) * rows);
-  to.pixels = need(rows, row);
+  to.pixels = calloc(rows, row);
   for (size_t y = 0; y < rows; y++) {
     CHECK_EQ(plain[y * (row + 1)], 0);
     memcpy(to.pixels + y * row, plain + y * (row + 1) + 1, row);
@@ -298,7 +284,8 @@ TEST(pictures_too_large_for_png_are_refused) {
   drawing d = sheet(1e6, 1e6);
   void *bytes = NULL;
   size_t length = 0;
-  CHECK_EQ(draw_png(&d, 1, &bytes, &length), -1);
+  CHECK_EQ(draw_png(&d, 1, &bytes, &length), ATTEND_INVALID);
+  CHECK_SAYS(draw_message(ATTEND_INVALID), "smaller width");
   drawing_free(&d);
 }
 
@@ -339,7 +326,7 @@ TEST(svg_is_well_formed) {
   draw_hatch(&d, 6, 1, 5, 5, black);
   draw_image(&d, 1, 1, 6, 2, cells, 1, 2);
   draw_text(&d, 1, 1, "<b>&\"\x02\xc3(", &(text_look){.size = 9, .turn = -45});
-  draw_svg(&d, &svg, &length);
+  CHECK_EQ(draw_svg(&d, &svg, &length), ATTEND_OK);
   CHECK_EQ(faults(svg), 0);
   CHECK_EQ(strlen(svg), length);
   CHECK_SAYS(svg,
@@ -352,6 +339,46 @@ TEST(svg_is_well_formed) {
   CHECK(!strstr(svg, "script"));
   free(svg);
   drawing_free(&d);
+}
+
+/* ---- memory -------------------------------------------------------------------------- */
+
+/* Draws every kind of shape and writes them; the status of all of it. */
+static attend_status draw_all(bool svg) {
+  static const uint8_t cells[8] = {0, 0, 0, 255, 90, 90, 90, 255};
+  drawing d = sheet(300, 200);
+  void *bytes = NULL;
+  size_t length = 0;
+  drawing_title(&d, "a title");
+  draw_frame(&d, 1, 2, 3, 4, 1, 1, black);
+  draw_cell(&d, 1, 2, 3, 4, black, "a tip");
+  draw_circle(&d, 5, 5, 2, black);
+  draw_line(&d, 1, 1, 200, 190, 1, black);
+  draw_curve(&d, (double[]){0, 0, 100, 1, 2, 200, 3, 3}, 1, black);
+  draw_hatch(&d, 1, 1, 5, 5, black);
+  draw_image(&d, 1, 1, 6, 2, cells, 1, 2);
+  draw_text(&d, 1, 20, "é漢 text", &(text_look){.size = 9, .most = 30});
+  attend_status status = svg ? draw_svg(&d, (char **)&bytes, &length)
+                             : draw_png(&d, 1, &bytes, &length);
+  CHECK_EQ(status == ATTEND_OK, bytes != NULL);
+  free(bytes);
+  drawing_free(&d);
+  return status;
+}
+
+TEST(drawings_without_memory) {
+  for (int svg = 0; svg < 2; svg++) {
+    long n = 0;
+    attend_status status = ATTEND_NO_MEMORY;
+    while (status && n < 1000) {
+      allocation_fails_at(++n);
+      status = draw_all(svg);
+      allocation_fails_at(0);
+      if (status) CHECK_EQ(status, ATTEND_NO_MEMORY);
+    }
+    CHECK(!status && n > 10);
+  }
+  CHECK_SAYS(draw_message(ATTEND_NO_MEMORY), "no memory");
 }
 
 /* ---- colours -------------------------------------------------------------------------- */

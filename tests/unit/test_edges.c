@@ -143,9 +143,9 @@ TEST(what_no_float_or_int_holds_is_refused) {
   attend_desc d = {.q_len = 4, .kv_len = 4, .dim = 4};
   attend_desc scale = d, hot = d, wide = d, far = d;
   scale.scale = 3e38f;
-  check_refused(ctx, scale, "no f32 holds");
+  check_refused(ctx, scale, "overflow f32");
   hot.form = (attend_form){.kind = ATTEND_ARGMAX, .temperature = 1e-40f};
-  check_refused(ctx, hot, "no f32 holds");
+  check_refused(ctx, hot, "overflow f32");
   wide.q_len = wide.kv_len = 1;
   wide.dim = INT32_MAX;
   check_refused(ctx, wide, "or less");

@@ -165,8 +165,8 @@ TEST(a_plan_asks_the_engines_of_its_context) {
   ctx->engines = one;
   CHECK_EQ(attend_plan_create(ctx, &t.desc, &plan), ATTEND_OK);
   CHECK(!strcmp(attend_plan_engine(plan), "definition"));
-  CHECK_EQ(attend_engine_ask(plan, 0, &name, &refusal), 1);
-  CHECK_EQ(attend_engine_ask(plan, 1, &name, &refusal), 0);
+  CHECK_EQ(attend_plan_candidate(plan, 0, &name, &refusal), 1);
+  CHECK_EQ(attend_plan_candidate(plan, 1, &name, &refusal), 0);
   attend_plan_free(plan);
   t.desc.engine = "softmax-tiled";
   CHECK_EQ(attend_plan_create(ctx, &t.desc, &plan), ATTEND_UNSUPPORTED);

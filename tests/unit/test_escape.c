@@ -27,6 +27,29 @@ TEST(control_characters_are_escaped) {
   CHECK(!strcmp(small, "ab")); /* no half of an escape */
 }
 
+static void check_xml(const char *text, size_t length, const char *want) {
+  char out[64];
+  CHECK_EQ(attend_escape_xml(text, length, out, sizeof out), strlen(want));
+  if (strcmp(out, want)) CHECK_FAIL("\"%s\", not \"%s\"", out, want);
+  CHECK_EQ(attend_escape_xml(text, length, NULL, 0), strlen(want));
+}
+
+TEST(xml_is_escaped) {
+  static const char none[] = "\xef\xbf\xbd";
+  check_xml("", 0, "");
+  check_xml("<a b=\"c\">&amp;'", 15, "&lt;a b=&quot;c&quot;&gt;&amp;amp;'");
+  check_xml("caf\xc3\xa9\t\r\n", 8, "caf\xc3\xa9\t\r\n");
+  check_xml("\0", 1, none);
+  check_xml("\x1b", 1, none);
+  check_xml("\x7f", 1, none);
+  check_xml("\xc2\x9b", 2, none);
+  check_xml("\xff", 1, none);
+  check_xml("\xef\xbf\xbf", 3, none);
+  char small[6];
+  CHECK_EQ(attend_escape_xml("ab<", 3, small, sizeof small), 6);
+  CHECK(!strcmp(small, "ab")); /* no half of an entity */
+}
+
 TEST(sentences_are_escaped) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_json *root;

@@ -467,7 +467,7 @@ TEST(options_that_are_refused) {
   attend_generate_options o = usual;
   o.beams = 2;
   o.temperature = 1;
-  check_refused(&s, 1, &good, &o, "do not draw");
+  check_refused(&s, 1, &good, &o, "does not sample");
   o.temperature = 0;
   o.samples = 3;
   check_refused(&s, 1, &good, &o, "3 answers cannot come from 2 beams");

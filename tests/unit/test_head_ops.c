@@ -92,10 +92,10 @@ static void check_rope(attend_context *ctx, attend_context *one, int n,
   attend_rope_frequencies(&rope, rotary, frequency, &stretch);
   for (int i = 0; i < ROWS; i++) position[i] = i * 7 % 90;
   for (int i = 0; i < ROWS * HEADS; i++) own[i] = position[i / HEADS];
-  OP(ctx, rope, .frequency = frequency, .stretch = stretch, .rows = ROWS,
-     .heads = HEADS, .dim = n, .rotary = rotary, .position = position,
-     .x = x.row + BEFORE, .ldx = LD, .back = back);
-  OP(one, rope, .frequency = frequency, .stretch = stretch,
+  OP(ctx, rope, .frequency = frequency, .attention_factor = stretch,
+     .rows = ROWS, .heads = HEADS, .dim = n, .rotary = rotary,
+     .position = position, .x = x.row + BEFORE, .ldx = LD, .back = back);
+  OP(one, rope, .frequency = frequency, .attention_factor = stretch,
      .rows = ROWS * HEADS, .heads = 1, .dim = rotary, .position = own,
      .x = x.own, .ldx = n, .back = back);
   CHECK(is_same(&x, was, n));

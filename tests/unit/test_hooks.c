@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "attend/problem.h"
-#include "lessons.h"
+#include "golden_batches.h"
 
 static const unsigned EVERYWHERE = (1u << ATTEND_POINTS) - 1;
 
@@ -313,28 +313,28 @@ typedef struct {
   attend_context *ctx;
   attend_checkpoint *files;
   attend_tensor_file *golden;
-  attend_trainer *learner;
-  schoolbook book;
-  attend_batch lesson;
+  attend_trainer *trainer;
+  golden_batch given;
+  attend_batch batch;
   size_t n;
 } class;
 
 static class open_class(const char *name, const attend_trainer_options *o) {
   class c = {.ctx = open_context(NULL, 2, NULL)};
   OK(c.ctx, attend_checkpoint_open(c.ctx, model_path(name, NULL), &c.files));
-  OK(c.ctx, attend_trainer_create(c.files, o, &c.learner));
+  OK(c.ctx, attend_trainer_create(c.files, o, &c.trainer));
   OK(c.ctx, attend_tensor_file_open(
                 c.ctx, model_path(name, "golden.safetensors"), &c.golden));
-  c.book = read_book(c.golden, attend_trainer_config(c.learner));
-  c.lesson = lesson_of(&c.book);
-  attend_trainer_values(c.learner, &c.n);
+  c.given = read_golden(c.golden, attend_trainer_config(c.trainer));
+  c.batch = batch_of(&c.given);
+  attend_trainer_values(c.trainer, &c.n);
   return c;
 }
 
 static void close_class(class *c) {
-  free_book(&c->book);
+  free_golden(&c->given);
   attend_tensor_file_close(c->golden);
-  attend_trainer_free(c->learner);
+  attend_trainer_free(c->trainer);
   attend_checkpoint_close(c->files);
   attend_context_free(c->ctx);
 }
@@ -342,9 +342,9 @@ static void close_class(class *c) {
 static float *gradients_of(class *c, double *loss) {
   attend_batch_loss got;
   float *g = room_for(c->n, sizeof *g);
-  attend_trainer_zero_grad(c->learner);
-  OK(c->ctx, attend_trainer_accumulate(c->learner, &c->lesson, &got));
-  memcpy(g, attend_trainer_gradients(c->learner), c->n * sizeof *g);
+  attend_trainer_zero_grad(c->trainer);
+  OK(c->ctx, attend_trainer_accumulate(c->trainer, &c->batch, &got));
+  memcpy(g, attend_trainer_gradients(c->trainer), c->n * sizeof *g);
   *loss = got.loss / got.scored;
   return g;
 }
@@ -358,7 +358,7 @@ TEST(reading_changes_no_gradient) {
       double a, b;
       attend_hook hook = {.points = EVERYWHERE, .read = count, .user = seen};
       float *plain = gradients_of(&c, &a);
-      OK(c.ctx, attend_trainer_set_hooks(c.learner, 1, &hook));
+      OK(c.ctx, attend_trainer_set_hooks(c.trainer, 1, &hook));
       float *read = gradients_of(&c, &b);
       CHECK(a == b && !memcmp(plain, read, c.n * sizeof *plain));
       CHECK(seen[0] > 10);
@@ -370,13 +370,13 @@ TEST(reading_changes_no_gradient) {
 static double loss_along(class *c, const float *start, const float *g,
                          double by) {
   attend_batch_loss got;
-  attend_batch quiet = c->lesson;
-  float *to = attend_trainer_values(c->learner, NULL);
-  quiet.quiet = 1;
+  attend_batch no_grad = c->batch;
+  float *to = attend_trainer_values(c->trainer, NULL);
+  no_grad.no_grad = 1;
   for (size_t i = 0; i < c->n; i++)
     to[i] = (float)((double)start[i] + by * (double)g[i]);
-  OK(c->ctx, attend_trainer_refresh(c->learner));
-  OK(c->ctx, attend_trainer_accumulate(c->learner, &quiet, &got));
+  OK(c->ctx, attend_trainer_refresh(c->trainer));
+  OK(c->ctx, attend_trainer_accumulate(c->trainer, &no_grad, &got));
   return got.loss / got.scored;
 }
 
@@ -387,10 +387,10 @@ static void check_slope(const char *name, attend_point point, change how) {
       .points = point, .edit = edit, .edit_gradient = edit_back, .user = &how};
   double plain, loss, squares = 0;
   free(gradients_of(&c, &plain));
-  OK(c.ctx, attend_trainer_set_hooks(c.learner, 1, &hook));
+  OK(c.ctx, attend_trainer_set_hooks(c.trainer, 1, &hook));
   float *g = gradients_of(&c, &loss);
   float *start = room_for(c.n, sizeof *start);
-  memcpy(start, attend_trainer_values(c.learner, NULL), c.n * sizeof *start);
+  memcpy(start, attend_trainer_values(c.trainer, NULL), c.n * sizeof *start);
   for (size_t i = 0; i < c.n; i++) squares += (double)g[i] * (double)g[i];
   double by = 1e-3 / squares;
   double slope =
@@ -433,7 +433,7 @@ TEST(recomputing_changes_no_bit_of_edits) {
           .edit = edit,
           .edit_gradient = edit_back,
           .user = &how};
-      OK(c.ctx, attend_trainer_set_hooks(c.learner, 1, &hook));
+      OK(c.ctx, attend_trainer_set_hooks(c.trainer, 1, &hook));
       g[recompute] = gradients_of(&c, &loss[recompute]);
       n = c.n;
       close_class(&c);
@@ -464,18 +464,18 @@ TEST(ablating_a_head_is_zeroing_its_columns) {
                       .user = &head};
   attend_trainer_parameter x;
   double loss[2];
-  const int dim = attend_trainer_config(b.learner)->decoder.dim_v;
-  OK(a.ctx, attend_trainer_set_hooks(a.learner, 1, &hook));
-  for (size_t i = 0; attend_trainer_get(b.learner, i, &x); i++)
+  const int dim = attend_trainer_config(b.trainer)->decoder.dim_v;
+  OK(a.ctx, attend_trainer_set_hooks(a.trainer, 1, &hook));
+  for (size_t i = 0; attend_trainer_get(b.trainer, i, &x); i++)
     for (int64_t r = 0;
          strstr(x.name, "layers.1.self_attn.o_proj") && r < x.shape[0]; r++)
       memset(x.value + r * x.shape[1] + head * dim, 0,
              (size_t)dim * sizeof *x.value);
-  OK(b.ctx, attend_trainer_refresh(b.learner));
+  OK(b.ctx, attend_trainer_refresh(b.trainer));
   float *ga = gradients_of(&a, &loss[0]), *gb = gradients_of(&b, &loss[1]);
   CHECK(loss[0] == loss[1]);
-  const float *all = attend_trainer_values(b.learner, NULL);
-  for (size_t i = 0; attend_trainer_get(b.learner, i, &x); i++) {
+  const float *all = attend_trainer_values(b.trainer, NULL);
+  for (size_t i = 0; attend_trainer_get(b.trainer, i, &x); i++) {
     size_t at = (size_t)(x.value - all);
     if (strstr(x.name, "layers.1.self_attn.o_proj")) continue;
     if (memcmp(ga + at, gb + at, (size_t)x.count * sizeof *ga))

@@ -88,7 +88,8 @@ TEST(softmax_runs_along) {
       softmax_case(kn, rows, factor, 40 * one, 70 * one);
       softmax_case(kn, rows, factor, 3000 * one, 0);
       softmax_case(kn, rows, factor, 5 * one, 7e3f * one);
-      softmax_case(kn, rows, factor, 100 * one, 3e6f * one); /* see running.h */
+      softmax_case(kn, rows, factor, 100 * one,
+                   3e6f * one); /* see online_softmax.h */
     }
 }
 

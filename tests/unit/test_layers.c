@@ -439,3 +439,22 @@ TEST(sets_and_threads_give_the_same_bits) {
     }
   }
 }
+
+/* ---- rows of logits ------------------------------------------------------------- */
+
+TEST(the_k_largest_come_first_and_ties_by_index) {
+  const float x[] = {1, 5, -INFINITY, 5, 3, 2};
+  int32_t index[6];
+  CHECK_EQ(attend_top_k(6, x, 3, index), 3);
+  CHECK(index[0] == 1 && index[1] == 3 && index[2] == 4);
+  CHECK_EQ(attend_top_k(6, x, 1, index), 1);
+  CHECK_EQ(index[0], 1);
+  CHECK_EQ(attend_top_k(2, x, 6, index), 2);
+  CHECK(index[0] == 1 && index[1] == 0);
+  CHECK_EQ(attend_top_k(0, x, 6, index), 0);
+}
+
+TEST(log_sum_exp_does_not_overflow) {
+  const float x[] = {1000, 1000, -INFINITY};
+  CHECK(fabs(attend_log_sum_exp(3, x) - (1000 + log(2))) < 1e-9);
+}

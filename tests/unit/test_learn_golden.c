@@ -3,7 +3,7 @@
  * largest; the same bits for any number of threads, and where layers are computed
  * again. */
 #include "attend/problem.h"
-#include "lessons.h"
+#include "golden_batches.h"
 
 /* The golden of a parameter, not transposed. */
 static float golden_at(const attend_tensor *t,
@@ -74,17 +74,17 @@ TEST(gradients_are_those_of_pytorch) {
     attend_checkpoint *files;
     attend_tensor_file *file;
     attend_batch_loss got;
-    attend_trainer *l = open_learner(ctx, families[f], NULL, &files);
+    attend_trainer *l = open_trainer(ctx, families[f], NULL, &files);
     OK(ctx, attend_tensor_file_open(
                 ctx, model_path(families[f], "golden.safetensors"), &file));
-    schoolbook book = read_book(file, attend_trainer_config(l));
-    attend_batch lesson = lesson_of(&book);
-    OK(ctx, attend_trainer_accumulate(l, &lesson, &got));
+    golden_batch golden = read_golden(file, attend_trainer_config(l));
+    attend_batch batch = batch_of(&golden);
+    OK(ctx, attend_trainer_accumulate(l, &batch, &got));
     float loss;
     memcpy(&loss, attend_tensor_file_find(file, "loss")->data, sizeof loss);
     CHECK(fabs(got.loss / got.scored - (double)loss) < 1e-5 * (double)loss);
     CHECK(check_gradients(families[f], l, file) == golden_gradients(file));
-    free_book(&book);
+    free_golden(&golden);
     attend_tensor_file_close(file);
     attend_trainer_free(l);
     attend_checkpoint_close(files);
@@ -92,7 +92,7 @@ TEST(gradients_are_those_of_pytorch) {
   }
 }
 
-/* Everything that a lesson leaves, for other threads and ways. */
+/* Everything that a batch leaves, for other threads and ways. */
 static float *gradients_by(const char *name, int threads,
                            const attend_trainer_options *o, size_t *count,
                            double *loss) {
@@ -100,18 +100,18 @@ static float *gradients_by(const char *name, int threads,
   attend_checkpoint *files;
   attend_tensor_file *file;
   attend_batch_loss got;
-  attend_trainer *l = open_learner(ctx, name, o, &files);
+  attend_trainer *l = open_trainer(ctx, name, o, &files);
   OK(ctx, attend_tensor_file_open(ctx, model_path(name, "golden.safetensors"),
                                   &file));
-  schoolbook book = read_book(file, attend_trainer_config(l));
-  attend_batch lesson = lesson_of(&book);
-  lesson.step = 7;
-  OK(ctx, attend_trainer_accumulate(l, &lesson, &got));
+  golden_batch golden = read_golden(file, attend_trainer_config(l));
+  attend_batch batch = batch_of(&golden);
+  batch.step = 7;
+  OK(ctx, attend_trainer_accumulate(l, &batch, &got));
   attend_trainer_values(l, count);
   float *copy = room_for(*count, sizeof *copy);
   memcpy(copy, attend_trainer_gradients(l), *count * sizeof *copy);
   *loss = got.loss;
-  free_book(&book);
+  free_golden(&golden);
   attend_tensor_file_close(file);
   attend_trainer_free(l);
   attend_checkpoint_close(files);
@@ -141,15 +141,15 @@ TEST(threads_and_recomputing_change_no_bit) {
 /* ---- along the gradient, the loss rises as it says ------------------------------- */
 
 static double loss_at(attend_context *ctx, attend_trainer *l,
-                      attend_batch lesson, const float *values,
+                      attend_batch batch, const float *values,
                       const float *along, size_t n, double by) {
   attend_batch_loss got;
   float *to = attend_trainer_values(l, NULL);
   for (size_t i = 0; i < n; i++)
     to[i] = (float)((double)values[i] + by * (double)along[i]);
-  lesson.quiet = 1;
+  batch.no_grad = 1;
   OK(ctx, attend_trainer_refresh(l));
-  OK(ctx, attend_trainer_accumulate(l, &lesson, &got));
+  OK(ctx, attend_trainer_accumulate(l, &batch, &got));
   return got.loss / got.scored;
 }
 
@@ -162,13 +162,13 @@ static void check_slope(attend_context *ctx, const char *name,
   size_t n;
   OK(ctx, attend_form_parse(ctx, form_name, &form));
   attend_trainer_options o = {.form = &form};
-  attend_trainer *l = open_learner(ctx, name, &o, &files);
+  attend_trainer *l = open_trainer(ctx, name, &o, &files);
   OK(ctx, attend_tensor_file_open(ctx, model_path(name, "golden.safetensors"),
                                   &file));
-  schoolbook book = read_book(file, attend_trainer_config(l));
-  attend_batch lesson = lesson_of(&book);
-  lesson.smoothing = 0.1f;
-  OK(ctx, attend_trainer_accumulate(l, &lesson, &got));
+  golden_batch golden = read_golden(file, attend_trainer_config(l));
+  attend_batch batch = batch_of(&golden);
+  batch.smoothing = 0.1f;
+  OK(ctx, attend_trainer_accumulate(l, &batch, &got));
   float *values = attend_trainer_values(l, &n);
   float *start = room_for(n, sizeof *start), *g = room_for(n, sizeof *g);
   double squares = 0;
@@ -176,15 +176,15 @@ static void check_slope(attend_context *ctx, const char *name,
   memcpy(g, attend_trainer_gradients(l), n * sizeof *g);
   for (size_t i = 0; i < n; i++) squares += (double)g[i] * (double)g[i];
   double by = 2e-3 / squares; /* the loss should change by 2e-3 each way */
-  double slope = (loss_at(ctx, l, lesson, start, g, n, by) -
-                  loss_at(ctx, l, lesson, start, g, n, -by)) /
+  double slope = (loss_at(ctx, l, batch, start, g, n, by) -
+                  loss_at(ctx, l, batch, start, g, n, -by)) /
                  (2 * by);
   if (fabs(slope / squares - 1) > 0.02)
     printf("%s, %s: slope %g of %g\n", name, form_name, slope, squares);
   CHECK(fabs(slope / squares - 1) < 0.02);
   free(start);
   free(g);
-  free_book(&book);
+  free_golden(&golden);
   attend_tensor_file_close(file);
   attend_trainer_free(l);
   attend_checkpoint_close(files);

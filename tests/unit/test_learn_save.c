@@ -1,7 +1,7 @@
-/* What was learnt, saved: a model opened from the file computes what the learner
+/* What was learnt, saved: a model opened from the file computes what the trainer
  * computes, for nine families; bf16 rounds and no more; a failure leaves what was
  * there. Means of models of one shape, and of no others. */
-#include "lessons.h"
+#include "golden_batches.h"
 
 static char folder[64];
 
@@ -24,25 +24,25 @@ static const char *saved(void) {
   return path;
 }
 
-static double quiet_loss(attend_context *ctx, attend_trainer *l,
-                         const schoolbook *book) {
+static double loss_of_batch(attend_context *ctx, attend_trainer *l,
+                            const golden_batch *golden) {
   attend_batch_loss got;
-  attend_batch lesson = lesson_of(book);
-  lesson.quiet = 1;
-  OK(ctx, attend_trainer_accumulate(l, &lesson, &got));
+  attend_batch batch = batch_of(golden);
+  batch.no_grad = 1;
+  OK(ctx, attend_trainer_accumulate(l, &batch, &got));
   return got.loss;
 }
 
 /* A few steps, so that what is saved is not what was read. */
 static void learn_a_little(attend_context *ctx, attend_trainer *l,
-                           const schoolbook *book) {
+                           const golden_batch *golden) {
   attend_optimizer *steps;
   OK(ctx, attend_optimizer_create(l, NULL, &steps));
   for (int i = 0; i < 3; i++) {
     attend_batch_loss got;
-    attend_batch lesson = lesson_of(book);
+    attend_batch batch = batch_of(golden);
     attend_trainer_zero_grad(l);
-    OK(ctx, attend_trainer_accumulate(l, &lesson, &got));
+    OK(ctx, attend_trainer_accumulate(l, &batch, &got));
     OK(ctx, attend_optimizer_step(steps, 1e-3f, NULL));
   }
   attend_optimizer_free(steps);
@@ -52,19 +52,19 @@ static void check_family(const char *name) {
   attend_context *ctx = open_context(NULL, 2, NULL);
   attend_checkpoint *files, *again;
   attend_tensor_file *file;
-  attend_trainer *l = open_learner(ctx, name, NULL, &files), *other;
+  attend_trainer *l = open_trainer(ctx, name, NULL, &files), *other;
   OK(ctx, attend_tensor_file_open(ctx, model_path(name, "golden.safetensors"),
                                   &file));
-  schoolbook book = read_book(file, attend_trainer_config(l));
-  double before = quiet_loss(ctx, l, &book);
-  learn_a_little(ctx, l, &book);
-  double after = quiet_loss(ctx, l, &book);
+  golden_batch golden = read_golden(file, attend_trainer_config(l));
+  double before = loss_of_batch(ctx, l, &golden);
+  learn_a_little(ctx, l, &golden);
+  double after = loss_of_batch(ctx, l, &golden);
   CHECK(after < before);
   copy_config(name);
   OK(ctx, attend_trainer_save(l, saved(), ATTEND_STORED_F32));
   OK(ctx, attend_checkpoint_open(ctx, folder, &again));
   OK(ctx, attend_trainer_create(again, NULL, &other));
-  CHECK(quiet_loss(ctx, other, &book) == after);
+  CHECK(loss_of_batch(ctx, other, &golden) == after);
   size_t n, m;
   float *x = attend_trainer_values(l, &n),
         *y = attend_trainer_values(other, &m);
@@ -74,10 +74,10 @@ static void check_family(const char *name) {
   OK(ctx, attend_trainer_save(l, saved(), ATTEND_STORED_BF16));
   OK(ctx, attend_checkpoint_open(ctx, folder, &again));
   OK(ctx, attend_trainer_create(again, NULL, &other));
-  CHECK(fabs(quiet_loss(ctx, other, &book) / after - 1) < 0.02);
+  CHECK(fabs(loss_of_batch(ctx, other, &golden) / after - 1) < 0.02);
   attend_trainer_free(other);
   attend_checkpoint_close(again);
-  free_book(&book);
+  free_golden(&golden);
   attend_tensor_file_close(file);
   attend_trainer_free(l);
   attend_checkpoint_close(files);
@@ -98,7 +98,7 @@ TEST(a_saved_model_is_the_model) {
 TEST(a_place_that_cannot_be_written_is_told) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_checkpoint *files;
-  attend_trainer *l = open_learner(ctx, "gpt2", NULL, &files);
+  attend_trainer *l = open_trainer(ctx, "gpt2", NULL, &files);
   CHECK(attend_trainer_save(l, "/nowhere/model.safetensors",
                             ATTEND_STORED_F32) == ATTEND_IO);
   CHECK(strstr(attend_message(ctx), "/nowhere/model.safetensors") != NULL);
@@ -115,7 +115,7 @@ TEST(a_place_that_cannot_be_written_is_told) {
 static void check_mean(const char *name, const char *other) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_checkpoint *files;
-  attend_trainer *l = open_learner(ctx, name, NULL, &files);
+  attend_trainer *l = open_trainer(ctx, name, NULL, &files);
   char own[1024], others[1024];
   snprintf(own, sizeof own, "%s", model_path(name, NULL));
   snprintf(others, sizeof others, "%s", model_path(other, NULL));

@@ -170,7 +170,7 @@ typedef struct {
   size_t n, room;
 } digest;
 
-static void take_in(digest *to, const void *bytes, size_t n) {
+static void join_part(digest *to, const void *bytes, size_t n) {
   while (to->n + n > to->room) {
     to->room = 2 * to->room + n;
     to->bytes = realloc(to->bytes, to->room);
@@ -185,7 +185,7 @@ static void take_head(digest *to, attend_context *ctx, attend_lens *lens,
                       const int32_t *ids) {
   attend_lens_shape s;
   float *w = whole_block(ctx, lens, at, &s), cells[63];
-  take_in(to, w, (size_t)(s.rows * s.keys) * sizeof *w);
+  join_part(to, w, (size_t)(s.rows * s.keys) * sizeof *w);
   for (int n = 0; n < 4; n++) {
     attend_area a = {1,
                      s.rows - 1,
@@ -196,21 +196,21 @@ static void take_head(digest *to, attend_context *ctx, attend_lens *lens,
                      (attend_pool)(n % 2),
                      n / 2 ? s.rows * s.keys / 3.0 : 0};
     OK(ctx, attend_lens_pool(lens, at, &a, n % 2 ? other : NULL, cells, NULL));
-    take_in(to, cells, sizeof cells);
+    join_part(to, cells, sizeof cells);
   }
   attend_row_stats stats = {.entropy = w, .mass = w + s.rows};
   OK(ctx, attend_lens_stats(lens, at, &stats));
-  take_in(to, w, (size_t)(s.rows + s.keys) * sizeof *w);
+  join_part(to, w, (size_t)(s.rows + s.keys) * sizeof *w);
   attend_pattern_options o = {ids, ids, NULL, 0};
   attend_pattern_scores p;
   attend_difference d;
   OK(ctx, attend_lens_pattern(lens, at, &o, &p));
   for (int i = 0; i < ATTEND_HEAD_PATTERNS; i++)
-    if (!isnan(p.score[i])) take_in(to, &p.score[i], sizeof p.score[i]);
-  take_in(to, &p.entropy, sizeof p.entropy);
+    if (!isnan(p.score[i])) join_part(to, &p.score[i], sizeof p.score[i]);
+  join_part(to, &p.entropy, sizeof p.entropy);
   OK(ctx, attend_lens_compare(lens, other, at, 0, &d));
-  take_in(to, &d.distance, sizeof d.distance);
-  take_in(to, &d.output, sizeof d.output);
+  join_part(to, &d.distance, sizeof d.distance);
+  join_part(to, &d.output, sizeof d.output);
   free(w);
 }
 
@@ -233,9 +233,9 @@ static digest digest_of(const char *name, const char *form, int threads) {
   float *shares = room_for(floats, sizeof *shares);
   uint8_t *reached = room_for(floats, 1);
   OK(r.s.ctx, attend_lens_rollout(lens, role, N - 1, 0, shares, NULL));
-  take_in(&to, shares, floats * sizeof *shares);
+  join_part(&to, shares, floats * sizeof *shares);
   OK(r.s.ctx, attend_lens_reach(lens, role, N - 1, reached, NULL, 0, &n));
-  take_in(&to, reached, floats);
+  join_part(&to, reached, floats);
   free(shares), free(reached), free(ids);
   attend_lens_free(lens);
   attend_lens_free(other);

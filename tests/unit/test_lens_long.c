@@ -148,7 +148,7 @@ static void ask_pattern(world *w) {
   attend_pattern_options o = {w->ids, w->ids, NULL, 2e7};
   attend_pattern_scores p;
   OK(w->ctx, attend_lens_pattern(w->lens, at, &o, &p));
-  CHECK_EQ(p.does, ATTEND_PATTERN_BROAD); /* random directions */
+  CHECK_EQ(p.pattern, ATTEND_PATTERN_BROAD); /* random directions */
 }
 
 static void ask_flow(world *w) {

@@ -137,7 +137,7 @@ static attend_pattern_scores pattern_of(const stage *g, int layer,
                                         const uint8_t *marks,
                                         double most_pairs) {
   attend_pattern_options o = {ids, ids, marks, most_pairs};
-  attend_pattern_scores p = {.does = -2};
+  attend_pattern_scores p = {.pattern = -2};
   OK(g->ctx,
      attend_lens_pattern(g->lens, (attend_head_id){g->role, layer, 0}, &o, &p));
   return p;
@@ -150,11 +150,11 @@ static void check_deeds(const char *family, int real) {
     const deed *d = &deeds[i];
     if (one_way ? !d->one_way : !d->both_ways) continue;
     attend_pattern_scores p = pattern_of(&g, i, repeated, separator, 0);
-    if (p.does != d->does)
+    if (p.pattern != d->does)
       CHECK_FAIL("%s of %s does %s", d->name, family,
-                 p.does < 0
-                     ? "nothing"
-                     : attend_head_pattern_name((attend_head_pattern)p.does));
+                 p.pattern < 0 ? "nothing"
+                               : attend_head_pattern_name(
+                                     (attend_head_pattern)p.pattern));
     if (d->does >= 0 && !(p.score[d->does] >= least(d->does)))
       CHECK_FAIL("%s of %s scores %g", d->name, family, p.score[d->does]);
     if (d->does >= 0)
@@ -163,7 +163,7 @@ static void check_deeds(const char *family, int real) {
     for (int j = 0; j < ATTEND_HEAD_PATTERNS; j++)
       if (!isnan(p.score[j])) CHECK(p.score[j] >= 0 && p.score[j] <= 1.00001);
     CHECK_EQ(isnan(p.score[ATTEND_PATTERN_NEXT]), one_way);
-    CHECK_EQ(p.rows_looked, T);
+    CHECK_EQ(p.rows_sampled, T);
     if (d->does == ATTEND_PATTERN_SELF) CHECK_NEAR(p.entropy, 0, 1e-5);
   }
   close_stage(&g);
@@ -193,7 +193,7 @@ TEST(questions_that_do_not_apply) {
   CHECK(isnan(p.score[ATTEND_PATTERN_SEPARATOR])); /* there are none */
   CHECK(isnan(p.score[ATTEND_PATTERN_SAME]));      /* nothing comes twice */
   CHECK(isnan(p.score[ATTEND_PATTERN_INDUCTION]));
-  CHECK_EQ(p.does, ATTEND_PATTERN_PREVIOUS);
+  CHECK_EQ(p.pattern, ATTEND_PATTERN_PREVIOUS);
   CHECK_NEAR(p.score[ATTEND_PATTERN_PREVIOUS], 1, 1e-5);
   close_stage(&g);
   recording r = recorded("bart", 0, 1, FOR_A_LENS);
@@ -216,8 +216,8 @@ TEST(some_rows_tell_the_same) {
   for (int i = 0; i < DEEDS; i++) {
     attend_pattern_scores p =
         pattern_of(&g, i, repeated, separator, T * T / 3.0);
-    CHECK(p.rows_looked >= 1 && p.rows_looked <= T);
-    if (deeds[i].does >= 0) CHECK_EQ(p.does, deeds[i].does);
+    CHECK(p.rows_sampled >= 1 && p.rows_sampled <= T);
+    if (deeds[i].does >= 0) CHECK_EQ(p.pattern, deeds[i].does);
   }
   close_stage(&g);
 }

@@ -173,10 +173,10 @@ TEST(as_many_rows_as_it_says) {
     attend_difference d;
     pairs = 0;
     OK(r.s.ctx, attend_lens_pattern(lens, at, &o, &p));
-    CHECK_EQ(pairs, (long)p.rows_looked * s.real_keys);
+    CHECK_EQ(pairs, (long)p.rows_sampled * s.real_keys);
     pairs = 0;
     OK(r.s.ctx, attend_lens_compare(lens, lens, at, most, &d));
-    CHECK_EQ(pairs, 2L * d.rows_looked * s.real_keys);
+    CHECK_EQ(pairs, 2L * d.rows_sampled * s.real_keys);
   }
   free(w);
   attend_lens_free(lens);
@@ -266,7 +266,7 @@ TEST(how_far_apart) {
           size += x * x;
         }
       }
-      CHECK_EQ(d.rows_looked, s.rows);
+      CHECK_EQ(d.rows_sampled, s.rows);
       CHECK_NEAR(d.distance, apart / 2 / s.rows, 1e-6);
       CHECK_NEAR(d.entropy, first, 1e-6);
       CHECK_NEAR(d.other_entropy, second, 1e-6);

@@ -133,7 +133,7 @@ TEST(the_gap_to_softmax) {
   }
 }
 
-TEST(what_cannot_be_looked_at_says_so) {
+TEST(what_cannot_be_observed_says_so) {
   attend_context *ctx = open_context(NULL, 1, NULL);
   attend_desc d = {.form.kind = ATTEND_ELU,
                    .q_len = 4,
@@ -147,7 +147,7 @@ TEST(what_cannot_be_looked_at_says_so) {
   CHECK_EQ(attend_state_observe(plan, s, 1, attend_bhtd(q), lse,
                                 &(attend_observation){.entropy = lse}),
            ATTEND_INVALID);
-  CHECK_SAYS(attend_message(ctx), "keep the keys");
+  CHECK_SAYS(attend_message(ctx), "store the keys");
   attend_state_free(s);
   attend_plan_free(plan);
   attend_context_free(ctx);

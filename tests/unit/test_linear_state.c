@@ -341,7 +341,7 @@ TEST(only_the_open_block_can_be_cut) {
   feed(s.plan, s.state, &s.first, 0, 140, &s.out);
   CHECK_EQ(attend_state_truncate(s.state, 1, 128), ATTEND_INVALID);
   CHECK_SAYS(attend_message(s.ctx),
-             "sequence 1 can be cut to 0 or to 129 and more, not to 128");
+             "sequence 1 can be truncated to 0 or to 129 and more, not to 128");
   CHECK_EQ(attend_state_truncate(s.state, 1, 141), ATTEND_INVALID);
   CHECK_EQ(attend_state_length(s.state, 1), 140);
   OK(s.ctx, attend_state_truncate(s.state, 1, 129));

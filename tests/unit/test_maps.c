@@ -154,7 +154,7 @@ TEST(sines_and_cosines) {
     for (int i = 0; i < 9 && s == 3; i++) x[i] = (float)i / 8; /* turning */
     for (int i = 0; i < 9 && s == 3; i++) x[10 + i] = -(float)i / 8;
     for (int r = 0; r < ROWS; r++) factor[r] = 0.25f + pool[r] * pool[r];
-    kn->map_turn(ROWS, DIRS, LD, factor, x, y);
+    kn->map_trig(ROWS, DIRS, LD, factor, x, y);
     for (int r = 0; r < ROWS; r++)
       for (int c = 0; c < LD; c++) {
         double t = (double)x[r * LD + c], f = c < DIRS ? (double)factor[r] : 0;
@@ -171,7 +171,7 @@ TEST(sines_and_cosines_back) {
   FOR_EACH_KERNELS(kn) {
     const float *phi = pool, *dphi = pool + 1000;
     float e[ROWS * LD], sum[ROWS];
-    kn->map_turn_back(ROWS, LD, phi, dphi, e, sum);
+    kn->map_trig_back(ROWS, LD, phi, dphi, e, sum);
     for (int r = 0; r < ROWS; r++) {
       double all = 0, size = 0;
       for (int c = 0; c < LD; c++) {
@@ -382,12 +382,12 @@ static uint64_t random_bits(const struct kernels *kn, battery *b, int rows) {
     for (int r = 0; r < 12; r += rows) {
       float *y = b->y + r * 2 * N, *g = b->g + r * 2 * N;
       if (trig)
-        kn->map_turn(rows, 60, N, b->less + r, b->x + r * N, y);
+        kn->map_trig(rows, 60, N, b->less + r, b->x + r * N, y);
       else
         kn->map_exp(rows, N, N, true, b->less + r, b->x + r * N, y, b->out + r);
       MIX(b->out);
       if (trig)
-        kn->map_turn_back(rows, N, y, g, b->e + r * N, b->out + r);
+        kn->map_trig_back(rows, N, y, g, b->e + r * N, b->out + r);
       else
         kn->map_exp_back(rows, N, true, y, g, b->e + r * N, b->out + r);
       if (r + rows == 12) MIX(b->y), MIX(b->e), MIX(b->out);

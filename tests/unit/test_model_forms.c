@@ -170,7 +170,7 @@ static void see(const attend_hooked *sight, void *user) {
 
 /* ---- families ---------------------------------------------------------------------------- */
 
-static attend_session *open_watched(const subject *s, watcher *w) {
+static attend_session *open_traced(const subject *s, watcher *w) {
   attend_session_options o = {.batch = 2};
   attend_session *run;
   OK(s->ctx, attend_session_create(s->model, &o, &run));
@@ -219,7 +219,7 @@ static void check_subject(subject *s, const attend_form *form) {
   static watcher w;
   int32_t *ids = random_ids(s->config, 61, 2 * TOKENS);
   w = (watcher){.s = s, .form = form};
-  attend_session *run = open_watched(s, &w);
+  attend_session *run = open_traced(s, &w);
   int layers = s->config->encoder.layers + s->config->decoder.layers;
   CHECK_EQ(attend_model_form(s->model)->kind, form->kind);
   if (s->config->parts == ATTEND_ENCODER) {

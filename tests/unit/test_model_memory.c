@@ -170,7 +170,7 @@ TEST(a_load_that_is_stopped) {
   int calls = 0;
   attend_model_options o = {.progress = stop_at_third, .user = &calls};
   OK(ctx, attend_checkpoint_open(ctx, model_path("bart", NULL), &files));
-  CHECK_EQ(attend_model_create(files, &o, &model), ATTEND_INVALID);
+  CHECK_EQ(attend_model_create(files, &o, &model), ATTEND_STOPPED);
   CHECK_SAYS(attend_message(ctx), "stopped");
   CHECK(!model);
   CHECK_EQ(calls, 3);

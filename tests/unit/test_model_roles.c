@@ -1,5 +1,5 @@
 /* Forms of attention by role: named and read back; what is not of the role keeps
- * the bits of softmax; asked for and learnt with, in models, learners, lenses;
+ * the bits of softmax; asked for and learnt with, in models, trainers, lenses;
  * gradients through mixed forms are what differences say; decoding is reading. */
 #include "attend/lens.h"
 #include "attend/problem.h"
@@ -203,16 +203,16 @@ TEST(asked_for_goes_before_learnt_with) {
 }
 
 /* A model that learnt with a form in some roles runs it there by itself, and so
- * does a learner. */
+ * does a trainer. */
 TEST(roles_in_config_json_are_obeyed) {
   attend_form elu = form_of("elu");
   attend_architecture a = sides("bart", false);
   attend_checkpoint *files;
   attend_trainer_options o = {.form = &elu, .roles = ATTEND_IN_ENCODER};
   attend_trainer *l = begin(&a, &o, &files);
-  copybook b;
+  copy_task b;
   grow_weights(l);
-  write_book(attend_trainer_config(l), 5, &b);
+  make_copy_task(attend_trainer_config(l), 5, &b);
   double asked = loss_of(l, &b);
   OK(context(),
      attend_trainer_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
@@ -274,10 +274,11 @@ TEST(mixed_forms_decode_as_they_read) {
     attend_form form = form_of(mixes[i].form);
     attend_model_options o = {.form = &form, .roles = mixes[i].roles};
     subject s = open_path(context(), model_path(mixes[i].family, NULL), &o);
-    copybook b;
-    write_book(s.config, 3, &b);
+    copy_task b;
+    make_copy_task(s.config, 3, &b);
     float *alone = logits_alone(&s, &b), *at_once = logits_at_once(&s, &b);
-    CHECK(same_bits(alone, at_once, (size_t)(TEXTS * SAID * s.config->vocab)));
+    CHECK(
+        same_bits(alone, at_once, (size_t)(TEXTS * WRITTEN * s.config->vocab)));
     free(alone);
     free(at_once);
     close_files(&s);

@@ -207,11 +207,11 @@ static double learn(attend_trainer *l, int steps, double *first) {
   double last = 0;
   OK(context(), attend_optimizer_create(l, &how, &o));
   for (int i = 0; i < steps; i++) {
-    copybook b;
-    write_book(attend_trainer_config(l), (uint64_t)(i % 4), &b);
-    attend_batch lesson = lesson_in(&b, false);
+    copy_task b;
+    make_copy_task(attend_trainer_config(l), (uint64_t)(i % 4), &b);
+    attend_batch batch = batch_in(&b, false);
     attend_trainer_zero_grad(l);
-    OK(context(), attend_trainer_accumulate(l, &lesson, &got));
+    OK(context(), attend_trainer_accumulate(l, &batch, &got));
     OK(context(), attend_optimizer_step(o, 5e-3f, NULL));
     last = got.loss / got.scored;
     if (i == 0) *first = last;
@@ -220,9 +220,10 @@ static double learn(attend_trainer *l, int steps, double *first) {
   return last;
 }
 
-static double cross_entropy(const float *logits, const copybook *b, int vocab) {
+static double cross_entropy(const float *logits, const copy_task *b,
+                            int vocab) {
   double loss = 0;
-  for (int i = 0; i < TEXTS * SAID; i++) {
+  for (int i = 0; i < TEXTS * WRITTEN; i++) {
     const float *row = logits + (size_t)i * (size_t)vocab;
     double sum = 0;
     if (b->targets[i] < 0) continue;
@@ -233,14 +234,14 @@ static double cross_entropy(const float *logits, const copybook *b, int vocab) {
 }
 
 static void check_saved(attend_trainer *l) {
-  copybook b;
-  write_book(attend_trainer_config(l), 2, &b);
+  copy_task b;
+  make_copy_task(attend_trainer_config(l), 2, &b);
   double loss = loss_of(l, &b);
   OK(context(),
      attend_trainer_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
   subject s = open_path(context(), models_folder(), NULL);
   float *alone = logits_alone(&s, &b), *at_once = logits_at_once(&s, &b);
-  CHECK(same_bits(alone, at_once, (size_t)(TEXTS * SAID * s.config->vocab)));
+  CHECK(same_bits(alone, at_once, (size_t)(TEXTS * WRITTEN * s.config->vocab)));
   CHECK_NEAR(cross_entropy(alone, &b, s.config->vocab), loss, 1e-4 * loss);
   attend_trainer *again;
   OK(context(), attend_trainer_create(s.files, NULL, &again));
@@ -270,28 +271,28 @@ TEST(each_side_is_seen_in_its_own_width) {
   attend_architecture a = sides("bart", true);
   attend_checkpoint *files;
   attend_trainer *l = begin(&a, NULL, &files);
-  copybook b;
+  copy_task b;
   attend_trace *trace;
   attend_hooked seen;
   OK(context(),
      attend_trainer_save(l, in_folder("model.safetensors"), ATTEND_STORED_F32));
   end(l, files);
   subject s = open_path(context(), models_folder(), NULL);
-  write_book(s.config, 1, &b);
+  make_copy_task(s.config, 1, &b);
   attend_session *run = open_run(&s, 1, 0);
   attend_trace_options what = {.points = ATTEND_AT_RESIDUAL | ATTEND_AT_KEY};
   OK(context(), attend_trace_create(context(), &what, &trace));
   attend_hook hook = attend_trace_hook(trace);
   attend_session_set_hooks(run, 1, &hook);
   OK(context(), attend_session_encode(run, 1, READ, b.ids, NULL, NULL));
-  OK(context(), attend_session_extend(run, 1, SAID, b.said, NULL));
+  OK(context(), attend_session_extend(run, 1, WRITTEN, b.decoder_ids, NULL));
   OK(context(), attend_trace_status(trace));
   CHECK(attend_trace_get(trace, ATTEND_AT_RESIDUAL, ATTEND_ENCODER_SELF, 2,
                          &seen));
   CHECK(seen.shape[2] == READ && seen.shape[3] == 24);
   CHECK(attend_trace_get(trace, ATTEND_AT_RESIDUAL, ATTEND_DECODER_SELF, 1,
                          &seen));
-  CHECK(seen.shape[2] == SAID && seen.shape[3] == 10);
+  CHECK(seen.shape[2] == WRITTEN && seen.shape[3] == 10);
   CHECK(attend_trace_get(trace, ATTEND_AT_KEY, ATTEND_CROSS, 0, &seen));
   CHECK(seen.shape[1] == 2 && seen.shape[2] == READ && seen.shape[3] == 5);
   attend_session_free(run);

@@ -2,7 +2,7 @@
  * be; weights begin as documented, under the names that Hugging Face transformers
  * gives a model of that family; a first guess is no better than chance; the form
  * of attention in config.json is obeyed. */
-#include "lessons.h"
+#include "golden_batches.h"
 
 static const char *const made[] = {"gpt2", "llama", "bert", "bart", "t5", NULL};
 
@@ -275,14 +275,14 @@ static double first_loss(attend_checkpoint *files, const attend_form *form) {
   const attend_config *c = attend_trainer_config(l);
   int32_t *ids = random_ids(c, 3, TEXTS * TOKENS);
   int32_t *next = random_ids(c, 4, TEXTS * TOKENS);
-  attend_batch lesson = {.batch = TEXTS,
-                         .length = TOKENS,
-                         .ids = ids,
-                         .said = TOKENS,
-                         .decoder_ids = ids,
-                         .targets = next,
-                         .quiet = 1};
-  OK(context(), attend_trainer_accumulate(l, &lesson, &got));
+  attend_batch batch = {.count = TEXTS,
+                        .length = TOKENS,
+                        .ids = ids,
+                        .decoder_length = TOKENS,
+                        .decoder_ids = ids,
+                        .targets = next,
+                        .no_grad = 1};
+  OK(context(), attend_trainer_accumulate(l, &batch, &got));
   CHECK_EQ(got.scored, TEXTS * TOKENS);
   attend_trainer_free(l);
   free(ids);

@@ -2,7 +2,7 @@
  * PyTorch got (tests/golden/make_steps.py); no bit depends on the number of
  * threads; rates over time; what is not finite moves nothing. */
 #include "attend/json.h"
-#include "lessons.h"
+#include "golden_batches.h"
 
 enum { STEPS = 10 };
 
@@ -32,16 +32,16 @@ static float *take_steps(const char *name, int threads, double losses[STEPS],
   attend_checkpoint *files;
   attend_tensor_file *file;
   attend_optimizer *steps;
-  attend_trainer *l = open_learner(ctx, name, NULL, &files);
+  attend_trainer *l = open_trainer(ctx, name, NULL, &files);
   OK(ctx, attend_tensor_file_open(ctx, model_path(name, "golden.safetensors"),
                                   &file));
   OK(ctx, attend_optimizer_create(l, NULL, &steps));
-  schoolbook book = read_book(file, attend_trainer_config(l));
-  attend_batch lesson = lesson_of(&book);
+  golden_batch golden = read_golden(file, attend_trainer_config(l));
+  attend_batch batch = batch_of(&golden);
   for (int i = 0; i < STEPS; i++) {
     attend_batch_loss got;
     attend_trainer_zero_grad(l);
-    OK(ctx, attend_trainer_accumulate(l, &lesson, &got));
+    OK(ctx, attend_trainer_accumulate(l, &batch, &got));
     OK(ctx, attend_optimizer_step(steps, 2e-4f, NULL));
     losses[i] = got.loss / got.scored;
   }
@@ -49,7 +49,7 @@ static float *take_steps(const char *name, int threads, double losses[STEPS],
   float *values = attend_trainer_values(l, count);
   float *copy = room_for(*count, sizeof *copy);
   memcpy(copy, values, *count * sizeof *copy);
-  free_book(&book);
+  free_golden(&golden);
   attend_tensor_file_close(file);
   attend_optimizer_free(steps);
   attend_trainer_free(l);
@@ -94,7 +94,7 @@ TEST(a_gradient_that_is_not_finite_moves_nothing) {
   attend_checkpoint *files;
   attend_optimizer *steps;
   size_t count;
-  attend_trainer *l = open_learner(ctx, "gpt2", NULL, &files);
+  attend_trainer *l = open_trainer(ctx, "gpt2", NULL, &files);
   OK(ctx, attend_optimizer_create(l, NULL, &steps));
   float *values = attend_trainer_values(l, &count);
   float *before = room_for(count, sizeof *before);
@@ -119,7 +119,7 @@ TEST(sgd_with_momentum) {
   attend_trainer_parameter x;
   attend_optimizer_options o = {
       .kind = ATTEND_SGD, .momentum = 0.5f, .decay = {0.25f, 0.25f, 0}};
-  attend_trainer *l = open_learner(ctx, "gpt2", NULL, &files);
+  attend_trainer *l = open_trainer(ctx, "gpt2", NULL, &files);
   OK(ctx, attend_optimizer_create(l, &o, &steps));
   CHECK(attend_trainer_get(l, 0, &x) && x.group == ATTEND_TABLES);
   double w = x.value[3], v = 0;

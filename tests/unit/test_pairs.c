@@ -134,7 +134,7 @@ static void weigh(int rows, int j0, int j1, const void *p, const void *const *v,
 }
 
 static void overlap(const struct block_soft *soft,
-                    const struct block_ride *ride) {
+                    const struct block_products *ride) {
   if (soft) softmax(soft);
   for (int j = 0; ride->q && j < KEYS; j += PANEL)
     scores(ROWS, ride->width, ride->q, ride->k[j / PANEL], 0, PANEL,

@@ -6,19 +6,12 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "allocation_fails.h"
 #include "check.h"
-#include "cli.h"
 #include "pictures/glyphs.h"
 #include "pictures/letters.h"
 #include "pictures/pictures.h"
 #include "pictures/terminal_map.h"
-
-void *need(size_t count, size_t size) {
-  return calloc(count ? count : 1, size);
-}
-char *need_copy(const char *text) {
-  return memcpy(need(strlen(text) + 1, 1), text, strlen(text) + 1);
-}
 
 /* ---- texts as boxes ------------------------------------------------------------- */
 
@@ -69,8 +62,8 @@ static int is_inside(const box *b, const drawing *d) {
 
 static void check_texts(const char *name, const drawing *d) {
   size_t n = 0;
-  box *boxes = need(d->count, sizeof *boxes);
-  const shape **of = need(d->count, sizeof *of);
+  box *boxes = calloc(d->count, sizeof *boxes);
+  const shape **of = calloc(d->count, sizeof *of);
   for (size_t i = 0; i < d->count; i++) {
     const shape *s = &d->shapes[i];
     if (s->kind != SHAPE_TEXT) continue;
@@ -130,7 +123,7 @@ static float chance(void) {
 }
 
 static float *numbers(int count, float low) {
-  float *to = need((size_t)count, sizeof *to);
+  float *to = calloc((size_t)count, sizeof *to);
   for (int i = 0; i < count; i++) to[i] = low + (1 - low) * chance();
   return to;
 }
@@ -157,8 +150,8 @@ enum { SIZES = sizeof sizes / sizeof *sizes };
 TEST(the_model_fits) {
   EACH(i) {
     int count = sizes[i].layers * sizes[i].heads;
-    uint8_t *cells = need((size_t)count * 48 * 32, 1);
-    const char **does = need((size_t)count, sizeof *does);
+    uint8_t *cells = calloc((size_t)count * 48 * 32, 1);
+    const char **does = calloc((size_t)count, sizeof *does);
     for (int j = 0; j < count; j++) does[j] = j % 3 ? "positional" : "";
     picture_model_data d = {
         about, sizes[i].layers, sizes[i].heads, 32, 48, cells, does};
@@ -214,7 +207,7 @@ TEST(matrices_fit) {
   EACH(i) {
     int n = sizes[i].tokens, cells = n > 200 ? n / 3 : n;
     float *w = numbers(cells * cells, 0);
-    uint8_t *mask = need((size_t)(cells * cells), 1);
+    uint8_t *mask = calloc((size_t)(cells * cells), 1);
     for (int j = 0; j < cells * cells; j++)
       mask[j] = (uint8_t)(j % 5 ? 0 : j % 4);
     picture_matrix_data d = {.about = about,
@@ -277,7 +270,7 @@ TEST(flows_fit) {
   EACH(i) {
     int n = sizes[i].tokens, layers = sizes[i].layers;
     float *shares = numbers((layers + 1) * n, 0);
-    uint8_t *reached = need((size_t)((layers + 1) * n), 1);
+    uint8_t *reached = calloc((size_t)((layers + 1) * n), 1);
     picture_edge edges[2] = {{0, n - 1, 0, 1}, {0, n - 1, n - 1, -1}};
     picture_flow_data d = {about,  tokens(n), layers, n - 1,
                            shares, reached,   edges,  2};
@@ -313,7 +306,7 @@ TEST(comparisons_fit) {
 TEST(generations_fit) {
   EACH(i) {
     int n = sizes[i].tokens;
-    picture_step *steps = need((size_t)n, sizeof *steps);
+    picture_step *steps = calloc((size_t)n, sizeof *steps);
     picture_candidate candidates[10];
     for (int j = 0; j < 10; j++)
       candidates[j] = (picture_candidate){token[j], 0.5 / (j + 1)};
@@ -363,6 +356,79 @@ TEST(nothing_to_draw_is_said) {
         !out.count);
 }
 
+/* ---- memory ---------------------------------------------------------------------- */
+
+enum { FEW = 5 };
+
+static void draw_compare(const picture_look *look, drawing *out) {
+  static const float w[FEW * FEW] = {1, 2}, other[FEW * FEW] = {2, 1};
+  picture_compare_data d = {.about = about,
+                            .name = "softmax",
+                            .other_name = "favor",
+                            .rows = tokens(FEW),
+                            .keys = tokens(FEW),
+                            .height = FEW,
+                            .width = FEW,
+                            .cells = w,
+                            .other = other};
+  CHECK(!picture_compare(&d, look, out));
+}
+
+static void draw_neuron(const picture_look *look, drawing *out) {
+  static const float x[FEW * 2] = {0.5F, 0.25F, 0.125F};
+  picture_neuron_data d = {.about = about,
+                           .query = "query",
+                           .keys = tokens(FEW),
+                           .dim = 2,
+                           .dim_v = 2,
+                           .scale = 1,
+                           .q = x,
+                           .k = x,
+                           .v = x,
+                           .weights = x,
+                           .out = x};
+  CHECK(!picture_neuron(&d, look, out));
+}
+
+static void draw_flow(const picture_look *look, drawing *out) {
+  static const uint8_t reached[2 * FEW] = {1};
+  static const picture_edge edge = {0, 1, 0, 2};
+  picture_flow_data d = {.about = about,
+                         .tokens = tokens(FEW),
+                         .layers = 1,
+                         .reached = reached,
+                         .edges = &edge,
+                         .edge_count = 1};
+  CHECK(!picture_flow(&d, look, out));
+}
+
+/* Whichever allocation fails, the drawing says so when it is written. */
+static void check_memory(void (*draw)(const picture_look *look, drawing *out)) {
+  const picture_look look = {800, false};
+  attend_status status = ATTEND_NO_MEMORY;
+  long n = 0;
+  while (status && n < 10000) {
+    drawing out;
+    char *bytes;
+    size_t length;
+    allocation_fails_at(++n);
+    draw(&look, &out);
+    status = draw_svg(&out, &bytes, &length);
+    allocation_fails_at(0);
+    CHECK_EQ(status, bytes ? ATTEND_OK : ATTEND_NO_MEMORY);
+    free(bytes);
+    drawing_free(&out);
+  }
+  CHECK(!status && n > 20);
+}
+
+TEST(pictures_without_memory) {
+  name_tokens();
+  check_memory(draw_compare);
+  check_memory(draw_neuron);
+  check_memory(draw_flow);
+}
+
 /* ---- the terminal ---------------------------------------------------------------- */
 
 /* Columns of the widest line, escapes left out. */
@@ -386,8 +452,8 @@ static int widest_line(FILE *of) {
 
 static void check_terminal(const terminal_look *look, int n, int heads) {
   float *w = numbers(n * n, 0);
-  uint8_t *cells = need((size_t)(3 * heads * n * n), 1);
-  const char **does = need((size_t)(3 * heads), sizeof *does);
+  uint8_t *cells = calloc((size_t)(3 * heads * n * n), 1);
+  const char **does = calloc((size_t)(3 * heads), sizeof *does);
   for (int i = 0; i < 3 * heads; i++) does[i] = "positional";
   picture_matrix_data matrix = {.rows = tokens(n),
                                 .keys = tokens(n),
@@ -398,7 +464,7 @@ static void check_terminal(const terminal_look *look, int n, int heads) {
                                 .key = -1};
   picture_model_data model = {about, 3, heads, n, n, cells, does};
   FILE *out = tmpfile();
-  terminal_matrix(out, &matrix, look);
+  CHECK_EQ(terminal_matrix(out, &matrix, look), ATTEND_OK);
   terminal_model(out, &model, look);
   int wide = widest_line(out);
   if (wide > look->columns || wide < 8)

@@ -463,14 +463,14 @@ static size_t lines_through(const double *cells, int diverging) {
                            .diverging = diverging};
   attend_plot plot = {.count = 1, .panels = &one};
   attend_context *ctx;
-  char *svg;
+  char *text;
   size_t n = 0;
   CHECK(!attend_context_create(NULL, &ctx));
-  CHECK(!attend_plot_svg(ctx, &plot, &svg, NULL));
-  for (const char *at = svg; (at = strstr(at, "stroke-linecap:butt")); at++)
+  CHECK(!attend_plot_svg(ctx, &plot, &text, NULL));
+  for (const char *at = text; (at = strstr(at, "stroke-linecap:butt")); at++)
     for (const char *p = strstr(at, " d=\"") + 4; *p != '"'; p++)
       n += *p == 'M';
-  attend_plot_free(ctx, svg);
+  attend_plot_free(ctx, text);
   attend_context_free(ctx);
   return n;
 }

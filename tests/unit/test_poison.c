@@ -54,7 +54,7 @@ enum { TOP = 5 };
 static const int32_t some_rows[3] = {0, 7, 19};
 
 /* Everything that can be asked, after a forward pass left its lse. */
-static glance look_at(attend_context *ctx, const attend_tensors *t) {
+static glance observe_with(attend_context *ctx, const attend_tensors *t) {
   size_t heads = (size_t)(t->desc.batch * t->desc.heads);
   size_t S = (size_t)t->desc.kv_len, rows = rows_of(&t->desc);
   glance g = {room_for(heads * 3 * S, 4), room_for(rows * TOP, 4),
@@ -115,12 +115,12 @@ TEST(masked_keys_and_values_are_never_read) {
     attend_tensors t = make_tensors(ctx, problems[p], 31);
     CHECK(spoil_unseen(&t, 0) > 0);
     outcome clean = outcome_of(ctx, &t);
-    glance seen = look_at(ctx, &t);
+    glance seen = observe_with(ctx, &t);
     check_finite(&t, &clean, problems[p]);
     for (int n = 0; n < 3; n++) {
       spoil_unseen(&t, poisons[n]);
       outcome out = outcome_of(ctx, &t);
-      glance again = look_at(ctx, &t);
+      glance again = observe_with(ctx, &t);
       CHECK_SAME(clean, out, problems[p]);
       check_same_glance(&t, &seen, &again);
       outcome_free(&out);

@@ -136,7 +136,7 @@ TEST(weighted_differences) {
         float o[7 * LANES + 1];
         const float *p = pool, *x = pool + 500, *y = pool + 9000;
         memcpy(o, pool + 10000, sizeof o);
-        kn->weigh_gaps(n, p, step, x, ld, y, o);
+        kn->weigh_differences(n, p, step, x, ld, y, o);
         for (int i = 0; i <= ld; i++) {
           double sum = pool[10000 + i], size = fabs(sum);
           for (int t = 0; t < n && i < ld; t++) {
@@ -252,7 +252,7 @@ static uint64_t all_bits(const struct kernels *kn, int group) {
     kn->join_sums(n, 32, 240, s + r * BLOCK, m + r, l + 2 * r, alpha + r,
                   beta + r);
   }
-  kn->weigh_gaps(ROWS, dp + 20, BLOCK, q, LD, k, o);
+  kn->weigh_differences(ROWS, dp + 20, BLOCK, q, LD, k, o);
   kn->key_squares(1, PANEL, WIDTH, k, 0.7f, out);
   attend_convert_from_f32(ATTEND_BF16, k, PANEL * LD, half);
   kn->key_squares(2, PANEL, WIDTH - 1, half, 0.7f, out + PANEL);

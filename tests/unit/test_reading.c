@@ -102,7 +102,7 @@ TEST(what_fits_is_as_in_one_piece) {
   }
 }
 
-TEST(portions_and_threads_change_nothing) {
+TEST(chunks_and_threads_change_nothing) {
   static const struct {
     int rows, threads;
   } ways[] = {{0, 1}, {5, 2}, {64, 3}, {101, 1}, {LONG, 2}};
@@ -240,7 +240,7 @@ static void clear(const char *folder) {
   if (dir) closedir(dir);
 }
 
-/* Interrupted after every few portions, by another process each time. */
+/* Interrupted after every few chunks, by another process each time. */
 TEST(what_was_saved_goes_on_to_the_same_bits) {
   subject s = open_bart(open_context(NULL, 2, NULL), &forms[1]);
   int32_t *ids = random_ids(s.config, 4, LONG);

@@ -1,6 +1,6 @@
 /* Every setting of the one transformer against what PyTorch computed with it
  * (tests/golden/make_settings.py): logits and hidden states of sessions, loss and
- * gradients of learners, within 1e-4 of the largest; and the same bits however a
+ * gradients of trainers, within 1e-4 of the largest; and the same bits however a
  * prompt comes, on any number of threads, and where layers are computed again. */
 #include "toy_cases.h"
 
@@ -95,20 +95,20 @@ TEST(pieces_batches_threads_and_instruction_sets_change_no_bit) {
   }
 }
 
-/* ---- learners ---------------------------------------------------------------------- */
+/* ---- trainers ---------------------------------------------------------------------- */
 
-static double check_gradients(const toy_learner *t, const char *name) {
+static double check_gradients(const toy_trainer *t, const char *name) {
   attend_trainer_parameter x;
   double worst = 0;
   size_t i = 0;
-  for (; attend_trainer_get(t->learner, i, &x); i++) {
+  for (; attend_trainer_get(t->trainer, i, &x); i++) {
     char key[300];
     snprintf(key, sizeof key, "grad.%s", x.name);
     worst = fmax(worst, check_near(t->golden, name, key, x.gradient,
                                    (int)x.count, (int)x.count));
   }
   size_t others = 3; /* ids, logits, loss; and what comes into layers and out */
-  others += (size_t)attend_trainer_config(t->learner)->decoder.layers + 1;
+  others += (size_t)attend_trainer_config(t->trainer)->decoder.layers + 1;
   CHECK_EQ(i, attend_tensor_file_count(t->golden) - others);
   return worst;
 }
@@ -118,13 +118,13 @@ TEST(loss_and_gradients_are_those_of_pytorch) {
   for (const toy_case *c = toy_cases; c->name; c++)
     for (int recompute = 0; recompute < 2; recompute++) {
       attend_trainer_options o = {.recompute = recompute};
-      toy_learner t;
-      open_learner(&t, c, 2, &o);
-      float loss = (float)study(&t);
+      toy_trainer t;
+      open_trainer(&t, c, 2, &o);
+      float loss = (float)accumulate(&t);
       loss_off =
           fmax(loss_off, check_near(t.golden, c->name, "loss", &loss, 1, 1));
       worst = fmax(worst, check_gradients(&t, c->name));
-      close_learner(&t);
+      close_trainer(&t);
     }
   printf("the loss is off by %.1e, gradients by %.1e at most\n", loss_off,
          worst);
@@ -152,30 +152,30 @@ TEST(threads_and_recomputing_change_no_bit_of_gradients) {
 TEST(gradients_with_dropout_are_slopes) {
   for (const toy_case *c = toy_cases; c->name; c++) {
     attend_trainer_options o = {.dropout = 0.2f, .seed = 3};
-    toy_learner t;
+    toy_trainer t;
     size_t n;
     double squares = 0, loss[2];
-    open_learner(&t, c, 1, &o);
-    study(&t);
-    float *values = attend_trainer_values(t.learner, &n);
+    open_trainer(&t, c, 1, &o);
+    accumulate(&t);
+    float *values = attend_trainer_values(t.trainer, &n);
     float *start = copy_of(values, n * sizeof *start);
-    float *g = copy_of(attend_trainer_gradients(t.learner), n * sizeof *g);
+    float *g = copy_of(attend_trainer_gradients(t.trainer), n * sizeof *g);
     for (size_t i = 0; i < n; i++) squares += (double)g[i] * (double)g[i];
     double by = 2e-3 / squares;
     for (int side = 0; side < 2; side++) {
-      values = attend_trainer_values(t.learner, NULL);
+      values = attend_trainer_values(t.trainer, NULL);
       for (size_t i = 0; i < n; i++)
         values[i] =
             (float)((double)start[i] + (side ? -by : by) * (double)g[i]);
-      OK(t.ctx, attend_trainer_refresh(t.learner));
-      loss[side] = study(&t);
+      OK(t.ctx, attend_trainer_refresh(t.trainer));
+      loss[side] = accumulate(&t);
     }
     double slope = (loss[0] - loss[1]) / (2 * by);
     if (fabs(slope / squares - 1) > 0.02)
       CHECK_FAIL("%s: a slope of %g is %g", c->name, squares, slope);
     free(start);
     free(g);
-    close_learner(&t);
+    close_trainer(&t);
   }
 }
 

@@ -203,6 +203,6 @@ TEST(refusals) {
                       .soft_cap = 1e14f};
   attend_plan *plan = NULL;
   CHECK_EQ(attend_plan_create(ctx, &soft, &plan), ATTEND_INVALID);
-  CHECK(strstr(attend_message(ctx), "no f32 holds"));
+  CHECK(strstr(attend_message(ctx), "overflow f32"));
   attend_context_free(ctx);
 }

@@ -11,7 +11,7 @@ TEST(fields_are_those_of_the_solution) {
   study_prints(&s, "field-k1-n3", 8, 0);
   study_prints(&s, "field-k2-n3", 27, 0);
   study_prints(&s, "field-k3-n3", 64, 0);
-  study_prints(&s, "ways-k2-n2", 9, 0);
+  study_prints(&s, "paths-k2-n2", 9, 0);
   study_prints(&s, "bound-k3-n3", 0, 0);
   study_end(&s);
 }

@@ -209,11 +209,11 @@ TEST(recording_changes_no_bit) {
   for (int k = 0; kinds[k]; k++) {
     recording r = recorded(kinds[k], 0, 2, EVERYTHING);
     size_t n = (size_t)((r.encoded + r.decoded) * r.s.config->vocab);
-    float *watched = room_for_logits(&r), *plain = room_for_logits(&r);
+    float *traced = room_for_logits(&r), *plain = room_for_logits(&r);
     int ld, ld2, rows = r.decoded ? r.decoded : r.encoded;
     int width =
         r.decoded ? r.s.config->decoder.width : r.s.config->encoder.width;
-    ask_for_logits(&r, watched);
+    ask_for_logits(&r, traced);
     const float *a = attend_session_hidden(r.run, &ld);
     attend_session *run = r.run;
     r.run = open_run(&r.s, 1, 0);
@@ -221,11 +221,11 @@ TEST(recording_changes_no_bit) {
     OK(r.s.ctx, read_decoder(&r, r.run, 0));
     ask_for_logits(&r, plain);
     const float *b = attend_session_hidden(r.run, &ld2);
-    CHECK(a && b && same_bits(watched, plain, n));
+    CHECK(a && b && same_bits(traced, plain, n));
     for (int i = 0; i < rows && a && b; i++)
       CHECK(same_bits(a + i * ld, b + i * ld2, (size_t)width));
     attend_session_free(run);
-    free(watched), free(plain);
+    free(traced), free(plain);
     close_recording(&r);
   }
 }
@@ -285,7 +285,7 @@ TEST(too_much_is_refused) {
       CHECK(same_bits(a, b, (size_t)r.s.config->vocab));
       CHECK_EQ(attend_trace_status(trace),
                enough ? ATTEND_OK : ATTEND_NO_MEMORY);
-      if (!enough) CHECK_SAYS(attend_message(r.s.ctx), "allow more");
+      if (!enough) CHECK_SAYS(attend_message(r.s.ctx), "raise the limit");
       CHECK(attend_trace_bytes(trace) <= o.most_bytes);
       attend_trace_clear(trace);
       OK(r.s.ctx, attend_trace_status(trace));

@@ -1,7 +1,7 @@
-/* Steps: two lessons together are one of both; rates; what goes on after a pause
+/* Steps: two batches together are one of both; rates; what goes on after a pause
  * has the bits of what never stopped, however it was saved and on any number of
- * threads; measuring is the sum over lessons. */
-#include "courses.h"
+ * threads; measuring is the sum over batches. */
+#include "training_runs.h"
 
 __attribute__((destructor)) static void leave_nothing(void) {
   remove_below(models_folder());
@@ -11,10 +11,10 @@ __attribute__((destructor)) static void leave_nothing(void) {
 
 /* By SGD: AdamW would make much of gradients that are rounding errors, such as
  * those of the keys' biases, which change nothing. */
-TEST(two_lessons_are_one_of_both) {
-  course_plan p = {.kind = ATTEND_SGD, .batch = 4},
-              q = {.kind = ATTEND_SGD, .batch = 2, .accumulate = 2};
-  course one = open_course(&p), two = open_course(&q);
+TEST(two_batches_are_one_of_both) {
+  training_plan p = {.kind = ATTEND_SGD, .batch = 4},
+                q = {.kind = ATTEND_SGD, .batch = 2, .accumulate = 2};
+  training_run one = open_training(&p), two = open_training(&q);
   for (int i = 0; i < 3; i++) {
     attend_step_report a = take_steps(&one, 1), b = take_steps(&two, 1);
     CHECK_EQ(a.scored, 48);
@@ -31,48 +31,48 @@ TEST(two_lessons_are_one_of_both) {
   CHECK_EQ(attend_training_steps(two.training), 3);
   free_standing(&a);
   free_standing(&b);
-  close_course(&one);
-  close_course(&two);
+  close_training(&one);
+  close_training(&two);
 }
 
 TEST(rates_come_from_the_schedule) {
-  course c = open_course(&(course_plan){0});
+  training_run c = open_training(&(training_plan){0});
   attend_schedule s = {ATTEND_COSINE_RATE, 3e-3, 3e-4, 2, 20};
   for (uint64_t i = 0; i < 4; i++) {
     attend_step_report r = take_steps(&c, 1);
     CHECK(r.rate == attend_schedule_at(&s, i));
     CHECK(r.norm > 0 && r.loss > 0);
   }
-  close_course(&c);
+  close_training(&c);
 }
 
 TEST(learning_learns) {
-  course c = open_course(&(course_plan){.tokens = 40});
+  training_run c = open_training(&(training_plan){.tokens = 40});
   double first = take_steps(&c, 1).loss, last = take_steps(&c, 19).loss;
   CHECK(last < 0.7 * first);
-  close_course(&c);
+  close_training(&c);
 }
 
 TEST(a_step_that_fails_moves_nothing) {
-  course c = open_course(&(course_plan){0});
+  training_run c = open_training(&(training_plan){0});
   attend_step_report r;
   size_t count;
   take_steps(&c, 1);
-  float *values = attend_trainer_values(c.learner, &count), kept = values[7];
+  float *values = attend_trainer_values(c.trainer, &count), kept = values[7];
   values[7] = NAN;
-  OK(c.ctx, attend_trainer_refresh(c.learner));
+  OK(c.ctx, attend_trainer_refresh(c.trainer));
   standing before = stand(&c);
   CHECK_EQ(attend_training_step(c.training, &r), ATTEND_INVALID);
   CHECK_SAYS(attend_message(c.ctx), "not finite");
   standing after = stand(&c);
   CHECK(same_standing(&before, &after));
   values[7] = kept;
-  OK(c.ctx, attend_trainer_refresh(c.learner));
+  OK(c.ctx, attend_trainer_refresh(c.trainer));
   take_steps(&c, 1);
   CHECK_EQ(attend_training_steps(c.training), 2);
   free_standing(&before);
   free_standing(&after);
-  close_course(&c);
+  close_training(&c);
 }
 
 /* ---- going on ---------------------------------------------------------------------- */
@@ -88,7 +88,7 @@ static void write_more(attend_json_writer *w, void *user) {
   attend_json_put_integer(w, *(int *)user);
 }
 
-static void save_course(course *c, attend_stored stored) {
+static void save_training(training_run *c, attend_stored stored) {
   int more = 17;
   attend_save_options keep = {.beside = model_path("gpt2", NULL),
                               .stored = stored,
@@ -97,7 +97,7 @@ static void save_course(course *c, attend_stored stored) {
   OK(c->ctx, attend_training_save(c->training, saved(), &keep));
 }
 
-static void go_on(course *c) {
+static void go_on(training_run *c) {
   attend_json *notes;
   int64_t more;
   OK(c->ctx, attend_training_resume(c->training, saved(), &notes));
@@ -108,29 +108,29 @@ static void go_on(course *c) {
 
 enum { BEFORE = 4, AFTER = 5 };
 
-static void check_resume(course_plan p, attend_stored stored) {
+static void check_resume(training_plan p, attend_stored stored) {
   p.threads = 1;
-  course whole = open_course(&p);
+  training_run whole = open_training(&p);
   take_steps(&whole, BEFORE + AFTER);
   standing want = stand(&whole);
-  close_course(&whole);
+  close_training(&whole);
   for (int threads = 1; threads <= 2; threads++) {
     p.from = NULL;
     p.threads = threads;
-    course c = open_course(&p);
+    training_run c = open_training(&p);
     take_steps(&c, BEFORE);
-    save_course(&c, stored);
-    close_course(&c);
+    save_training(&c, stored);
+    close_training(&c);
     p.from = saved();
     p.threads = 3 - threads;
-    c = open_course(&p);
+    c = open_training(&p);
     go_on(&c);
     CHECK_EQ(attend_training_steps(c.training), BEFORE);
     take_steps(&c, AFTER);
     standing got = stand(&c);
     CHECK(same_standing(&want, &got));
     free_standing(&got);
-    close_course(&c);
+    close_training(&c);
   }
   free_standing(&want);
 }
@@ -139,19 +139,19 @@ TEST(what_goes_on_has_the_same_bits) {
   static const attend_stored kinds[] = {0, ATTEND_STORED_F32,
                                         ATTEND_STORED_BF16};
   for (int i = 0; i < 3; i++) {
-    check_resume((course_plan){.dropout = 0.1f, .accumulate = 2}, kinds[i]);
-    check_resume((course_plan){.kind = ATTEND_SGD, .seed = 5}, kinds[i]);
+    check_resume((training_plan){.dropout = 0.1f, .accumulate = 2}, kinds[i]);
+    check_resume((training_plan){.kind = ATTEND_SGD, .seed = 5}, kinds[i]);
   }
 }
 
-/* A learner whose weights were rounded goes on from those that were not. */
+/* A trainer whose weights were rounded goes on from those that were not. */
 TEST(rounded_weights_are_not_what_goes_on) {
-  course c = open_course(&(course_plan){0});
+  training_run c = open_training(&(training_plan){0});
   take_steps(&c, 1);
   standing want = stand(&c);
-  save_course(&c, ATTEND_STORED_BF16);
-  close_course(&c);
-  c = open_course(&(course_plan){.from = saved()});
+  save_training(&c, ATTEND_STORED_BF16);
+  close_training(&c);
+  c = open_training(&(training_plan){.from = saved()});
   standing got = stand(&c);
   CHECK(memcmp(want.values, got.values, want.count * sizeof(float)) != 0);
   free_standing(&got);
@@ -160,7 +160,7 @@ TEST(rounded_weights_are_not_what_goes_on) {
   CHECK(same_standing(&want, &got));
   free_standing(&got);
   free_standing(&want);
-  close_course(&c);
+  close_training(&c);
 }
 
 /* ---- measuring ------------------------------------------------------------------------ */
@@ -170,38 +170,38 @@ static int stop_after(uint64_t done, uint64_t total, void *user) {
   return done == *(uint64_t *)user;
 }
 
-TEST(a_measure_is_the_sum_over_lessons) {
-  course c = open_course(&(course_plan){.dropout = 0.3f});
+TEST(a_measure_is_the_sum_over_batches) {
+  training_run c = open_training(&(training_plan){.dropout = 0.3f});
   attend_batches *in_order;
   attend_batch_options o = {.batch = 3, .length = 12, .in_order = 1};
   OK(c.ctx, attend_batches_create(c.corpus, &o, &in_order));
-  uint64_t lessons = attend_batches_epoch(in_order), stop = 2;
+  uint64_t batches = attend_batches_epoch(in_order), stop = 2;
   attend_batch_loss all, some, sum[2] = {{0, 0}, {0, 0}};
   standing before = stand(&c);
-  CHECK_EQ(lessons, 9);
-  for (uint64_t i = 0; i < lessons; i++) {
-    attend_batch lesson = {.quiet = 1};
+  CHECK_EQ(batches, 9);
+  for (uint64_t i = 0; i < batches; i++) {
+    attend_batch batch = {.no_grad = 1};
     attend_batch_loss one;
-    OK(c.ctx, attend_batches_get(in_order, i, &lesson));
-    OK(c.ctx, attend_trainer_accumulate(c.learner, &lesson, &one));
+    OK(c.ctx, attend_batches_get(in_order, i, &batch));
+    OK(c.ctx, attend_trainer_accumulate(c.trainer, &batch, &one));
     for (int k = 0; k < (i < 4 ? 2 : 1); k++) {
       sum[k].loss += one.loss;
       sum[k].scored += one.scored;
     }
   }
-  OK(c.ctx, attend_training_evaluate(c.learner, in_order, 0, NULL, NULL, &all));
+  OK(c.ctx, attend_training_evaluate(c.trainer, in_order, 0, NULL, NULL, &all));
   OK(c.ctx,
-     attend_training_evaluate(c.learner, in_order, 4, NULL, NULL, &some));
+     attend_training_evaluate(c.trainer, in_order, 4, NULL, NULL, &some));
   CHECK(all.loss == sum[0].loss && all.scored == sum[0].scored);
   CHECK(some.loss == sum[1].loss && some.scored == sum[1].scored);
   CHECK_EQ(all.scored, 299); /* all but the first */
   CHECK_EQ(
-      attend_training_evaluate(c.learner, in_order, 0, stop_after, &stop, &all),
+      attend_training_evaluate(c.trainer, in_order, 0, stop_after, &stop, &all),
       ATTEND_STOPPED);
   standing after = stand(&c);
   CHECK(same_standing(&before, &after)); /* nothing was learnt */
   free_standing(&before);
   free_standing(&after);
   attend_batches_free(in_order);
-  close_course(&c);
+  close_training(&c);
 }

@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "courses.h"
+#include "training_runs.h"
 
 __attribute__((destructor)) static void leave_nothing(void) {
   remove_below(models_folder());
@@ -19,7 +19,7 @@ static const char *place(const char *file) {
   return path;
 }
 
-static attend_status save_at(course *c, const char *folder) {
+static attend_status save_at(training_run *c, const char *folder) {
   attend_save_options keep = {.beside = model_path("gpt2", NULL)};
   return attend_training_save(c->training, folder, &keep);
 }
@@ -31,9 +31,9 @@ static void put_file(const char *path, const void *bytes, size_t length) {
 
 static bool is_there(const char *path) { return !access(path, F_OK); }
 
-/* A course that stands in place(NULL), saved after two steps. */
-static course saved_course(course_plan p) {
-  course c = open_course(&p);
+/* A training run that stands in place(NULL), saved after two steps. */
+static training_run saved_training(training_plan p) {
+  training_run c = open_training(&p);
   remove_below(place(NULL));
   take_steps(&c, 2);
   OK(c.ctx, save_at(&c, place(NULL)));
@@ -43,7 +43,7 @@ static course saved_course(course_plan p) {
 /* ---- saving ---------------------------------------------------------------------- */
 
 TEST(a_saved_step_is_a_model_with_its_training) {
-  course c = saved_course((course_plan){0});
+  training_run c = saved_training((training_plan){0});
   static const char *const files[] = {"config.json", "model.safetensors",
                                       "training.json", "training.safetensors"};
   for (int i = 0; i < 4; i++) CHECK(is_there(place(files[i])));
@@ -51,63 +51,63 @@ TEST(a_saved_step_is_a_model_with_its_training) {
   subject s = open_path(open_context(NULL, 1, NULL), place(NULL), NULL);
   CHECK_EQ(s.config->vocab, 211);
   close_model(&s);
-  close_course(&c);
+  close_training(&c);
 }
 
 TEST(an_older_step_of_that_name_is_replaced) {
-  course c = saved_course((course_plan){0});
+  training_run c = saved_training((training_plan){0});
   put_file(place("left.txt"), "x", 1);
   take_steps(&c, 1);
   OK(c.ctx, save_at(&c, place(NULL)));
   CHECK(!is_there(place("left.txt")));
   CHECK_EQ(count_names(models_folder(), 1), 0);
-  course d = open_course(&(course_plan){.from = place(NULL)});
+  training_run d = open_training(&(training_plan){.from = place(NULL)});
   OK(d.ctx, attend_training_resume(d.training, place(NULL), NULL));
   standing a = stand(&c), b = stand(&d);
   CHECK(a.steps == 3 && same_standing(&a, &b));
   free_standing(&a);
   free_standing(&b);
-  close_course(&c);
-  close_course(&d);
+  close_training(&c);
+  close_training(&d);
 }
 
 /* Two savers of one folder, the second beginning and ending within the first. */
 static void save_within(attend_json_writer *w, void *user) {
-  course *c = user;
+  training_run *c = user;
   (void)w;
   OK(c->ctx, save_at(c, place(NULL)));
   put_file(place("inner.txt"), "x", 1);
 }
 
 TEST(two_savers_of_one_step_do_not_mix) {
-  course c = saved_course((course_plan){0});
+  training_run c = saved_training((training_plan){0});
   attend_save_options keep = {
       .beside = model_path("gpt2", NULL), .write = save_within, .user = &c};
   OK(c.ctx, attend_training_save(c.training, place(NULL), &keep));
   CHECK(is_there(place("config.json")) && !is_there(place("inner.txt")));
   CHECK_EQ(count_names(models_folder(), 1), 0);
-  course d = open_course(&(course_plan){.from = place(NULL)});
+  training_run d = open_training(&(training_plan){.from = place(NULL)});
   OK(d.ctx, attend_training_resume(d.training, place(NULL), NULL));
-  close_course(&c);
-  close_course(&d);
+  close_training(&c);
+  close_training(&d);
 }
 
 /* ---- saves that fail ---------------------------------------------------------------- */
 
 /* The step that is there can still be gone on from. */
-static void check_stands(const course_plan *p, uint64_t steps) {
-  course_plan again = *p;
+static void check_stands(const training_plan *p, uint64_t steps) {
+  training_plan again = *p;
   again.from = place(NULL);
-  course c = open_course(&again);
+  training_run c = open_training(&again);
   OK(c.ctx, attend_training_resume(c.training, place(NULL), NULL));
   CHECK_EQ(attend_training_steps(c.training), steps);
-  close_course(&c);
+  close_training(&c);
   CHECK_EQ(count_names(models_folder(), 1), 0); /* no draft is left */
 }
 
 TEST(a_full_disk_leaves_what_was_there) {
-  course_plan p = {0};
-  course c = saved_course(p);
+  training_plan p = {0};
+  training_run c = saved_training(p);
   struct rlimit all, few;
   take_steps(&c, 1);
   standing before = stand(&c);
@@ -130,11 +130,11 @@ TEST(a_full_disk_leaves_what_was_there) {
   CHECK(same_standing(&before, &after));
   free_standing(&before);
   free_standing(&after);
-  close_course(&c);
+  close_training(&c);
 }
 
 TEST(a_place_that_cannot_be_is_told) {
-  course c = open_course(&(course_plan){0});
+  training_run c = open_training(&(training_plan){0});
   char text[3] = "";
   remove_below(place(NULL));
   put_file(place(NULL), "mine", 4); /* a file where the folder should be */
@@ -159,7 +159,7 @@ TEST(a_place_that_cannot_be_is_told) {
   CHECK_EQ(count_names(models_folder(), 1), 0);
   OK(c.ctx, attend_training_save(c.training, place(NULL), NULL));
   CHECK_EQ(count_names(place(NULL), 0), 4); /* nothing was put beside */
-  close_course(&c);
+  close_training(&c);
 }
 
 /* ---- digests ---------------------------------------------------------------------------- */
@@ -206,7 +206,7 @@ TEST(digests_are_those_of_others) { /* of MurmurHash3 x64 128 */
 TEST(a_step_that_was_changed_is_refused_by_name) {
   static const char *const files[] = {"config.json", "model.safetensors",
                                       "training.json", "training.safetensors"};
-  course c = saved_course((course_plan){0});
+  training_run c = saved_training((training_plan){0});
   OK(c.ctx, attend_training_verify(c.ctx, place(NULL)));
   for (int i = 0; i < 4; i++) {
     size_t length;
@@ -241,11 +241,11 @@ TEST(a_step_that_was_changed_is_refused_by_name) {
   unlink(place("digests.json"));
   CHECK_EQ(attend_training_verify(c.ctx, place(NULL)), ATTEND_IO);
   CHECK_SAYS(attend_message(c.ctx), "no digests.json");
-  close_course(&c);
+  close_training(&c);
 }
 
 TEST(what_goes_beside_must_be_what_went) {
-  course c = saved_course((course_plan){0});
+  training_run c = saved_training((training_plan){0});
   const char *beside = model_path("gpt2", NULL);
   OK(c.ctx, attend_training_verify_beside(c.ctx, place(NULL), beside));
   CHECK_EQ(attend_training_verify_beside(c.ctx, place(NULL), models_folder()),
@@ -258,12 +258,12 @@ TEST(what_goes_beside_must_be_what_went) {
     CHECK_EQ(attend_training_verify(c.ctx, place(NULL)), ATTEND_IO);
     CHECK_SAYS(attend_message(c.ctx), i < 3 ? "" : "no list of digests");
   }
-  close_course(&c);
+  close_training(&c);
 }
 
 /* ---- what does not fit ------------------------------------------------------------------ */
 
-static void refuse(course *c, const char *why) {
+static void refuse(training_run *c, const char *why) {
   standing before = stand(c);
   attend_json *notes = (attend_json *)why;
   attend_status status =
@@ -278,38 +278,38 @@ static void refuse(course *c, const char *why) {
   free_standing(&after);
 }
 
-TEST(other_lessons_are_refused) {
-  course_plan p = {.batch = 4, .accumulate = 2, .seed = 3};
-  course c = saved_course(p);
-  close_course(&c);
+TEST(other_batches_are_refused) {
+  training_plan p = {.batch = 4, .accumulate = 2, .seed = 3};
+  training_run c = saved_training(p);
+  close_training(&c);
   p.from = place(NULL);
-  course_plan others[] = {p, p, p, p};
+  training_plan others[] = {p, p, p, p};
   others[0].batch = 8;
   others[1].seed = 4;
   others[2].tokens = 301;
   others[3].accumulate = 1;
   for (int i = 0; i < 4; i++) {
-    c = open_course(&others[i]);
-    refuse(&c, "other texts or other lessons");
-    close_course(&c);
+    c = open_training(&others[i]);
+    refuse(&c, "other texts or other batches");
+    close_training(&c);
   }
-  p.threads = 2; /* which say nothing of lessons */
-  c = open_course(&p);
+  p.threads = 2; /* which say nothing of batches */
+  c = open_training(&p);
   OK(c.ctx, attend_training_resume(c.training, place(NULL), NULL));
-  close_course(&c);
+  close_training(&c);
 }
 
 TEST(another_optimizer_is_refused) {
-  course c = saved_course((course_plan){.kind = ATTEND_SGD});
-  close_course(&c);
-  c = open_course(&(course_plan){0});
+  training_run c = saved_training((training_plan){.kind = ATTEND_SGD});
+  close_training(&c);
+  c = open_training(&(training_plan){0});
   take_steps(&c, 1);
   refuse(&c, "no moments.1"); /* and moments.0, which fit, were not taken */
-  close_course(&c);
+  close_training(&c);
 }
 
 TEST(files_that_were_cut_short_are_refused) {
-  course c = saved_course((course_plan){0});
+  training_run c = saved_training((training_plan){0});
   size_t length;
   char *bytes = read_all_of(place("training.safetensors"), &length);
   take_steps(&c, 1);
@@ -334,7 +334,7 @@ TEST(files_that_were_cut_short_are_refused) {
   free(bytes);
   unlink(place("training.json"));
   refuse(&c, "training.json");
-  close_course(&c);
+  close_training(&c);
 }
 
 /* training.json with one word replaced by another of any length. */
@@ -363,7 +363,7 @@ TEST(notes_that_lie_are_refused) {
       {"\"weights\": \"f32\"", "\"weights\": 5"},
       {"\"weights\": \"f32\"", "\"weights\": \"bf16\""},
       {"{", "["}};
-  course c = saved_course((course_plan){0});
+  training_run c = saved_training((training_plan){0});
   size_t length;
   char *text = read_all_of(place("training.json"), &length);
   for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
@@ -372,14 +372,14 @@ TEST(notes_that_lie_are_refused) {
     refuse(&c, "training.");
   }
   free(text);
-  close_course(&c);
+  close_training(&c);
 }
 
 /* Tensors under the right names, of another length or kind. */
 TEST(moments_of_another_model_are_refused) {
-  course c = saved_course((course_plan){0});
+  training_run c = saved_training((training_plan){0});
   size_t count;
-  attend_trainer_values(c.learner, &count);
+  attend_trainer_values(c.trainer, &count);
   float *zeros = room_for(count + 1, sizeof *zeros);
   int64_t n = (int64_t)count;
   attend_tensor t[2] = {
@@ -404,32 +404,32 @@ TEST(moments_of_another_model_are_refused) {
   sign(c.ctx);
   refuse(&c, "no moments.0 of");
   free(zeros);
-  close_course(&c);
+  close_training(&c);
 }
 
 /* ---- memory ------------------------------------------------------------------------------- */
 
-static attend_status create_again(course *c) {
+static attend_status create_again(training_run *c) {
   attend_training *t;
   attend_status status =
-      attend_training_create(c->learner, c->optimizer, c->batches, NULL, &t);
+      attend_training_create(c->trainer, c->optimizer, c->batches, NULL, &t);
   CHECK(!status == (t != NULL));
   attend_training_free(t);
   return status;
 }
 
-static attend_status save_again(course *c) {
+static attend_status save_again(training_run *c) {
   attend_status status = save_at(c, place(NULL));
   CHECK_EQ(count_names(models_folder(), 1), 0);
   return status;
 }
 
-static attend_status resume_again(course *c) {
+static attend_status resume_again(training_run *c) {
   return attend_training_resume(c->training, place(NULL), NULL);
 }
 
-static void fail_each(course *c, ledger *memory,
-                      attend_status (*act)(course *c), long least) {
+static void fail_each(training_run *c, ledger *memory,
+                      attend_status (*act)(training_run *c), long least) {
   attend_status status = ATTEND_NO_MEMORY;
   standing before = stand(c);
   long n = 0;
@@ -450,12 +450,12 @@ static void fail_each(course *c, ledger *memory,
 
 TEST(memory_that_fails) {
   ledger memory = {0};
-  course_plan p = {.memory = &memory};
-  course c = saved_course(p);
+  training_plan p = {.memory = &memory};
+  training_run c = saved_training(p);
   fail_each(&c, &memory, create_again, 1);
   fail_each(&c, &memory, save_again, 8);
-  check_stands(&(course_plan){0}, 2);
+  check_stands(&(training_plan){0}, 2);
   fail_each(&c, &memory, resume_again, 3);
-  close_course(&c);
+  close_training(&c);
   CHECK_EQ(memory.live, 0);
 }

@@ -1,5 +1,5 @@
 /* The golden models of tests/golden/settings, opened: sessions that read their texts,
- * learners that study them. */
+ * trainers for them. */
 #ifndef TESTS_TOY_CASES_H
 #define TESTS_TOY_CASES_H
 
@@ -151,43 +151,43 @@ static inline float *logits_of(const toy_model *m, const attend_hook *hook,
   return logits;
 }
 
-/* ---- learners ---------------------------------------------------------------------- */
+/* ---- trainers ---------------------------------------------------------------------- */
 
 typedef struct {
   attend_context *ctx;
   attend_checkpoint *files;
   attend_tensor_file *golden;
-  attend_trainer *learner;
+  attend_trainer *trainer;
   int32_t targets[TOY_ROWS];
-  attend_batch lesson;
-} toy_learner;
+  attend_batch batch;
+} toy_trainer;
 
-static inline void open_learner(toy_learner *t, const toy_case *c, int threads,
+static inline void open_trainer(toy_trainer *t, const toy_case *c, int threads,
                                 const attend_trainer_options *o) {
   t->ctx = open_context(NULL, threads, NULL);
   t->files = open_toy(t->ctx, c->name, c->family);
   t->golden = open_golden(t->ctx, c->name);
-  OK(t->ctx, attend_trainer_create(t->files, o, &t->learner));
+  OK(t->ctx, attend_trainer_create(t->files, o, &t->trainer));
   const int32_t *ids = toy_ids(t->golden);
   for (int i = 0; i < TOY_ROWS; i++)
     t->targets[i] = (i + 1) % TOY_TOKENS ? ids[i + 1] : -1;
-  t->lesson = (attend_batch){.batch = TOY_TEXTS,
-                             .length = TOY_TOKENS,
-                             .ids = ids,
-                             .targets = t->targets};
+  t->batch = (attend_batch){.count = TOY_TEXTS,
+                            .length = TOY_TOKENS,
+                            .ids = ids,
+                            .targets = t->targets};
 }
 
-static inline void close_learner(toy_learner *t) {
-  attend_trainer_free(t->learner);
+static inline void close_trainer(toy_trainer *t) {
+  attend_trainer_free(t->trainer);
   attend_tensor_file_close(t->golden);
   attend_checkpoint_close(t->files);
   attend_context_free(t->ctx);
 }
 
-static inline double study(toy_learner *t) {
+static inline double accumulate(toy_trainer *t) {
   attend_batch_loss got;
-  attend_trainer_zero_grad(t->learner);
-  OK(t->ctx, attend_trainer_accumulate(t->learner, &t->lesson, &got));
+  attend_trainer_zero_grad(t->trainer);
+  OK(t->ctx, attend_trainer_accumulate(t->trainer, &t->batch, &got));
   CHECK_EQ(got.scored, TOY_ROWS - TOY_TEXTS);
   return got.loss / got.scored;
 }
@@ -195,13 +195,13 @@ static inline double study(toy_learner *t) {
 static inline float *gradients_by(const toy_case *c, int threads,
                                   const attend_trainer_options *o,
                                   size_t *count) {
-  toy_learner t;
-  open_learner(&t, c, threads, o);
-  study(&t);
-  attend_trainer_values(t.learner, count);
+  toy_trainer t;
+  open_trainer(&t, c, threads, o);
+  accumulate(&t);
+  attend_trainer_values(t.trainer, count);
   float *copy =
-      copy_of(attend_trainer_gradients(t.learner), *count * sizeof *copy);
-  close_learner(&t);
+      copy_of(attend_trainer_gradients(t.trainer), *count * sizeof *copy);
+  close_trainer(&t);
   return copy;
 }
 

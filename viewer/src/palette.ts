@@ -1,4 +1,4 @@
-// Colours, the same as in the program's pictures (lab/pictures/palette.h).
+// Colours: those of lab/svg/palette.h; tests/unit/test_palette.c compares them.
 //
 // Weights: even steps of lightness, which every kind of colour vision and grey
 // print keep in order. Signed numbers: blue above zero, orange below. Heads:
@@ -14,10 +14,10 @@ const WEIGHT_DARK = hex(
   "17191f 183053 034a83 0068a1 0087bd 06a8d9 52c7e9 9de2f0 ebf6f7",
 );
 const SIGNED_LIGHT = hex(
-  "a24102 c46c2d d99d6b ecccac fafafa aed0ef 70a3da 3b75c2 1043a8",
+  "b34303 d46d22 e99d5b f8cc9a fafafa 9cd3fd 5da5e8 2b74cc 0941ad",
 );
 const SIGNED_DARK = hex(
-  "ffc57b d18f4e 9c6033 653820 1d1f23 2d4767 4775a0 66a7d7 9cdaff",
+  "fec676 d28f45 a25d1f 6d320c 1d1f23 214672 3a75a9 60a8da 9cdaff",
 );
 const HEADS_LIGHT = (
   "2466c3 eb940c 21914e d572a9 713f10 a36ffa " +

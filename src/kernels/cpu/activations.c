@@ -1,9 +1,8 @@
 /* Activations and their derivatives, element by element; the soft cap of scores,
  * which is tanh.
  *
- * Behind attend_activate and attend_gate and their ways back, and the softmax engine's
- * scores with a soft cap. All exponentials are v_exp2's; bounds below are those that
- * tests/unit/test_layers.c and tests/unit/test_layers_back.c check.
+ * All exponentials are v_exp2's. The error bounds below are checked by
+ * tests/unit/test_layers.c and tests/unit/test_layers_back.c.
  */
 #include "kernels/cpu/vec.h"
 

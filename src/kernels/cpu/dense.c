@@ -1,17 +1,17 @@
 /* Linear layers: rows times packed weights.
  *
- * Called by src/layers/linear_layer.c for some rows and some of the lanes; the caller
- * spreads both over threads.
+ * layers/linear.c calls it for a range of rows and of lanes and spreads both over
+ * threads.
  *
  * Weights lie in lanes of 16 outputs, [lanes][depth][16], as f32, bf16 or int8;
  * they are widened on the way and sums are f32. An output is one chain of fma
- * over each stretch of BLOCK inputs; the stretches are added in order, then
- * come the scale and the bias. So no row depends on how many ride along, nor on
- * the way it is computed:
+ * over each chunk of BLOCK inputs; the chunks are added in order, then scale and bias
+ * are applied. So a row does not depend on the number of rows, nor on which of two
+ * loops computes it:
  *
- *   few rows   (decoding) weights stream by once, several lanes side by side.
- *   many rows  (prompts) a block of rows is copied to where its stretches lie
- *              together; a panel of weights stays near while they take turns.
+ *   few rows   (decoding) weights are streamed once, several lanes side by side.
+ *   many rows  (prompts) a block of rows is copied so that its chunks are contiguous; a
+ *              panel of weights stays in cache for all rows of the block.
  */
 #include "kernels/cpu/vec.h"
 

@@ -1,7 +1,4 @@
-/* One instruction set's table of kernels.
- *
- * Compiled last for each set; select.c picks a table.
- */
+/* One instruction set's table of kernels; select.c picks a table. */
 #include "kernels/cpu/vec.h"
 
 /* Two tiles of rows share what they load. */
@@ -43,7 +40,7 @@ static float longest(int n, int width, const void *k) {
 }
 static void softmax(const struct block_soft *x) {
   KERNEL(softmax)
-  (x->rows, x->j0, x->j1, x->factor, x->calm, x->s, x->m, x->l, x->alpha,
+  (x->rows, x->j0, x->j1, x->factor, x->bounded, x->s, x->m, x->l, x->alpha,
    x->beta);
 }
 static size_t weights_at(int row) { return (size_t)row * BLOCK; }

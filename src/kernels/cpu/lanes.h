@@ -1,7 +1,5 @@
-/* 16 lanes of a row, or what is left of it, and sums along rows.
- *
- * Included by layer_rows.c and layer_back.c. Sums run in 16 lanes that fold 8, 4, 2,
- * 1; what is missing in the last lanes stands for nothing.
+/* Loads and stores of 16 lanes or the rest of a row, and sums along rows, which run in 16
+ * lanes that fold 8, 4, 2, 1.
  */
 #ifndef KERNELS_CPU_LANES_H
 #define KERNELS_CPU_LANES_H

@@ -1,8 +1,4 @@
-/* Gradients of what layers do along rows: norms, the loss.
- *
- * Behind src/layers, beside layer_rows.c, whose moments are computed again: they cost
- * less than keeping them.
- */
+/* Gradients of norms and of the loss. Moments are recomputed: cheaper than storing them. */
 #include "kernels/cpu/lanes.h"
 
 static const float log2_e = 0x1.715476p0f;

@@ -1,7 +1,6 @@
-/* What layers do along rows: norms, sums, lookups, turns, the parts of a loss.
- *
- * Behind src/layers; rows are of any length. Sums along a row run in 16 lanes that
- * fold 8, 4, 2, 1; what is missing in the last lanes stands for nothing.
+/* Kernels of layers along rows of any length: norms, sums, embedding lookup, RoPE, parts
+ * of the loss. Sums along a row run in 16 lanes that fold 8, 4, 2, 1; the last lanes are
+ * padded with neutral values.
  */
 #include "kernels/cpu/lanes.h"
 

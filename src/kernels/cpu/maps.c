@@ -1,9 +1,7 @@
-/* Feature maps and their derivatives, and what a block of a linear form needs.
- *
- * src/attention/features.c maps rows with these; the linear engines scale, mask and
- * sum with them. Rows are [n][ld], ld whole lanes.
+/* Feature maps and their derivatives, for attention/features.c, and scaling, masking and
+ * sums inside a block of linear attention. Rows are [n][ld], ld whole lanes.
  */
-#include "kernels/cpu/running.h"
+#include "kernels/cpu/online_softmax.h"
 
 /* ---- elu ------------------------------------------------------------------- */
 
@@ -98,7 +96,7 @@ void KERNEL(map_exp_back)(int rows, int ld, bool pairs, const float *phi,
  * with a = |t| - 1/4 in [-1/4, 1/4], cos(2 pi t) = -sin(2 pi a), and sin(2 pi t)
  * = sign(t) cos(2 pi a). Polynomials in a^2, by interpolation in Chebyshev points
  * with float coefficients: 4e-8 absolutely, before rounding. */
-INLINE void v_turn(vf t, vf *cosine, vf *sine) {
+INLINE void v_cos_sin(vf t, vf *cosine, vf *sine) {
   const vf magic = v_set1(12582912.0f); /* 1.5 * 2^23: unit 1 */
   t = v_sub(t, v_sub(v_add(t, magic), magic));
   vf a = v_sub(v_abs(t), v_set1(0.25f)), x = v_mul(a, a);
@@ -120,14 +118,14 @@ INLINE void v_turn(vf t, vf *cosine, vf *sine) {
   *sine = v_mul(sign, c);
 }
 
-/* x[rows][ld]: w.x in turns. y[rows][2 ld]: factor_r cos, then factor_r sin. */
-void KERNEL(map_turn)(int rows, int dirs, int ld, const float *factor,
+/* x[rows][ld]: w.x in units of 2 pi. y[rows][2 ld]: factor_r cos, then factor_r sin. */
+void KERNEL(map_trig)(int rows, int dirs, int ld, const float *factor,
                       const float *x, float *y) {
   for (int r = 0; r < rows; r++, x += ld, y += 2 * ld) {
     vf f = v_set1(factor[r]);
     for (int j = 0; j < ld; j += VW) {
       vf cosine, sine;
-      v_turn(v_load(x + j), &cosine, &sine);
+      v_cos_sin(v_load(x + j), &cosine, &sine);
       v_store(y + j, v_mul(f, cosine));
       v_store(y + ld + j, v_mul(f, sine));
     }
@@ -138,7 +136,7 @@ void KERNEL(map_turn)(int rows, int dirs, int ld, const float *factor,
 
 /* e[rows][ld] = dsin cos - dcos sin: the derivative by the angle; sum[r] = dphi
  * phi. */
-void KERNEL(map_turn_back)(int rows, int ld, const float *phi,
+void KERNEL(map_trig_back)(int rows, int ld, const float *phi,
                            const float *dphi, float *e, float *sum) {
   for (int r = 0; r < rows; r++, phi += 2 * ld, dphi += 2 * ld, e += ld) {
     vf all[NV];
@@ -200,7 +198,7 @@ INLINE float add_and_dot(int n, float a, const float *x, const float *z,
   return fold_sum(sum) + rest;
 }
 
-/* dx from dphi, which is used up. */
+/* dx from dphi, which is overwritten. */
 void KERNEL(map_poly_back)(int rows, int dim, int degree, const int32_t *start,
                            const float *x, int ldx, const float *phi,
                            float *dphi, int ld, float *dx) {

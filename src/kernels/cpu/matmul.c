@@ -1,11 +1,9 @@
-/* Small dense products: everything that linear attention multiplies.
+/* Small dense products of linear attention: features, states, and weights inside a block
+ * of 64 keys.
  *
- * Called by the linear engines for a block of 64 keys and its rows: features, states,
- * and weights inside a block.
- *
- * An element of the result is one chain of fma over the depth, in stretches of
- * BLOCK whose sums are added in order. So no row depends on how many ride along,
- * and 16 columns of the right side stay near while the rows take their turns.
+ * An element of the result is one chain of fma over the depth, in chunks of BLOCK whose
+ * sums are added in order. So a row does not depend on the number of rows, and 16 columns
+ * of the right side stay in cache for all rows.
  */
 #include "kernels/cpu/vec.h"
 

@@ -1,7 +1,5 @@
-/* Between callers' tensors and the layouts that kernels work on.
- *
- * Every tensor passes here once per tile: any strides and any storage type come in,
- * rows and lanes of f32 go out, and back.
+/* Packing: from tensors of any strides and storage type to rows and lanes of f32, and
+ * back. Every tensor is packed once per tile.
  */
 #include "kernels/cpu/vec.h"
 

@@ -1,7 +1,4 @@
-/* What this instruction set could do at best, and 2^x over an array.
- *
- * Measured by machine.c; the array serves observe and trigonometric features.
- */
+/* Loops that measure peak rates (machine.c), and 2^x over an array. */
 #include "kernels/cpu/vec.h"
 
 /* Returns the operations done, so that the loop cannot be left out; the sum

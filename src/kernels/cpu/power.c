@@ -1,13 +1,11 @@
-/* What powers and distances need beside the kernels of exact.c.
+/* Powers and distances: the kernels of poly and gaussian beside those of softmax.c.
+ * Poly's weights are powers of scores without a maximum; gaussian's scores include the
+ * norm of the key or come from differences.
  *
- * Called by the tiled engine for poly, whose weights are powers of scores and have no
- * maximum, and for gaussian, whose scores take in the length of the key or come from
- * differences.
- *
- * A power is made by squaring, in one order for every instruction set. It uses
- * products alone, so that sets agree to the bit.
+ * Powers are computed by repeated squaring, products only and in one order, so that
+ * instruction sets agree bit for bit.
  */
-#include "kernels/cpu/running.h"
+#include "kernels/cpu/online_softmax.h"
 
 INLINE vf v_power(vf x, int n) {
   vf y = v_set1(1.0f);
@@ -134,8 +132,8 @@ INLINE void gap_columns(const int U, int n, const float *p, int step,
       v_store(o + i * VW, v_add(v_load(o + i * VW), acc[i]));
 }
 
-void KERNEL(weigh_gaps)(int n, const float *p, int step, const float *x, int ld,
-                        const float *y, float *o) {
+void KERNEL(weigh_differences)(int n, const float *p, int step, const float *x,
+                               int ld, const float *y, float *o) {
   const int U = NV > 4 ? 1 : 4;
   int c = 0;
   for (; c + U * LANES <= ld; c += U * LANES)

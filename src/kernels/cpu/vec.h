@@ -1,8 +1,6 @@
-/* The vector vocabulary: the same words for every instruction set.
- *
- * The sources there use these words alone. VW is the number of floats in a vf, NV the
- * number of vf in 16 lanes, ROWS the queries in a tile, ACC the accumulators that fit
- * the register file.
+/* Vector operations, the same names for every instruction set; kernels use nothing else.
+ * VW is the number of floats in a vf, NV the number of vf in 16 lanes, ROWS the queries
+ * in a tile, ACC the accumulators that fit the register file.
  *
  *   v_max(a, b)  a > b ? a : b, so b where either is NaN
  *   v_below(a, b, x, y)  a < b ? x : y, so y where a or b is NaN

@@ -1,7 +1,4 @@
-/* The vocabulary on AVX2 with FMA and F16C.
- *
- * Included by vec.h when a source is compiled for avx2.
- */
+/* vec.h on AVX2 with FMA and F16C. */
 #ifndef KERNELS_CPU_VEC_AVX2_H
 #define KERNELS_CPU_VEC_AVX2_H
 

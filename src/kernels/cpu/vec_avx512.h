@@ -1,7 +1,4 @@
-/* The vocabulary on AVX-512 (F, BW, DQ, VL).
- *
- * Included by vec.h when a source is compiled for avx512.
- */
+/* vec.h on AVX-512 (F, BW, DQ, VL). */
 #ifndef KERNELS_CPU_VEC_AVX512_H
 #define KERNELS_CPU_VEC_AVX512_H
 

@@ -1,7 +1,4 @@
-/* The vocabulary on AArch64's NEON.
- *
- * Included by vec.h when a source is compiled for neon.
- */
+/* vec.h on AArch64's NEON. */
 #ifndef KERNELS_CPU_VEC_NEON_H
 #define KERNELS_CPU_VEC_NEON_H
 

@@ -1,8 +1,5 @@
-/* The vocabulary without vectors: one float, a product and a sum.
- *
- * Included by vec.h when a source is compiled for scalar. A CPU old enough to need it
- * has no fma, so none is used: its results differ from the other sets' in the last
- * bits.
+/* vec.h without vectors. A CPU that needs it has no fma, so none is used: results differ
+ * from the other sets' in the last bits.
  */
 #ifndef KERNELS_CPU_VEC_SCALAR_H
 #define KERNELS_CPU_VEC_SCALAR_H

@@ -1,0 +1,78 @@
+/* attend/extract.h - the sentences that say most of a text.
+ *
+ *   attend_extraction *x;
+ *   attend_extraction_create(ctx, text, strlen(text), &x);
+ *   attend_extraction_rank(x, NULL, 0, NULL);
+ *   const attend_ranked_sentence *s;
+ *   for (int i = 0; (s = attend_extraction_get(x, i)); i++)
+ *     if (s->chosen) use(text + s->start, s->length);
+ *   attend_extraction_free(x);
+ *
+ * Sentences are ranked by centrality, as in LexRank: attention among their vectors
+ * (attend/centrality.h). The vectors are an encoder's, or TF-IDF vectors of the words
+ * that sentences share, which need no model.
+ */
+#ifndef ATTEND_EXTRACT_H
+#define ATTEND_EXTRACT_H
+
+#include <stdbool.h>
+
+#include "attend/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct {
+  size_t start, length; /* bytes of the text, without white space around */
+  bool ends_paragraph;
+  bool words;        /* has a letter or a digit: a row of the vectors */
+  double centrality; /* sums to 1 over sentences with words */
+  double height;     /* of the centrality: 0 the text's lowest, 1 its highest */
+  int rank;          /* from 1; 0: without words, or not ranked yet */
+  bool chosen;
+  int same; /* the chosen sentence that it repeats, or -1 */
+} attend_ranked_sentence;
+
+typedef struct attend_extraction attend_extraction;
+
+/* Cuts the text into sentences. The text must stay. */
+ATTEND_API attend_status
+attend_extraction_create(attend_context *ctx, const char *text, size_t length,
+                         attend_extraction **extraction);
+ATTEND_API void attend_extraction_free(attend_extraction *extraction);
+/* Sentence i in the order of the text; NULL past the last. */
+ATTEND_API const attend_ranked_sentence *attend_extraction_get(
+    const attend_extraction *extraction, int i);
+/* Sentences; sentences with words; those that were chosen. */
+ATTEND_API int attend_extraction_count(const attend_extraction *extraction);
+ATTEND_API int attend_extraction_rows(const attend_extraction *extraction);
+ATTEND_API int attend_extraction_chosen(const attend_extraction *extraction);
+
+typedef struct { /* zero means default */
+  size_t size;
+  int count;    /* sentences to choose                                       */
+  double share; /* of the sentences with words, where count is 0; both 0: 3
+                   sentences                                                 */
+  float tau;    /* of attend_centrality: 0: 0.5                              */
+  double jump;  /* of attend_centrality                                      */
+  double lead;  /* sentences are ranked by centrality exp(-lead p), where p
+                   goes from 0 to 1 through the text                         */
+  double alike; /* a sentence whose cosine with a chosen one is above is
+                   passed over; 0: 0.8; 1: none is                           */
+  int (*progress)(double done, void *user); /* other than 0: ATTEND_STOPPED  */
+  void *user;
+} attend_extract_options;
+#define ATTEND_EXTRACT_OPTIONS \
+  { .size = sizeof(attend_extract_options) }
+
+/* Ranks and chooses; may be called again. vectors [rows, width], of length 1, of the
+ * sentences with words in their order; NULL: TF-IDF vectors. options may be NULL. */
+ATTEND_API attend_status
+attend_extraction_rank(attend_extraction *extraction, const float *vectors,
+                       int width, const attend_extract_options *options);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

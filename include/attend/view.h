@@ -1,0 +1,400 @@
+/* attend/view.h - viewing attention: texts run through models, and what their heads do.
+ *
+ *   attend_viewer *v;
+ *   attend_viewer_create(ctx, NULL, &v);
+ *   attend_viewer_add(v, &(attend_view_source){.path = "models/gutenberg"});
+ *   const attend_view_run *run;
+ *   attend_viewer_run(v, &(attend_view_case){.text = "It was the day"}, NULL, &run);
+ *   attend_view_head head = {.run = run, .at = {ATTEND_DECODER_SELF, 1, 2}};
+ *   attend_view_block b;
+ *   attend_viewer_block(v, &head, NULL, &b);        b.weights [b.rows, b.keys]
+ *   attend_viewer_release(v, b.memory);
+ *   attend_viewer_free(v);
+ *
+ * This is the session behind `attend view`: the page, the pictures, the terminal and
+ * --json all show the numbers of these calls. A viewer opens models when they are
+ * first used and records each run (attend/trace.h); weights are computed from the
+ * record when they are read (attend/lens.h). Runs share a bounded amount of memory:
+ * the least recently used one is dropped first.
+ *
+ * Results are structs whose arrays lie in one block, `memory`, which the caller gives
+ * to attend_viewer_release. A failed call leaves memory NULL; its sentence is
+ * attend_message of the context.
+ *
+ * A viewer belongs to one thread. A program with several threads calls
+ * attend_viewer_start and then uses the viewer inside attend_viewer_call only.
+ */
+#ifndef ATTEND_VIEW_H
+#define ATTEND_VIEW_H
+
+#include <stdbool.h>
+
+#include "attend/generate.h"
+#include "attend/lens.h"
+#include "attend/text.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+  ATTEND_VIEW_LONGEST = 131072, /* tokens of a text */
+  ATTEND_VIEW_CELLS = 1 << 18,  /* weights of one call: rows x keys */
+  ATTEND_VIEW_FORM = 128,       /* bytes of a form's name, its end included */
+  ATTEND_VIEW_NEW = 512,        /* tokens to generate */
+  ATTEND_VIEW_TILE = 256,       /* cells a side */
+  ATTEND_VIEW_LEVELS = 16,      /* of tiles: a cell has 2^level tokens a side */
+  ATTEND_VIEW_CANDIDATES = 10
+};
+
+/* ---- viewers and their models --------------------------------------------------- */
+
+typedef struct attend_viewer attend_viewer;
+
+typedef struct { /* zero means default */
+  size_t size;   /* sizeof(attend_viewer_options) */
+  attend_weights weights;
+  size_t most_bytes; /* of recorded runs; 2 GiB */
+} attend_viewer_options;
+#define ATTEND_VIEWER_OPTIONS \
+  { .size = sizeof(attend_viewer_options) }
+
+/* options may be NULL. */
+ATTEND_API attend_status
+attend_viewer_create(attend_context *ctx, const attend_viewer_options *options,
+                     attend_viewer **viewer);
+/* Ends the thread, if there is one. Accepts NULL. */
+ATTEND_API void attend_viewer_free(attend_viewer *viewer);
+/* Frees the memory of a result. Accepts NULL. */
+ATTEND_API void attend_viewer_release(attend_viewer *viewer, void *memory);
+
+typedef struct {
+  const char *path; /* the directory of a checkpoint; copied */
+  const char *name; /* in sentences; NULL: the path; copied */
+  /* Models of a training run have weights by step: writes the directory of a
+   * step's checkpoint, returns 0 where there is none. NULL: one set of weights. */
+  int (*step_path)(int step, char *path, size_t room, void *user);
+  void *user;
+} attend_view_source;
+
+/* Reads configuration and tokenizer; the model's index is the count of those added
+ * before. Weights are loaded by the first run. */
+ATTEND_API attend_status attend_viewer_add(attend_viewer *viewer,
+                                           const attend_view_source *source);
+
+typedef struct {
+  const char *name;
+  const attend_config *config;
+  const attend_tokenizer *tokenizer; /* NULL: texts are ids between spaces */
+  bool has_steps;
+} attend_view_model;
+
+/* NULL past the last. */
+ATTEND_API const attend_view_model *attend_viewer_model(
+    const attend_viewer *viewer, int model);
+
+/* ---- runs ------------------------------------------------------------------------- */
+
+typedef struct {
+  int model;
+  const char *text;
+  const char
+      *second; /* the other sentence of a pair (encoders), or the decoder's
+                            text (encoder-decoders; NULL: it is generated) */
+  const char
+      *attention; /* a form, "favor(m=64)@encoder,cross" in these roles; NULL:
+                            softmax */
+  bool untrained; /* weights as PyTorch initialises them, drawn from seed */
+  uint64_t seed;
+  int pad;  /* pads an encoder's text to so many tokens */
+  int step; /* of a training run; -1: the weights at the model's path */
+} attend_view_case;
+
+typedef struct { /* the tokens of encoder or decoder */
+  int n;         /* 0: the model has no such side */
+  int real;      /* tokens that are not padding */
+  const int32_t *ids;
+  const signed char *part; /* 0, 1: of the second text, -1: special, padding */
+} attend_view_side;
+
+typedef struct {
+  int32_t id;
+  double p;
+} attend_view_candidate;
+
+typedef struct { /* a generated token */
+  int32_t id;
+  double p;
+  int position, length; /* its own; of the text with it */
+  size_t cache_bytes;
+  int n; /* of candidate, the likeliest first */
+  attend_view_candidate candidate[ATTEND_VIEW_CANDIDATES];
+} attend_view_step;
+
+typedef struct {
+  char id[20]; /* a hash of the case (and of how it was continued), in hex */
+  attend_view_case c;
+  double seconds;
+  size_t bytes;                          /* recorded */
+  attend_view_side side[2];              /* encoder, decoder */
+  bool has_role[ATTEND_ROLES];           /* by attend_role */
+  attend_lens_shape shape[ATTEND_ROLES]; /* of those it has */
+  char notice[256];                      /* "": none */
+  int generated; /* of the decoder's last tokens, chosen by the model */
+  const attend_view_step *steps; /* [n_steps] */
+  int n_steps;
+} attend_view_run;
+
+/* What happens during a long call, in the thread that computes. Other than 0 stops
+ * the call: ATTEND_STOPPED. Members may be NULL. */
+typedef struct {
+  /* Ten times a second at most. what: "reading the text", .. */
+  int (*progress)(double done, double total, const char *what, void *user);
+  int (*token)(const attend_view_step *step, void *user); /* generated */
+  void *user;
+} attend_view_listener;
+
+/* Runs a case, or finds the run that was recorded of it. *run stays until it makes
+ * room for another run: find it again by its id. listener may be NULL. */
+ATTEND_API attend_status attend_viewer_run(attend_viewer *viewer,
+                                           const attend_view_case *c,
+                                           const attend_view_listener *listener,
+                                           const attend_view_run **run);
+
+typedef struct {  /* zero means default */
+  int new_tokens; /* 20 */
+  float temperature;
+  int top_k;
+  float top_p; /* 1 */
+  uint64_t seed;
+} attend_view_generate;
+
+/* The same, continued by so many tokens. Candidates are those of the model itself. */
+ATTEND_API attend_status attend_viewer_generate(
+    attend_viewer *viewer, const attend_view_case *c,
+    const attend_view_generate *options, const attend_view_listener *listener,
+    const attend_view_run **run);
+
+/* NULL: it is not there any more. */
+ATTEND_API const attend_view_run *attend_viewer_find(attend_viewer *viewer,
+                                                     const char *id);
+/* Everything recorded, for attend_trace_save. */
+ATTEND_API const attend_trace *attend_view_run_trace(
+    const attend_view_run *run);
+
+/* ---- heads ------------------------------------------------------------------------- */
+
+typedef struct {
+  const attend_view_run *run;
+  attend_head_id at; /* calls about all heads of a role read the role alone */
+  const char
+      *form; /* of the weights, on the run's queries and keys; NULL: its own */
+} attend_view_head;
+
+typedef struct {
+  int row, rows, key, keys;
+} attend_view_range;
+
+typedef struct {
+  void *memory;
+  int layers, heads, height, width;
+  float *
+      cells; /* [layers, heads, height, width] 0 to 255: the head's largest |weight| */
+  float *most; /* [layers, heads] that weight; a cell is the largest in it */
+  int rows_sampled, rows; /* fewer than rows: a sample */
+} attend_view_thumbs;
+
+/* Every head of a role in at most size x size cells, size from 4 to 256. */
+ATTEND_API attend_status attend_viewer_thumbs(attend_viewer *viewer,
+                                              const attend_view_head *head,
+                                              int size,
+                                              attend_view_thumbs *thumbs);
+
+typedef struct {
+  void *memory;
+  int layers, heads;
+  attend_pattern_scores *scores; /* [layers, heads] */
+  int rows_sampled, rows;
+} attend_view_patterns;
+
+ATTEND_API attend_status attend_viewer_patterns(attend_viewer *viewer,
+                                                const attend_view_head *head,
+                                                attend_view_patterns *patterns);
+
+typedef struct {
+  void *memory;
+  int rows, keys;
+  float *weights; /* [rows, keys] */
+} attend_view_block;
+
+/* range NULL: all of the head. At most ATTEND_VIEW_CELLS weights. */
+ATTEND_API attend_status attend_viewer_block(attend_viewer *viewer,
+                                             const attend_view_head *head,
+                                             const attend_view_range *range,
+                                             attend_view_block *block);
+
+typedef struct {
+  void *memory;
+  int rows, keys;
+  float *entropy;    /* [rows] nats */
+  int32_t *top;      /* [rows] the key with the largest weight, -1: none */
+  float *top_weight; /* [rows] */
+  float *mass;       /* [keys] weight received from all rows */
+} attend_view_stats;
+
+ATTEND_API attend_status attend_viewer_stats(attend_viewer *viewer,
+                                             const attend_view_head *head,
+                                             attend_view_stats *stats);
+
+typedef struct {
+  void *memory;
+  int rows, keys, dim, dim_v;
+  float *q;       /* [rows, dim] */
+  float *k;       /* [keys, dim] */
+  float *v;       /* [keys, dim_v] */
+  float *out;     /* [rows, dim_v] */
+  float *lse;     /* [rows] log of the denominator; signed forms: itself */
+  float *weights; /* [rows, keys] */
+  float scale;
+} attend_view_vectors;
+
+ATTEND_API attend_status attend_viewer_vectors(attend_viewer *viewer,
+                                               const attend_view_head *head,
+                                               const attend_view_range *range,
+                                               attend_view_vectors *vectors);
+
+/* ---- tiles -------------------------------------------------------------------------- */
+
+typedef struct {
+  attend_view_head head;
+  int level, x, y; /* from key x * 256 * 2^level, row y * 256 * 2^level on */
+  attend_pool pool;
+  const attend_view_run
+      *minus; /* NULL, or subtracted: max keeps the largest |difference| */
+  const char *minus_form; /* of minus, as in attend_view_head */
+} attend_view_place;
+
+typedef struct {
+  void *memory;
+  int height, width; /* at most 256 each */
+  float *cells;      /* [height, width] */
+  double rows_each;  /* rows computed of those in a cell */
+  bool exact;        /* all of them */
+} attend_view_tile;
+
+/* A large tile is sampled, unless attend_viewer_refine computed it before. */
+ATTEND_API attend_status attend_viewer_tile(attend_viewer *viewer,
+                                            const attend_view_place *place,
+                                            attend_view_tile *tile);
+/* A long call: computes the tile from all its rows, for later calls. */
+ATTEND_API attend_status
+attend_viewer_refine(attend_viewer *viewer, const attend_view_place *place,
+                     const attend_view_listener *listener);
+
+/* ---- through the layers; two runs ----------------------------------------------------- */
+
+typedef struct {
+  void *memory;
+  int layers, tokens;
+  float *shares; /* [layers + 1, tokens], row `layers` is 1 at the token */
+  double passed; /* share that was not followed */
+} attend_view_rollout;
+
+/* Attention rollout (Abnar and Zuidema 2020) of a token of a self-attention role. */
+ATTEND_API attend_status attend_viewer_rollout(attend_viewer *viewer,
+                                               const attend_view_head *head,
+                                               int token,
+                                               attend_view_rollout *rollout);
+
+typedef struct {
+  void *memory;
+  int layers, tokens;
+  uint8_t *reached; /* [layers + 1, tokens] */
+  attend_reach_edge *edges;
+  int n_edges;
+} attend_view_reach;
+
+/* The tokens reached where each head follows its largest weight alone. */
+ATTEND_API attend_status attend_viewer_reach(attend_viewer *viewer,
+                                             const attend_view_head *head,
+                                             int token,
+                                             attend_view_reach *reach);
+
+typedef struct {
+  void *memory;
+  const char *why; /* NULL, or why the runs cannot be compared */
+  int layers, heads;
+  attend_difference *difference; /* [layers, heads]; NULL with why */
+  double
+      *hidden; /* [layers + 1] relative error of hidden states; NULL: one run */
+  int rows_sampled, rows;
+} attend_view_comparison;
+
+/* The run with another run; or with head->form on its own queries and keys, where
+ * other is NULL. */
+ATTEND_API attend_status attend_viewer_compare(
+    attend_viewer *viewer, const attend_view_head *head,
+    const attend_view_run *other, attend_view_comparison *comparison);
+
+/* ---- tokens as vectors ---------------------------------------------------------------- */
+
+/* The likeliest tokens after `position` (decoders) or at it (masked language models).
+ * side: ATTEND_ENCODER_SELF or ATTEND_DECODER_SELF. */
+ATTEND_API attend_status attend_viewer_candidates(
+    attend_viewer *viewer, const attend_view_run *run, attend_role side,
+    int position, int top, attend_view_candidate *list /* [top] */, int *n);
+
+typedef struct {
+  void *memory;
+  int rows, keys;
+  float *cosine; /* [rows, keys] */
+  float *norm;   /* [rows] */
+} attend_view_embeddings;
+
+/* Hidden states before a layer; `layers`: after the last. */
+ATTEND_API attend_status attend_viewer_embeddings(
+    attend_viewer *viewer, const attend_view_run *run, attend_role side,
+    int layer, const attend_view_range *range,
+    attend_view_embeddings *embeddings);
+
+typedef struct {
+  void *memory;
+  int count, width;
+  float *table;   /* [count, width] sinusoidal positions */
+  float *cosine;  /* [count, count] */
+  float *shift;   /* [width, width] M with p_(t+1) = M p_t */
+  float *learned; /* [count, count] cosines of the model's own; NULL: none */
+  double shift_error; /* the largest |p_(t+1) - M p_t| */
+} attend_view_positions;
+
+/* count and width from 2 to 512. model -1: no learned ones. */
+ATTEND_API attend_status
+attend_viewer_positions(attend_viewer *viewer, int model, int step, int count,
+                        int width, attend_view_positions *positions);
+
+/* ---- several threads ------------------------------------------------------------------ */
+
+/* Starts the one thread that computes from here on. */
+ATTEND_API attend_status attend_viewer_start(attend_viewer *viewer);
+/* Finishes what is queued and ends the thread; long calls are stopped. */
+ATTEND_API void attend_viewer_stop(attend_viewer *viewer);
+
+typedef struct {
+  void (*work)(void *user); /* may use the viewer */
+  bool
+      is_long; /* one at a time; others run between the steps of its long calls */
+  /* Called five times a second until the work begins: other than 0 cancels. May be
+   * NULL. */
+  int (*waiting)(void *user);
+  void *user;
+} attend_view_task;
+
+/* Queues the work and waits for it; without a thread, does it at once. False: it was
+ * cancelled before it began. */
+ATTEND_API bool attend_viewer_call(attend_viewer *viewer,
+                                   const attend_view_task *task);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

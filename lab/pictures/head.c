@@ -1,0 +1,226 @@
+/* A head, or several, as curves from queries to keys.
+ *
+ * The heavier a weight, the more solid its curve. Light ones are left out, from
+ * MOST_CURVES on by a threshold that the caption names.
+ */
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "pictures/names.h"
+
+enum { MOST_CURVES = 4000, TALLEST = 1800, NAME_MOST = 150 };
+#define LIGHTEST 0.02
+
+typedef struct {
+  const picture_head_data *d;
+  double left, right, top; /* of the curves */
+  double row_pitch, key_pitch;
+  double bars;     /* px for the weights of one query */
+  double lightest; /* weights under it are left out */
+  double fade;     /* many curves are fainter, each */
+} lines;
+
+static float weight(const picture_head_data *d, int h, int i, int j) {
+  size_t row = (size_t)h * (size_t)d->rows.count + (size_t)i;
+  return d->weights[row * (size_t)d->keys.count + (size_t)j];
+}
+
+static bool is_shown(const picture_head_data *d, int row) {
+  return d->token < 0 || d->token == row;
+}
+
+/* ---- which curves --------------------------------------------------------------- */
+
+static int count_above(const picture_head_data *d, double least) {
+  int count = 0;
+  for (int h = 0; h < d->heads; h++)
+    for (int i = 0; i < d->rows.count; i++)
+      for (int j = 0; is_shown(d, i) && j < d->keys.count; j++)
+        count += fabs((double)weight(d, h, i, j)) >= least;
+  return count;
+}
+
+static double lightest(const picture_head_data *d) {
+  double least = d->token < 0 ? LIGHTEST : 0.002;
+  while (least < 1 && count_above(d, least) > MOST_CURVES) least *= 1.3;
+  return least;
+}
+
+/* ---- drawing ------------------------------------------------------------------------ */
+
+/* One query has few curves: they may be plainer than those of all. */
+static double solid(const picture_head_data *d, double w) {
+  return d->token < 0 ? 0.08 + 0.87 * w : 0.15 + 0.8 * sqrt(w);
+}
+
+static void curve(const lines *l, page *p, int h, int i, int j) {
+  double w = fabs((double)weight(l->d, h, i, j));
+  if (w < l->lightest) return;
+  double y0 = l->top + (i + 0.5) * l->row_pitch;
+  double y1 = l->top + (j + 0.5) * l->key_pitch, across = l->right - l->left;
+  double shift =
+      (h - (l->d->heads - 1) / 2.0) * fmin(l->key_pitch * 0.6 / l->d->heads, 2);
+  double points[8] = {l->left,
+                      y0,
+                      l->left + across * 0.42,
+                      y0,
+                      l->right - across * 0.42,
+                      y1 + shift,
+                      l->right,
+                      y1 + shift};
+  double thick =
+      fmin(fmin(l->row_pitch, l->key_pitch) / 9, 1) * (0.9 + 2.1 * w);
+  draw_curve(p->to, points, fmax(thick, 0.5),
+             colour_fade(palette_head(p->colours, l->d->head[h]),
+                         l->fade * solid(l->d, fmin(w, 1))));
+}
+
+/* Light ones first, so that heavy ones lie on top: in four passes. */
+static void draw_curves(const lines *l, page *p) {
+  static const double steps[] = {0, 0.1, 0.3, 0.6, 1e9};
+  const picture_head_data *d = l->d;
+  for (int s = 0; s < 4; s++)
+    for (int h = 0; h < d->heads; h++)
+      for (int i = 0; i < d->rows.count; i++)
+        for (int j = 0; is_shown(d, i) && j < d->keys.count; j++) {
+          double w = fabs((double)weight(d, h, i, j));
+          if (w >= steps[s] && w < steps[s + 1]) curve(l, p, h, i, j);
+        }
+}
+
+static double heaviest(const picture_head_data *d) {
+  double most = 0;
+  for (int h = 0; h < d->heads; h++)
+    for (int j = 0; j < d->keys.count; j++)
+      most = fmax(most, fabs((double)weight(d, h, d->token, j)));
+  return most > 0 ? most : 1;
+}
+
+/* For one query: its weights as bars beside the keys. */
+static void draw_bars(const lines *l, page *p, double x) {
+  const picture_head_data *d = l->d;
+  double h = fmin(l->key_pitch - 2, 14) / d->heads;
+  if (d->token < 0 || h < 0.5) return;
+  double most = heaviest(d);
+  for (int j = 0; j < d->keys.count; j++)
+    for (int n = 0; n < d->heads; n++) {
+      char text[24];
+      double w = fabs((double)weight(d, n, d->token, j));
+      double y = l->top + (j + 0.5) * l->key_pitch - h * d->heads / 2 + n * h;
+      if (w < 0.0005) continue;
+      double wide = fmax(w / most * (l->bars - 48), 1);
+      draw_rect(p->to, x, y, wide, h, h > 5 ? 2 : 0,
+                palette_head(p->colours, d->head[n]));
+      if (d->heads == 1 && l->key_pitch >= 11)
+        page_text(p, x + wide + 5, page_middle(y + h / 2, SMALL_SIZE),
+                  page_number(w, text), SMALL_SIZE, ANCHOR_START,
+                  p->colours->faint, 0);
+    }
+}
+
+/* Names right of x, as names_draw_left has them left of it. */
+static void draw_keys(const names *n, page *p, double x, double y) {
+  names mirrored = *n;
+  for (int i = 0; i < n->count; i++) {
+    if (i % n->step) continue;
+    char number[16];
+    snprintf(number, sizeof number, "%d", i);
+    const char *name = n->numbers ? number : mirrored.tokens->text[i];
+    page_text(p, x + 8,
+              page_middle(y + (i + 0.5) * n->length / n->count, n->size), name,
+              n->size, ANCHOR_START,
+              n->step > 1 ? p->colours->faint : p->colours->ink, n->most);
+  }
+}
+
+/* ---- the picture ------------------------------------------------------------------------ */
+
+static double pitch_of(int count) {
+  return fmin(fmax(floor(TALLEST / (double)count), 3), 24);
+}
+
+static names names_of(const picture_tokens *tokens, double pitch, int marked,
+                      double most) {
+  names n = {.tokens = tokens,
+             .count = tokens->count,
+             .length = pitch * tokens->count,
+             .marked = marked,
+             .most = most};
+  names_fit(&n, false);
+  return n;
+}
+
+static void head_words(const picture_head_data *d, char *to, size_t size) {
+  size_t at = 0;
+  if (d->heads > 4) {
+    snprintf(to, size, "%d heads", d->heads);
+    return;
+  }
+  for (int h = 0; h < d->heads && at < size; h++) {
+    const char *before = h == 0 ? d->heads == 1 ? "head " : "heads "
+                         : h + 1 == d->heads ? " and "
+                                             : ", ";
+    at += (size_t)snprintf(to + at, size - at, "%s%d", before, d->head[h]);
+  }
+}
+
+static void legend(const picture_head_data *d, page *p) {
+  for (int h = 0; d->heads > 1 && h < d->heads; h++) {
+    char name[32];
+    snprintf(name, sizeof name, "head %d", d->head[h]);
+    page_legend_chip(p, palette_head(p->colours, d->head[h]), name);
+  }
+  page_legend_end(p);
+}
+
+static void caption(const picture_head_data *d, page *p, double least) {
+  char attention[PAGE_WORDS], number[24];
+  snprintf(number, sizeof number, "%.2g", least);
+  if (d->token >= 0)
+    page_say(p, "Where “%s” looks: the weights of %s.", d->rows.text[d->token],
+             page_attention(&d->about, attention));
+  else
+    page_say(p,
+             "Tokens that look (left) and what they look at (right): the more "
+             "solid a curve, the heavier its weight in %s; weights under %s "
+             "are left out.",
+             page_attention(&d->about, attention), number);
+  page_notice(p, &d->about);
+}
+
+const char *picture_head(const picture_head_data *d, const picture_look *look,
+                         drawing *out) {
+  *out = (drawing){0};
+  if (d->heads < 1 || d->rows.count < 1 || d->keys.count < 1)
+    return "there are no tokens to draw curves between";
+  page p;
+  char place[PAGE_WORDS], heads[128];
+  picture_about about = d->about;
+  about.head = -1;
+  lines l = {.d = d, .lightest = lightest(d)};
+  l.fade = fmin(sqrt(900.0 / (1 + count_above(d, l.lightest))), 1);
+  l.row_pitch = pitch_of(d->rows.count);
+  l.key_pitch = pitch_of(d->keys.count);
+  double room = page_room(look), most = fmin(NAME_MOST, room * 0.2);
+  names rows = names_of(&d->rows, l.row_pitch, d->token, most);
+  names keys = names_of(&d->keys, l.key_pitch, -1, most);
+  l.bars = d->token >= 0 ? fmin(150, room * 0.25) : 0;
+  double content = fmin(room, rows.room + keys.room + l.bars + 460);
+  head_words(d, heads, sizeof heads);
+  page_start(&p, out, look, content, "%s, %s", page_place(&about, place),
+             heads);
+  caption(d, &p, l.lightest);
+  l.top = p.y;
+  l.left = p.left + rows.room;
+  l.right = p.right - keys.room - l.bars;
+  draw_curves(&l, &p);
+  names_draw_left(&rows, &p, l.left, l.top);
+  draw_keys(&keys, &p, l.right, l.top);
+  draw_bars(&l, &p, l.right + keys.room + 8);
+  p.y += fmax(rows.length, keys.length);
+  legend(d, &p);
+  page_end(&p);
+  return NULL;
+}

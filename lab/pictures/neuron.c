@@ -1,0 +1,264 @@
+/* One query, number by number: q, each k, their products, the weights, the values
+ * and the head's output.
+ *
+ *                q
+ *   key   k   q x k   q.k   weight   v
+ *   ..                               ..
+ *                                    out
+ */
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pictures/map.h"
+
+enum {
+  MOST_KEYS = 32,
+  ROW = 22,
+  STRIP = 14,
+  NAME = 120,
+  SCORE = 96,
+  WEIGHT = 124,
+  GAP = 16
+};
+
+typedef struct {
+  const picture_neuron_data *d;
+  int shown[MOST_KEYS], count; /* keys that are drawn, in their order */
+  double rest;                 /* weight of the others */
+  double strip, strip_v;       /* px of a row of numbers */
+  double x_k, x_product, x_score, x_weight, x_v;
+} sheet;
+
+/* ---- which keys -------------------------------------------------------------------- */
+
+static double weight(const sheet *s, int j) {
+  return fabs((double)s->d->weights[j]);
+}
+
+static bool is_shown(const sheet *s, int j) {
+  for (int i = 0; i < s->count; i++)
+    if (s->shown[i] == j) return true;
+  return false;
+}
+
+/* Puts key j into the list of the heaviest, which falls; the last drops out. */
+static void insert(sheet *s, int j) {
+  int at = s->count;
+  while (at > 0 && weight(s, j) > weight(s, s->shown[at - 1])) at--;
+  if (at == MOST_KEYS) return;
+  if (s->count < MOST_KEYS) s->count++;
+  memmove(s->shown + at + 1, s->shown + at,
+          (size_t)(s->count - 1 - at) * sizeof *s->shown);
+  s->shown[at] = j;
+}
+
+static int by_place(const void *a, const void *b) {
+  return *(const int *)a - *(const int *)b;
+}
+
+static void choose(sheet *s) {
+  for (int j = 0; j < s->d->keys.count; j++) insert(s, j);
+  qsort(s->shown, (size_t)s->count, sizeof *s->shown, by_place);
+  for (int j = 0; j < s->d->keys.count; j++)
+    if (!is_shown(s, j)) s->rest += (double)s->d->weights[j];
+}
+
+/* ---- rows of numbers ------------------------------------------------------------------ */
+
+/* Numbers as cells, the largest of several where they are more than pixels. */
+static void strip(page *p, double x, double y, double w, const float *numbers,
+                  int count, double most) {
+  int cells = count < (int)w ? count : (int)w;
+  uint8_t *pixels = drawing_take(p->to, (size_t)cells, 4);
+  if (!pixels) return;
+  for (int i = 0; i < cells; i++) {
+    double value = 0;
+    for (int j = (int)((long)i * count / cells);
+         j < (int)((long)(i + 1) * count / cells); j++)
+      if (fabs((double)numbers[j]) > fabs(value)) value = (double)numbers[j];
+    colour c = page_colour(p->colours, SCALE_EVEN, value, most);
+    memcpy(pixels + 4 * i, &c, 4);
+  }
+  draw_image(p->to, x, y, w, STRIP, pixels, 1, cells);
+  draw_frame(p->to, x - 0.5, y - 0.5, w + 1, STRIP + 1, 0, 1, p->colours->grid);
+  free(pixels);
+}
+
+static double product(const picture_neuron_data *d, int j, float *to) {
+  double sum = 0;
+  for (int i = 0; i < d->dim; i++) {
+    to[i] = d->q[i] * d->k[(size_t)j * (size_t)d->dim + (size_t)i];
+    sum += (double)to[i];
+  }
+  return sum;
+}
+
+static double most_of(const sheet *s, const float *rows, int dim) {
+  double most = 0;
+  for (int i = 0; i < s->count; i++)
+    most =
+        fmax(most, map_most(rows + (size_t)s->shown[i] * (size_t)dim, 1, dim));
+  return most;
+}
+
+/* ---- columns ------------------------------------------------------------------------ */
+
+static void score_bar(const sheet *s, page *p, double score, double most,
+                      double y) {
+  char text[24];
+  double half = (SCORE - 44) / 2.0, w = most > 0 ? score / most * half : 0;
+  double zero = s->x_score + half;
+  draw_rect(p->to, w < 0 ? zero + w : zero, y + 2, fmax(fabs(w), 1), STRIP - 4,
+            1, p->colours->sign[w < 0 ? 1 : 7]);
+  page_text(p, s->x_score + SCORE, page_middle(y + STRIP / 2.0, SMALL_SIZE),
+            page_number(score, text), SMALL_SIZE, ANCHOR_END, p->colours->faint,
+            0);
+}
+
+static void weight_bar(const sheet *s, page *p, double w, double most,
+                       double y) {
+  char text[24];
+  double bar = WEIGHT - 44, wide = most > 0 ? fabs(w) / most * bar : 0;
+  draw_rect(p->to, s->x_weight, y + 1, fmax(wide, 1), STRIP - 2, 2,
+            p->colours->weight[5]);
+  page_text(p, s->x_weight + fmax(wide, 1) + 6,
+            page_middle(y + STRIP / 2.0, SMALL_SIZE), page_weight(w, text),
+            SMALL_SIZE, ANCHOR_START, p->colours->ink, 0);
+}
+
+static void title(page *p, double x, double y, const char *name,
+                  const char *about) {
+  page_bold(p, x, y, name, LABEL_SIZE, ANCHOR_START, p->colours->ink, 0);
+  double wide = draw_text_width(name, LABEL_SIZE, true);
+  page_text(p, x + wide + 6, y, about, SMALL_SIZE, ANCHOR_START,
+            p->colours->faint, 0);
+}
+
+static void titles(const sheet *s, page *p, double y) {
+  title(p, p->left, y, "key", "");
+  title(p, s->x_k, y, "k", "the key");
+  title(p, s->x_product, y, "q × k", "one by one");
+  title(p, s->x_score, y, "q · k", "scaled");
+  title(p, s->x_weight, y, "weight", "");
+  title(p, s->x_v, y, "v", "the value");
+}
+
+static void key_row(const sheet *s, page *p, int i, double y,
+                    const double most[5], float *products) {
+  const picture_neuron_data *d = s->d;
+  int j = s->shown[i];
+  char place[16];
+  double middle = y + STRIP / 2.0, sum = product(d, j, products);
+  snprintf(place, sizeof place, "%d", d->first + j);
+  page_text(p, p->left, page_middle(middle, LABEL_SIZE), d->keys.text[j],
+            LABEL_SIZE, ANCHOR_START, p->colours->ink, NAME - 34);
+  page_text(p, p->left + NAME - 6, page_middle(middle, SMALL_SIZE), place,
+            SMALL_SIZE, ANCHOR_END, p->colours->faint, 0);
+  strip(p, s->x_k, y, s->strip, d->k + (size_t)j * (size_t)d->dim, d->dim,
+        most[0]);
+  strip(p, s->x_product, y, s->strip, products, d->dim, most[1]);
+  score_bar(s, p, sum * d->scale, most[2], y);
+  weight_bar(s, p, (double)d->weights[j], most[3], y);
+  strip(p, s->x_v, y, s->strip_v, d->v + (size_t)j * (size_t)d->dim_v, d->dim_v,
+        most[4]);
+}
+
+/* Each column has a scale of its own: k, products, scores, weights, v. */
+static void scales(const sheet *s, float *products, double most[5]) {
+  const picture_neuron_data *d = s->d;
+  most[0] = most_of(s, d->k, d->dim);
+  most[4] = most_of(s, d->v, d->dim_v);
+  most[1] = most[2] = most[3] = 0;
+  for (int i = 0; i < s->count; i++) {
+    double sum = product(d, s->shown[i], products);
+    most[1] = fmax(most[1], map_most(products, 1, d->dim));
+    most[2] = fmax(most[2], fabs(sum * d->scale));
+    most[3] = fmax(most[3], weight(s, s->shown[i]));
+  }
+}
+
+/* ---- the picture -------------------------------------------------------------------- */
+
+/* Cells of whole pixels, or of halves where they are small. */
+static double whole(double room, int dim) {
+  double cell = room / dim;
+  if (cell < 1) return floor(room);
+  return fmin(cell < 3 ? floor(cell * 2) / 2 : floor(cell), 12) * dim;
+}
+
+static double lay_out(sheet *s, double left, double room) {
+  double each = (room - NAME - SCORE - WEIGHT - 5 * GAP) / 3;
+  s->strip = whole(each, s->d->dim);
+  s->strip_v = whole(each, s->d->dim_v);
+  s->x_k = left + NAME + GAP / 2.0;
+  s->x_product = s->x_k + s->strip + GAP;
+  s->x_score = s->x_product + s->strip + GAP;
+  s->x_weight = s->x_score + SCORE + GAP;
+  s->x_v = s->x_weight + WEIGHT + GAP;
+  return s->x_v + s->strip_v - left;
+}
+
+static void draw_sheet(const sheet *s, page *p) {
+  const picture_neuron_data *d = s->d;
+  float *products = drawing_take(p->to, (size_t)d->dim, sizeof *products);
+  double most[5], middle = p->y + STRIP / 2.0;
+  if (!products) return;
+  scales(s, products, most);
+  page_text(p, p->left, page_middle(middle, LABEL_SIZE), d->query, LABEL_SIZE,
+            ANCHOR_START, p->colours->accent, NAME - 6);
+  strip(p, s->x_k, p->y, s->strip, d->q, d->dim, map_most(d->q, 1, d->dim));
+  title(p, s->x_k + s->strip + 8, page_middle(middle, LABEL_SIZE), "q",
+        "the query");
+  p->y += STRIP + 34;
+  titles(s, p, p->y - 8);
+  for (int i = 0; i < s->count; i++, p->y += ROW)
+    key_row(s, p, i, p->y, most, products);
+  if (s->count < d->keys.count) {
+    char text[96], number[24];
+    snprintf(text, sizeof text, "%d other keys, together %s",
+             d->keys.count - s->count, page_number(s->rest, number));
+    page_text(p, s->x_v - GAP, p->y + 11, text, SMALL_SIZE, ANCHOR_END,
+              p->colours->faint, 0);
+    p->y += 16;
+  }
+  p->y += 12;
+  draw_line(p->to, s->x_v, p->y - 7, s->x_v + s->strip_v, p->y - 7, 1,
+            p->colours->faint);
+  strip(p, s->x_v, p->y, s->strip_v, d->out, d->dim_v, most[4]);
+  page_text(p, s->x_v - 10, page_middle(p->y + STRIP / 2.0, LABEL_SIZE),
+            "sum of weight × v: the head output", LABEL_SIZE, ANCHOR_END,
+            p->colours->ink, 0);
+  p->y += STRIP;
+  free(products);
+}
+
+const char *picture_neuron(const picture_neuron_data *d,
+                           const picture_look *look, drawing *out) {
+  *out = (drawing){0};
+  if (d->keys.count < 1 || d->dim < 1 || d->dim_v < 1)
+    return "the token sees no keys";
+  page p;
+  char place[PAGE_WORDS], attention[PAGE_WORDS];
+  sheet s = {.d = d};
+  double room = fmax(page_room(look), 760);
+  picture_look wide = *look;
+  wide.width = room + 2 * PAGE_MARGIN; /* columns need it */
+  choose(&s);
+  page_start(&p, out, &wide, lay_out(&s, PAGE_MARGIN, room),
+             "%s: how “%s” looks", page_place(&d->about, place), d->query);
+  page_say(
+      &p,
+      "How the query of “%s” (token %d) meets each key in %s: the products "
+      "add up to a score, the scores become weights, the weights mix the "
+      "values.",
+      d->query, d->row, page_attention(&d->about, attention));
+  page_notice(&p, &d->about);
+  draw_sheet(&s, &p);
+  page_legend_scale(&p, SCALE_EVEN, 1, "number, by its column's largest");
+  page_legend_end(&p);
+  page_end(&p);
+  return NULL;
+}

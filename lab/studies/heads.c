@@ -1,0 +1,429 @@
+/* What the heads of a model do, trained and untrained. */
+#include "studies/traced.h"
+
+enum { WEIGHTS = 2, NOTHING = ATTEND_HEAD_PATTERNS, KINDS };
+
+static const char paragraph[] =
+    "The dog ran after the car until the car was gone. Then the dog came home "
+    "and lay down by the door. \"Where have you been?\" said Mary, for Mary "
+    "had "
+    "looked for him all day. The dog did not say. He had seen the sea, and he "
+    "had seen the great ships that lay upon the sea; but a dog does not tell "
+    "what he has seen. Mary gave him some water, and when he had drunk the "
+    "water "
+    "he slept. In the night he ran again, in his sleep, after the car, and the "
+    "car did not get away.";
+
+static const attend_setting settings[] = {
+    {"model", "attend:gutenberg", NULL, "a model", ATTEND_SETTING_MODEL, 0, 0,
+     0},
+    {"text", paragraph, NULL, "what it reads", ATTEND_SETTING_TEXT, 0, 0, 0},
+    {"favour", "3", NULL,
+     "times as much as equal weights that a head must favour something",
+     ATTEND_SETTING_NUMBERS, 1, 1, 1000},
+    {"length", "256", "48", "tokens at most", ATTEND_SETTING_WHOLE, 1, 4, 8192},
+    {0}};
+
+static const char *const names[WEIGHTS] = {"trained", "untrained"};
+
+typedef struct {
+  attend_lens_shape shape;
+  int heads;                         /* of all layers */
+  attend_pattern_scores *pattern;    /* [heads] */
+  double even[ATTEND_HEAD_PATTERNS]; /* what equal weights would score */
+  int favoured[KINDS];               /* heads, by what they favour most */
+  double broad;                      /* mean share of the most entropy */
+  double forward; /* largest weight that a head has on later tokens */
+  int count[KINDS];
+} survey;
+
+/* ---- looking ----------------------------------------------------------------------- */
+
+/* Keys [from, to) that row i sees, and how many of them are of each kind: where
+ * weights are equal, a score is the mean of that over to - from. */
+static void count_keys(const traced_text *t, int i, int from, int to,
+                       double *of) {
+  for (int j = from; j < to; j++) {
+    of[ATTEND_PATTERN_SEPARATOR] += t->separator[j];
+    if (j == i) continue;
+    of[ATTEND_PATTERN_SAME] += t->ids[j] == t->ids[i];
+    of[ATTEND_PATTERN_INDUCTION] +=
+        j > 0 && j - 1 < i && t->ids[j - 1] == t->ids[i];
+  }
+  if (to - from < 2) return; /* it has no choice */
+  of[ATTEND_PATTERN_PREVIOUS] = i > from;
+  of[ATTEND_PATTERN_NEXT] = i + 1 < to;
+  of[ATTEND_PATTERN_FIRST] = from == 0 && i > 0;
+  of[ATTEND_PATTERN_SELF] = 1;
+  of[ATTEND_PATTERN_BROAD] = to - from;
+}
+
+static void score_even(const traced_text *t, survey *s) {
+  double sum[ATTEND_HEAD_PATTERNS] = {0}, n[ATTEND_HEAD_PATTERNS] = {0};
+  for (int i = 0; i < t->n; i++) {
+    const int window = s->shape.window;
+    const int from = window && i >= window ? i - window + 1 : 0;
+    const int to = s->shape.causal ? i + 1 : t->n;
+    double of[ATTEND_HEAD_PATTERNS] = {0};
+    count_keys(t, i, from, to, of);
+    for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++) {
+      sum[k] += of[k] / (to - from);
+      n[k] += of[k] > 0;
+    }
+  }
+  for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++)
+    s->even[k] = n[k] > 0 ? sum[k] / n[k] : NAN;
+}
+
+/* What a head favours most: its score over that of equal weights, at least the
+ * setting `favour`; NOTHING if there is none. */
+static int favours(const survey *s, const attend_pattern_scores *p,
+                   double least) {
+  int best = NOTHING;
+  for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++) {
+    if (k == ATTEND_PATTERN_BROAD || k == ATTEND_PATTERN_POSITIONAL) continue;
+    const double times = p->score[k] / s->even[k];
+    if (!(times >= least)) continue;
+    least = times;
+    best = k;
+  }
+  return best;
+}
+
+/* Weight on keys after the row. */
+static attend_status look_ahead(study_run *r, const traced *w,
+                                attend_head_id at, double *most) {
+  const int T = w->shape.rows;
+  float *row = NULL;
+  double sum = 0;
+  TAKE(r, &row, (size_t)w->shape.keys);
+  for (int i = 0; i < T; i++) {
+    TRY(attend_lens_block(w->lens, at, i, 1, 0, w->shape.keys, row));
+    for (int j = i + 1; j < w->shape.keys; j++) sum += (double)row[j] / T;
+  }
+  if (sum > *most) *most = sum;
+  return ATTEND_OK;
+}
+
+static attend_status look(study_run *r, const traced *w, const traced_text *t,
+                          survey *s) {
+  const attend_pattern_options o = {
+      .row_ids = t->ids,
+      .key_ids = t->ids,
+      .separator = t->separators ? t->separator : NULL};
+  *s = (survey){.shape = w->shape, .heads = w->shape.layers * w->shape.heads};
+  TAKE(r, &s->pattern, (size_t)s->heads);
+  for (int h = 0; h < s->heads; h++) {
+    const attend_head_id at = {w->role, h / w->shape.heads, h % w->shape.heads};
+    attend_pattern_scores *p = &s->pattern[h];
+    TRY(attend_lens_pattern(w->lens, at, &o, p));
+    TRY(look_ahead(r, w, at, &s->forward));
+    s->count[p->pattern < 0 ? NOTHING : p->pattern]++;
+    s->broad += p->score[ATTEND_PATTERN_BROAD] / s->heads;
+    TRY(study_step(r, (double)h / s->heads));
+  }
+  score_even(t, s);
+  for (int h = 0; h < s->heads; h++)
+    s->favoured[favours(s, &s->pattern[h], study_number(r, "favour"))]++;
+  return ATTEND_OK;
+}
+
+static attend_status survey_of(study_run *r, traced_weights weights,
+                               const traced_text *t, survey *s) {
+  traced w;
+  attend_status status =
+      traced_open(r, study_text(r, "model"), weights, NULL, t, &w);
+  if (!status) status = look(r, &w, t, s);
+  traced_close(&w);
+  return status;
+}
+
+/* ---- saying ------------------------------------------------------------------------- */
+
+/* "4 previous, 2 first and 18 none". */
+static const char *counts_of(study_run *r, const int *count) {
+  const char *text = "";
+  int kinds = 0, said = 0;
+  for (int k = 0; k < KINDS; k++) kinds += count[k] > 0;
+  for (int k = 0; k < KINDS; k++) {
+    if (!count[k]) continue;
+    const char *join = !said ? "" : said + 1 == kinds ? " and " : ", ";
+    text = study_format(r, "%s%s%d %s", text ? text : "", join, count[k],
+                        k == NOTHING
+                            ? "none"
+                            : attend_head_pattern_name((attend_head_pattern)k));
+    said++;
+  }
+  return text ? text : "";
+}
+
+static const attend_study_column layer_columns[] = {
+    {"weights", "weights", ATTEND_CELL_TEXT},
+    {"layer", "layer", ATTEND_CELL_COUNT},
+    {"previous", "prev.", ATTEND_CELL_COUNT},
+    {"next", "next", ATTEND_CELL_COUNT},
+    {"first", "first", ATTEND_CELL_COUNT},
+    {"separator", "sep.", ATTEND_CELL_COUNT},
+    {"same", "same", ATTEND_CELL_COUNT},
+    {"self", "self", ATTEND_CELL_COUNT},
+    {"broad", "broad", ATTEND_CELL_COUNT},
+    {"positional", "pos.", ATTEND_CELL_COUNT},
+    {"induction", "ind.", ATTEND_CELL_COUNT},
+    {"none", "none", ATTEND_CELL_COUNT},
+    {0}};
+
+static attend_status say_layers(study_run *r, const survey *s) {
+  table_store *t;
+  TRY(study_table(r, "layers",
+                  "Heads of each layer by what stands out: where most weight "
+                  "goes, else how it spreads",
+                  layer_columns, &t));
+  for (int w = 0; w < WEIGHTS; w++)
+    for (int l = 0; l < s[w].shape.layers; l++) {
+      int count[KINDS] = {0};
+      for (int h = 0; h < s[w].shape.heads; h++) {
+        const int does = s[w].pattern[l * s[w].shape.heads + h].pattern;
+        count[does < 0 ? NOTHING : does]++;
+      }
+      TRY(study_word(t, "%s", names[w]));
+      TRY(study_cell(t, l));
+      for (int k = 0; k < KINDS; k++) TRY(study_cell(t, count[k]));
+    }
+  return ATTEND_OK;
+}
+
+/* The head that scores most. */
+static int strongest(const survey *s, int doing) {
+  int best = -1;
+  for (int h = 0; h < s->heads; h++) {
+    const double x = s->pattern[h].score[doing];
+    if (x >= 0 && (best < 0 || x > s->pattern[best].score[doing])) best = h;
+  }
+  return best;
+}
+
+static const attend_study_column strongest_columns[] = {
+    {"does", "what", ATTEND_CELL_TEXT},
+    {"about", "score", ATTEND_CELL_TEXT},
+    {"even", "of equal weights", ATTEND_CELL_NUMBER},
+    {"trained", "most, trained", ATTEND_CELL_NUMBER},
+    {"layer", "layer", ATTEND_CELL_COUNT},
+    {"head", "head", ATTEND_CELL_COUNT},
+    {"untrained", "most, untrained", ATTEND_CELL_NUMBER},
+    {0}};
+
+static attend_status say_strongest(study_run *r, const survey *s) {
+  table_store *t;
+  TRY(study_table(r, "strongest",
+                  "The head that does most of each, and what equal weights "
+                  "would score",
+                  strongest_columns, &t));
+  for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++) {
+    const int best = strongest(&s[0], k), other = strongest(&s[1], k);
+    if (best < 0) continue; /* does not apply to this text */
+    TRY(study_word(t, "%s", attend_head_pattern_name((attend_head_pattern)k)));
+    TRY(study_word(t, "%s", attend_head_pattern_about((attend_head_pattern)k)));
+    TRY(study_row(t, 5, s->even[k], s[0].pattern[best].score[k],
+                  (double)(best / s->shape.heads),
+                  (double)(best % s->shape.heads),
+                  other < 0 ? NAN : s[1].pattern[other].score[k]));
+  }
+  return ATTEND_OK;
+}
+
+static attend_plot_panel bars(const char *title, const char *const *kinds,
+                              const attend_plot_series *series) {
+  return (attend_plot_panel){.kind = ATTEND_PLOT_BARS,
+                             .title = title,
+                             .y = {.label = "heads", .zero = 1},
+                             .columns = KINDS,
+                             .names = kinds,
+                             .count = WEIGHTS,
+                             .series = series};
+}
+
+static attend_status plot_counts(study_run *r, const survey *s) {
+  const char *kinds[KINDS];
+  double count[2 * WEIGHTS][KINDS];
+  attend_plot_series series[2 * WEIGHTS];
+  for (int k = 0; k < KINDS; k++) {
+    kinds[k] = k == NOTHING ? "none"
+                            : attend_head_pattern_name((attend_head_pattern)k);
+    for (int w = 0; w < WEIGHTS; w++) {
+      count[w][k] = s[w].count[k];
+      count[WEIGHTS + w][k] = s[w].favoured[k];
+    }
+  }
+  for (int i = 0; i < 2 * WEIGHTS; i++)
+    series[i] = (attend_plot_series){
+        .name = names[i % WEIGHTS], .count = KINDS, .y = count[i]};
+  attend_plot_panel panels[] = {
+      bars(study_format(r, "What stands out in %d heads", s->heads), kinds,
+           series),
+      bars(study_format(r, "What they favour most, %g times or more",
+                        study_number(r, "favour")),
+           kinds, series + WEIGHTS)};
+  return study_figure(r, "heads-counts",
+                      &(attend_plot){.count = 2, .panels = panels});
+}
+
+static attend_status heat(study_run *r, const survey *s,
+                          attend_head_pattern doing, int w,
+                          attend_plot_panel *panel) {
+  double *cells = NULL, most = 0;
+  TAKE(r, &cells, (size_t)s->heads);
+  for (int i = 0; i < WEIGHTS; i++) {
+    const int best = strongest(&s[i], doing);
+    const double x = best < 0 ? 0 : s[i].pattern[best].score[doing];
+    if (x > most) most = x;
+  }
+  for (int h = 0; h < s->heads; h++) cells[h] = s[w].pattern[h].score[doing];
+  *panel = (attend_plot_panel){
+      .kind = ATTEND_PLOT_HEAT,
+      .title =
+          study_format(r, "%s, %s", attend_head_pattern_name(doing), names[w]),
+      .x = {.label = "head"},
+      .y = {.label = "layer"},
+      .rows = (size_t)s->shape.layers,
+      .columns = (size_t)s->shape.heads,
+      .cells = cells,
+      .z = {.low = 0, .high = most > 0 ? most : 1}};
+  return ATTEND_OK;
+}
+
+/* Of what heads favour, that which most of them do, `but` left out. */
+static attend_head_pattern commonest(const survey *s, int but) {
+  int best = but == ATTEND_PATTERN_PREVIOUS ? ATTEND_PATTERN_FIRST
+                                            : ATTEND_PATTERN_PREVIOUS;
+  for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++)
+    if (k != but && s->favoured[k] > s->favoured[best]) best = k;
+  return (attend_head_pattern)best;
+}
+
+enum { SHOWN = 3 };
+
+static attend_status plot_heads(study_run *r, const survey *s) {
+  const attend_head_pattern one = commonest(s, -1),
+                            two = commonest(s, (int)one);
+  const attend_head_pattern shown[SHOWN] = {ATTEND_PATTERN_BROAD, one, two};
+  attend_plot_panel panels[WEIGHTS * SHOWN];
+  for (int w = 0; w < WEIGHTS; w++)
+    for (int k = 0; k < SHOWN; k++)
+      TRY(heat(r, s, shown[k], w, &panels[w * SHOWN + k]));
+  return study_figure(
+      r, "heads-map",
+      &(attend_plot){
+          .count = WEIGHTS * SHOWN, .across = SHOWN, .panels = panels});
+}
+
+/* ---- what must be so ------------------------------------------------------------------ */
+
+/* Among few tokens equal weights are large enough to stand out. */
+static bool is_long(const survey *s) {
+  for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++)
+    if (k != ATTEND_PATTERN_BROAD && s->even[k] >= 0.3) return false;
+  return true;
+}
+
+/* Untrained weights are small, so that scores are near 0 and weights near equal;
+ * T5 draws larger ones. */
+static attend_status claim_even(study_run *r, const survey *s) {
+  if (is_long(s))
+    TRY(study_claim(r, "untrained-broad",
+                    "share of untrained heads that are broad",
+                    (double)s->count[ATTEND_PATTERN_BROAD] / s->heads, 1, 0));
+  for (int k = 0; k < ATTEND_HEAD_PATTERNS; k++) {
+    const char *name = attend_head_pattern_name((attend_head_pattern)k);
+    double mean = 0;
+    if (!(s->even[k] > 0)) continue; /* does not apply, or has no formula */
+    for (int h = 0; h < s->heads; h++)
+      mean += s->pattern[h].score[k] / s->heads;
+    TRY(study_claim(
+        r, study_format(r, "even-%s", name),
+        study_format(r, "untrained: %s, against equal weights", name), mean,
+        s->even[k], (k == ATTEND_PATTERN_BROAD ? 0.1 : 0.25) * s->even[k]));
+  }
+  return ATTEND_OK;
+}
+
+static attend_status claims(study_run *r, const traced_text *text,
+                            const survey *s) {
+  if (text->config.position != ATTEND_POSITIONS_BUCKETS)
+    TRY(claim_even(r, &s[1]));
+  for (int w = 0; w < WEIGHTS && s->shape.causal; w++)
+    TRY(study_claim(r, study_format(r, "causal-%s", names[w]),
+                    study_format(r, "%s: weight on later tokens", names[w]),
+                    s[w].forward, 0, 0));
+  return ATTEND_OK;
+}
+
+static attend_status say_all(study_run *r, const traced_text *text,
+                             const survey *s) {
+  TRY(study_say(
+      r,
+      "A head's weights can be read: on which keys do they lie? A model of "
+      "family %s, %d layers of %d heads, reads %s of %d tokens, once with its "
+      "weights and once with weights drawn as training begins. Each head is "
+      "named after what takes most of its weight (at least 0.4 of it): the "
+      "token before or after, the first, separators, the same token "
+      "elsewhere, itself, what followed the same token before; if nothing "
+      "does, it is broad if its entropy is at least 0.9 of what equal weights "
+      "have.",
+      text->config.family, s->shape.layers, s->shape.heads,
+      text->drawn ? "random tokens, for want of a tokenizer, a text" : "a text",
+      text->n));
+  TRY(say_layers(r, s));
+  TRY(plot_counts(r, s));
+  TRY(study_say(
+      r,
+      "Trained, what stands out: %s. Untrained: %s. Less than 0.4 of the "
+      "weight may still be many times what equal weights would give. What "
+      "heads "
+      "favour most, at least %g times that: %s; untrained: %s. Heads differ "
+      "because each has queries, keys and values of its own, "
+      "and all of them together make the output, so that it pays to look at "
+      "different things (001 5(c)). Untrained, scores are small numbers that "
+      "mean nothing, and every word attends to all about equally (001 5(d)): "
+      "entropy is %.3f of the most there can be, against %.3f trained.",
+      counts_of(r, s[0].count), counts_of(r, s[1].count),
+      study_number(r, "favour"), counts_of(r, s[0].favoured),
+      counts_of(r, s[1].favoured), s[1].broad, s[0].broad));
+  TRY(say_strongest(r, s));
+  TRY(plot_heads(r, s));
+  return study_say(
+      r,
+      s->shape.causal
+          ? "This model is causal, as GPT is: the weight on later tokens is "
+            "exactly 0, no head can be of the kind `next`, and early tokens "
+            "are seen by all that follow. In a bidirectional model, as BERT "
+            "is, a head may look at the next token as well as at the one "
+            "before: run this study with `--model` and such a folder."
+          : "This model is bidirectional, as BERT is: heads may look at "
+            "later tokens, and the head that does so most puts %.2f of its "
+            "weight there. In a causal model, as GPT is, that is exactly 0 "
+            "and no head can be of the kind `next`.",
+      s[0].forward);
+}
+
+static attend_status run(study_run *r) {
+  traced_text text;
+  survey s[WEIGHTS];
+  if (!*study_text(r, "model"))
+    return study_fail(r, ATTEND_INVALID,
+                      "name a model: a folder with config.json and weights");
+  TRY(traced_text_read(r, study_text(r, "model"), study_text(r, "text"),
+                       study_count(r, "length"), &text));
+  TRY(survey_of(r, TRACED_TRAINED, &text, &s[0]));
+  TRY(survey_of(r, TRACED_UNTRAINED, &text, &s[1]));
+  TRY(claims(r, &text, s));
+  return say_all(r, &text, s);
+}
+
+const study_topic study_heads = {
+    {.name = "heads",
+     .title = "What heads do",
+     .question = "What do the heads of a model look at, and what did training "
+                 "change?",
+     .answers = "001 5(a)-(d), 002 2(a)-(d)",
+     .settings = settings},
+    run};

@@ -1,0 +1,283 @@
+/* Weights of heads: all of them in few cells, one of them in full, what they do. */
+#include <math.h>
+#include <stdio.h>
+
+#include "attend/problem.h"
+#include "view/session.h"
+
+/* Pairs that a call about all heads may compute: for thumbnails, for scores. */
+static const double THUMB_PAIRS = 1.2e8, SCORE_PAIRS = 6e7;
+
+/* ---- lenses -------------------------------------------------------------------------- */
+
+attend_status lens_open(const view_run *run, const char *form,
+                        attend_lens **lens) {
+  attend_form parsed;
+  int real = run->side[0].n ? run->side[0].real : 0;
+  if (form)
+    ATTEND_TRY(
+        attend_form_parse(attend_model_context(run->model), form, &parsed));
+  return attend_lens_create(run->model, run->trace, form ? &parsed : NULL, real,
+                            lens);
+}
+
+/* The most recently used form comes first; the last one makes room. */
+static attend_status other_lens(view_run *run, const char *form,
+                                attend_lens **lens) {
+  form_lens found = {0};
+  int at = 0;
+  while (at < OTHER_FORMS - 1 && run->other[at].lens &&
+         strcmp(run->other[at].form, form))
+    at++;
+  if (run->other[at].lens && !strcmp(run->other[at].form, form)) {
+    found = run->other[at];
+  } else {
+    ATTEND_TRY(lens_open(run, form, &found.lens));
+    attend_lens_free(run->other[at].lens);
+    snprintf(found.form, sizeof found.form, "%s", form);
+  }
+  memmove(run->other + 1, run->other, (size_t)at * sizeof *run->other);
+  run->other[0] = found;
+  *lens = found.lens;
+  return ATTEND_OK;
+}
+
+attend_status head_lens(attend_viewer *v, const attend_view_head *head,
+                        bool whole, view_run **out, attend_lens **lens) {
+  view_run *run = (view_run *)head->run;
+  const attend_head_id at = head->at;
+  ATTEND_CHECK(v->ctx,
+               run && (int)at.role < ATTEND_ROLES && run->is.has_role[at.role],
+               "the role must be one that this run has");
+  const attend_lens_shape *s = &run->is.shape[at.role];
+  ATTEND_CHECK(v->ctx,
+               !whole || (at.layer >= 0 && at.layer < s->layers &&
+                          at.head >= 0 && at.head < s->heads),
+               "layer %d, head %d: there are %d layers and %d heads, counted "
+               "from 0",
+               at.layer, at.head, s->layers, s->heads);
+  *out = run;
+  *lens = run->lens;
+  if (!head->form || !strcmp(head->form, run->is.c.attention)) return ATTEND_OK;
+  ATTEND_CHECK(v->ctx, strlen(head->form) < ATTEND_VIEW_FORM,
+               "\"%.40s..\" is longer than any form", head->form);
+  return other_lens(run, head->form, lens);
+}
+
+attend_status range_check(attend_context *ctx, const attend_view_range *given,
+                          int rows, int keys, attend_view_range *r) {
+  *r = given ? *given : (attend_view_range){0, rows, 0, keys};
+  ATTEND_CHECK(ctx,
+               r->row >= 0 && r->rows >= 0 && r->key >= 0 && r->keys >= 0 &&
+                   r->row <= rows && r->rows <= rows - r->row &&
+                   r->key <= keys && r->keys <= keys - r->key,
+               "rows from %d, %d of them, keys from %d, %d of them: there are "
+               "%d and %d",
+               r->row, r->rows, r->key, r->keys, rows, keys);
+  ATTEND_CHECK(ctx, (int64_t)r->rows * r->keys <= ATTEND_VIEW_CELLS,
+               "%d x %d is more than the %d cells of one call: take parts, or "
+               "tiles",
+               r->rows, r->keys, ATTEND_VIEW_CELLS);
+  return ATTEND_OK;
+}
+
+/* ---- all heads of a role --------------------------------------------------------------- */
+
+/* cells <- 0 to 255 of the head's largest, in size. */
+static float level_head(float *cells, size_t n) {
+  float most = 0;
+  for (size_t i = 0; i < n; i++) most = fmaxf(most, fabsf(cells[i]));
+  for (size_t i = 0; i < n; i++)
+    cells[i] = most > 0 ? 255 * fabsf(cells[i]) / most : 0;
+  return most;
+}
+
+static attend_status fill_thumbs(attend_lens *lens, attend_role role,
+                                 attend_area *area, attend_view_thumbs *t) {
+  size_t one = (size_t)area->height * (size_t)area->width;
+  area->most_pairs = THUMB_PAIRS / (t->layers * t->heads);
+  for (int i = 0; i < t->layers * t->heads; i++) {
+    attend_head_id at = {role, i / t->heads, i % t->heads};
+    float *to = t->cells + (size_t)i * one;
+    ATTEND_TRY(attend_lens_pool(lens, at, area, NULL, to, &t->rows_sampled));
+    t->most[i] = level_head(to, one);
+  }
+  return ATTEND_OK;
+}
+
+attend_status attend_viewer_thumbs(attend_viewer *v,
+                                   const attend_view_head *head, int size,
+                                   attend_view_thumbs *t) {
+  view_run *run = NULL;
+  attend_lens *lens = NULL;
+  *t = (attend_view_thumbs){0};
+  ATTEND_TRY(head_lens(v, head, false, &run, &lens));
+  ATTEND_CHECK(v->ctx, size >= 4 && size <= 256,
+               "thumbnails of %d cells a side: 4 to 256", size);
+  const attend_lens_shape *s = &run->is.shape[head->at.role];
+  attend_area area = {.rows = s->rows,
+                      .keys = s->keys,
+                      .height = s->rows < size ? s->rows : size,
+                      .width = s->keys < size ? s->keys : size};
+  size_t heads = (size_t)(s->layers * s->heads);
+  size_t cells = heads * (size_t)area.height * (size_t)area.width;
+  ATTEND_TRY(take(v->ctx, (cells + heads) * sizeof *t->cells, "thumbnails",
+                  &t->memory));
+  t->layers = s->layers, t->heads = s->heads;
+  t->height = area.height, t->width = area.width;
+  t->cells = t->memory, t->most = t->cells + cells;
+  t->rows = t->rows_sampled = s->rows;
+  attend_status status = fill_thumbs(lens, head->at.role, &area, t);
+  if (status) give(v->ctx, t->memory), t->memory = NULL;
+  return status;
+}
+
+/* What separates texts: the tokenizer's separator, or its end of text. */
+static void mark_separators(const view_run *run, const view_side *s,
+                            uint8_t *is) {
+  const attend_tokenizer *t = run->of->tokenizer;
+  if (!t) return;
+  int32_t sep = attend_tokenizer_special(t, ATTEND_SPECIAL_SEP);
+  int32_t eos = attend_tokenizer_special(t, ATTEND_SPECIAL_EOS);
+  for (int i = 1; i < s->n; i++) is[i] = s->ids[i] == sep || s->ids[i] == eos;
+}
+
+static attend_status fill_patterns(attend_lens *lens, attend_role role,
+                                   const attend_pattern_options *o,
+                                   attend_view_patterns *p) {
+  for (int i = 0; i < p->layers * p->heads; i++) {
+    attend_head_id at = {role, i / p->heads, i % p->heads};
+    ATTEND_TRY(attend_lens_pattern(lens, at, o, &p->scores[i]));
+  }
+  p->rows_sampled = p->scores[0].rows_sampled;
+  return ATTEND_OK;
+}
+
+attend_status attend_viewer_patterns(attend_viewer *v,
+                                     const attend_view_head *head,
+                                     attend_view_patterns *p) {
+  view_run *run = NULL;
+  attend_lens *lens = NULL;
+  *p = (attend_view_patterns){0};
+  ATTEND_TRY(head_lens(v, head, false, &run, &lens));
+  attend_role role = head->at.role;
+  const attend_lens_shape *s = &run->is.shape[role];
+  const view_side *rows = &run->side[role != ATTEND_ENCODER_SELF];
+  const view_side *keys = &run->side[role == ATTEND_DECODER_SELF];
+  size_t scores = (size_t)(s->layers * s->heads) * sizeof *p->scores;
+  ATTEND_TRY(take_zeroed(v->ctx, scores + (size_t)keys->n + 1, "patterns",
+                         &p->memory));
+  p->layers = s->layers, p->heads = s->heads, p->rows = s->rows;
+  p->scores = p->memory;
+  uint8_t *separator = (uint8_t *)p->memory + scores;
+  mark_separators(run, keys, separator);
+  attend_pattern_options o = {
+      .row_ids = rows->ids,
+      .key_ids = keys->ids,
+      .separator = separator,
+      .most_pairs = SCORE_PAIRS / (s->layers * s->heads)};
+  attend_status status = fill_patterns(lens, role, &o, p);
+  if (status) give(v->ctx, p->memory), p->memory = NULL;
+  return status;
+}
+
+/* ---- one head ------------------------------------------------------------------------------ */
+
+attend_status attend_viewer_block(attend_viewer *v,
+                                  const attend_view_head *head,
+                                  const attend_view_range *range,
+                                  attend_view_block *b) {
+  view_run *run = NULL;
+  attend_lens *lens = NULL;
+  attend_view_range r;
+  *b = (attend_view_block){0};
+  ATTEND_TRY(head_lens(v, head, true, &run, &lens));
+  const attend_lens_shape *s = &run->is.shape[head->at.role];
+  ATTEND_TRY(range_check(v->ctx, range, s->rows, s->keys, &r));
+  ATTEND_TRY(take(v->ctx, (size_t)r.rows * (size_t)r.keys * sizeof *b->weights,
+                  "weights", &b->memory));
+  b->rows = r.rows, b->keys = r.keys, b->weights = b->memory;
+  attend_status status = attend_lens_block(lens, head->at, r.row, r.rows, r.key,
+                                           r.keys, b->weights);
+  if (status) give(v->ctx, b->memory), b->memory = NULL;
+  return status;
+}
+
+attend_status attend_viewer_stats(attend_viewer *v,
+                                  const attend_view_head *head,
+                                  attend_view_stats *to) {
+  view_run *run = NULL;
+  attend_lens *lens = NULL;
+  *to = (attend_view_stats){0};
+  ATTEND_TRY(head_lens(v, head, true, &run, &lens));
+  const attend_lens_shape *s = &run->is.shape[head->at.role];
+  size_t T = (size_t)s->rows, S = (size_t)s->keys;
+  ATTEND_CHECK(v->ctx, (double)T * (double)S <= 1e9,
+               "a text of %d tokens is too long for this", s->rows);
+  ATTEND_TRY(take(v->ctx, (3 * T + S) * sizeof(float), "statistics of rows",
+                  &to->memory));
+  to->rows = s->rows, to->keys = s->keys;
+  to->entropy = to->memory, to->top_weight = to->entropy + T;
+  to->mass = to->top_weight + T, to->top = (int32_t *)(to->mass + S);
+  attend_row_stats stats = {to->entropy, to->top, to->top_weight, to->mass};
+  attend_status status = attend_lens_stats(lens, head->at, &stats);
+  if (status) give(v->ctx, to->memory), to->memory = NULL;
+  return status;
+}
+
+/* ---- vectors --------------------------------------------------------------------------------- */
+
+/* n rows from `from` on, contiguous. */
+static void gather(attend_view v, int from, int n, int width, float *to) {
+  for (int i = 0; i < n; i++)
+    memcpy(to + (size_t)i * (size_t)width,
+           (float *)v.data + (from + i) * v.stride[2],
+           (size_t)width * sizeof *to);
+}
+
+static attend_status fill_vectors(attend_lens *lens, attend_head_id at,
+                                  const attend_view_range *r, float *all_lse,
+                                  attend_view_vectors *to) {
+  attend_view q, k, v, out;
+  ATTEND_TRY(attend_lens_block(lens, at, r->row, r->rows, r->key, r->keys,
+                               to->weights));
+  ATTEND_TRY(attend_lens_denominators(lens, at, all_lse));
+  ATTEND_TRY(attend_lens_vectors(lens, at, &q, &k, &v, &out));
+  gather(q, r->row, r->rows, to->dim, to->q);
+  gather(k, r->key, r->keys, to->dim, to->k);
+  gather(v, r->key, r->keys, to->dim_v, to->v);
+  gather(out, r->row, r->rows, to->dim_v, to->out);
+  to->lse = all_lse + r->row;
+  return ATTEND_OK;
+}
+
+attend_status attend_viewer_vectors(attend_viewer *v,
+                                    const attend_view_head *head,
+                                    const attend_view_range *range,
+                                    attend_view_vectors *to) {
+  view_run *run = NULL;
+  attend_lens *lens = NULL;
+  attend_view_range r;
+  *to = (attend_view_vectors){0};
+  ATTEND_TRY(head_lens(v, head, true, &run, &lens));
+  const attend_lens_shape *s = &run->is.shape[head->at.role];
+  ATTEND_TRY(range_check(v->ctx, range, s->rows, s->keys, &r));
+  ATTEND_CHECK(
+      v->ctx,
+      (int64_t)(r.rows + r.keys) * (s->dim + s->dim_v) <= 4 * ATTEND_VIEW_CELLS,
+      "%d rows and %d keys are too many vectors at once: take parts", r.rows,
+      r.keys);
+  size_t T = (size_t)r.rows, S = (size_t)r.keys, d = (size_t)s->dim,
+         e = (size_t)s->dim_v;
+  ATTEND_TRY(take(v->ctx,
+                  ((T + S) * (d + e) + T * S + (size_t)s->rows) * sizeof(float),
+                  "vectors of a head", &to->memory));
+  to->rows = r.rows, to->keys = r.keys, to->dim = s->dim, to->dim_v = s->dim_v;
+  to->scale = s->scale;
+  to->q = to->memory, to->k = to->q + T * d, to->v = to->k + S * d;
+  to->out = to->v + S * e, to->weights = to->out + T * e;
+  attend_status status =
+      fill_vectors(lens, head->at, &r, to->weights + T * S, to);
+  if (status) give(v->ctx, to->memory), to->memory = NULL;
+  return status;
+}

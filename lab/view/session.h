@@ -1,0 +1,122 @@
+/* A viewer: open models, recorded runs, and the queue of calls.
+ *
+ * Read session.c (models and weights), runs.c (running a case), heads.c (weights of
+ * heads), then what interests you; queue.c stands by itself.
+ */
+#ifndef VIEW_SESSION_H
+#define VIEW_SESSION_H
+
+#include "attend/view.h"
+#include "base/base.h"
+
+enum {
+  OTHER_FORMS = 4, /* lenses of a run at once, beside its own */
+  FRESH = 4,       /* untrained weights of a model at once */
+  STEPS = 3,       /* of a training run at once: two are compared */
+  RECORDED = ATTEND_AT_RESIDUAL | ATTEND_AT_QUERY | ATTEND_AT_KEY |
+             ATTEND_AT_VALUE | ATTEND_AT_HEAD_OUTPUT | ATTEND_AT_DENOMINATOR
+};
+
+/* ---- models ------------------------------------------------------------------------ */
+
+typedef struct {
+  attend_checkpoint *files;
+  attend_model *model; /* NULL: not loaded */
+  uint64_t seed;       /* of untrained ones */
+  int step;            /* of a training run */
+  uint64_t used;       /* the viewer's clock at the last use */
+  int held;            /* long calls that use them: they stay */
+} view_weights;
+
+typedef struct {
+  attend_view_model is;
+  char *path, *name;
+  attend_config config;
+  attend_tokenizer *tokenizer;
+  int (*step_path)(int step, char *path, size_t room, void *user);
+  void *user;
+  view_weights trained, fresh[FRESH], steps[STEPS];
+} view_model;
+
+/* ---- runs --------------------------------------------------------------------------- */
+
+typedef struct {
+  char form[ATTEND_VIEW_FORM];
+  attend_lens *lens;
+} form_lens;
+
+typedef struct exact_tile {
+  struct exact_tile *next;
+  char key[400];
+  int height, width;
+  float cells[];
+} exact_tile;
+
+typedef struct {
+  int n, real;
+  int32_t *ids;
+  signed char *part;
+} view_side;
+
+typedef struct view_run {
+  attend_view_run is;    /* first: the public pointer is this struct's */
+  struct view_run *next; /* used less recently */
+  view_model *of;
+  view_weights *weights;
+  attend_model *model; /* the weights' own, or with another form */
+  attend_trace *trace;
+  attend_lens *lens;
+  form_lens other[OTHER_FORMS];
+  exact_tile *tiles;
+  view_side side[2]; /* is.side while tokens are added */
+  attend_view_step *steps;
+  bool lost; /* a hidden state is not finite */
+  int held;  /* long calls that read it: it stays */
+} view_run;
+
+struct view_queue;
+
+struct attend_viewer {
+  attend_context *ctx;
+  attend_viewer_options options;
+  view_model **models; /* [n_models] */
+  size_t n_models, model_room;
+  view_run *runs; /* the most recently used first */
+  uint64_t clock;
+  struct view_queue *queue; /* NULL: no thread */
+};
+
+/* A long call in progress. */
+typedef struct {
+  attend_viewer *v;
+  const attend_view_listener
+      *listener;   /* NULL: nobody listens, and nobody waits */
+  double reported; /* when progress was reported last */
+} view_job;
+
+/* Between the steps of a long call: runs the quick calls that wait, and reports. Other
+ * than 0: stop. */
+int job_progress(view_job *j, double done, double total, const char *what);
+
+/* The weights of a case, loaded, and the model with its form. */
+attend_status model_take(view_job *j, const attend_view_case *c, view_run *run);
+/* Frees the runs that are made with these weights. */
+void runs_forget(attend_viewer *v, const view_weights *w);
+void run_free(attend_viewer *v, view_run *run);
+
+attend_status text_copy(attend_context *ctx, const char *text, char **to);
+/* The likeliest of n logits, sorted. */
+int candidates_of(const float *logits, int n, int most,
+                  attend_view_candidate *to);
+
+/* The run behind a head and the lens that shows it; whole: `at` must be a head. */
+attend_status head_lens(attend_viewer *v, const attend_view_head *head,
+                        bool whole, view_run **run, attend_lens **lens);
+/* A new lens of the run with a form (NULL: its own). */
+attend_status lens_open(const view_run *run, const char *form,
+                        attend_lens **lens);
+/* Sets NULL to all rows and keys; fails outside of them. */
+attend_status range_check(attend_context *ctx, const attend_view_range *given,
+                          int rows, int keys, attend_view_range *range);
+
+#endif

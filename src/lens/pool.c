@@ -1,0 +1,151 @@
+/* Heat maps: an area of weights pooled into cells, at any level of detail. */
+#include <math.h>
+#include <string.h>
+
+#include "base/parallel.h"
+#include "lens/lens.h"
+
+typedef struct {
+  attend_lens *lens, *other; /* other may be NULL */
+  attend_head_id at;
+  const attend_area *area;
+  float *cells;
+  int *looked; /* [height] rows that went into each row of cells */
+} pooling;
+
+/* Cell c of `cells` holds [start(c), start(c + 1)) of n. */
+static int start(int c, int n, int cells) {
+  return (int)((int64_t)c * n / cells);
+}
+
+/* The first of the band's rows that is not before `row`. */
+static int first_from(const band *b, int row) {
+  int low = 0, high = b->n;
+  while (low < high) {
+    int middle = low + (high - low) / 2;
+    if (b->rows[middle] < row)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static float larger(float a, float b) { return fabsf(b) > fabsf(a) ? b : a; }
+
+static void pool_row(const pooling *p, int y, const float *w, const float *w2) {
+  const attend_area *a = p->area;
+  float *cells = p->cells + (size_t)y * (size_t)a->width;
+  for (int x = 0; x < a->width; x++) {
+    int from = start(x, a->keys, a->width),
+        to = start(x + 1, a->keys, a->width);
+    float most = 0;
+    double sum = 0;
+    for (int j = from; j < to; j++) {
+      float d = w2 ? w[j] - w2[j] : w[j];
+      most = larger(most, d);
+      sum += (double)d;
+    }
+    if (a->pool == ATTEND_POOL_MAX)
+      cells[x] = larger(cells[x], most);
+    else if (to > from)
+      cells[x] += (float)(sum / (to - from));
+  }
+}
+
+typedef struct {
+  const pooling *p;
+  const band *b;
+  const float *w, *w2;
+} band_pool;
+
+/* Rows that share a row of cells are one item, in order. */
+static void pool_cells(const void *args, int64_t item, int worker) {
+  const band_pool *x = args;
+  const attend_area *a = x->p->area;
+  size_t keys = (size_t)x->b->keys;
+  int y = (int)item;
+  int i = first_from(x->b, a->row + start(y, a->rows, a->height));
+  int end = first_from(x->b, a->row + start(y + 1, a->rows, a->height));
+  (void)worker;
+  for (; i < end; i++) {
+    x->p->looked[y]++;
+    pool_row(x->p, y, x->w + (size_t)i * keys,
+             x->w2 ? x->w2 + (size_t)i * keys : NULL);
+  }
+}
+
+static attend_status pool_all(const pooling *p, const int32_t *rows, int n,
+                              float *w) {
+  const attend_area *a = p->area;
+  int most = band_rows(a->keys);
+  float *w2 = p->other ? w + (size_t)most * (size_t)a->keys : NULL;
+  for (int i = 0; i < n; i += most) {
+    band b = {p->at, rows + i, n - i < most ? n - i : most, a->key, a->keys};
+    ATTEND_TRY(lens_band(p->lens, &b, w));
+    if (w2) ATTEND_TRY(lens_band(p->other, &b, w2));
+    band_pool x = {p, &b, w, w2};
+    PARALLEL_FOR(p->lens->ctx, p->lens->ctx->threads, a->height, pool_cells, x);
+    if (i + most < n) ATTEND_TRY(lens_step(p->lens, (double)i / n));
+  }
+  return ATTEND_OK;
+}
+
+static void finish(const pooling *p) {
+  const attend_area *a = p->area;
+  if (a->pool == ATTEND_POOL_MAX) return;
+  for (int y = 0; y < a->height; y++)
+    for (int x = 0; x < a->width && p->looked[y]; x++)
+      p->cells[y * a->width + x] /= (float)p->looked[y];
+}
+
+static attend_status check(const pooling *p) {
+  const attend_area *a = p->area;
+  const attend_lens_shape *s = &p->lens->role[p->at.role].shape;
+  attend_context *ctx = p->lens->ctx;
+  ATTEND_CHECK(ctx,
+               a->row >= 0 && a->rows > 0 && a->rows <= s->rows - a->row &&
+                   a->key >= 0 && a->keys > 0 && a->keys <= s->keys - a->key &&
+                   a->height > 0 && a->width > 0 && a->height <= a->rows &&
+                   a->width <= a->keys,
+               "%d x %d cells of rows %d + %d, keys %d + %d: the head has %d "
+               "rows and %d "
+               "keys, and a cell holds at least one of each",
+               a->height, a->width, a->row, a->rows, a->key, a->keys, s->rows,
+               s->keys);
+  if (!p->other) return ATTEND_OK;
+  const attend_lens_shape *o = &p->other->role[p->at.role].shape;
+  ATTEND_CHECK(ctx, o->rows == s->rows && o->keys == s->keys,
+               "one run has %d x %d weights, the other %d x %d: there is no "
+               "difference to compute",
+               s->rows, s->keys, o->rows, o->keys);
+  return ATTEND_OK;
+}
+
+attend_status attend_lens_pool(attend_lens *l, attend_head_id at,
+                               const attend_area *a, attend_lens *other,
+                               float *cells, int *rows_sampled) {
+  pooling p = {l, other, at, a, cells, NULL};
+  int32_t *rows = NULL;
+  float *w = NULL;
+  int n = 0;
+  ATTEND_TRY(lens_enter(l, at));
+  if (other) ATTEND_TRY(lens_enter(other, at));
+  ATTEND_TRY(check(&p));
+  memset(cells, 0, (size_t)a->height * (size_t)a->width * sizeof *cells);
+  ATTEND_TRY(take_zeroed(l->ctx, (size_t)a->height * sizeof *p.looked, "cells",
+                         &p.looked));
+  attend_status status = lens_rows(l, a->row, a->rows, a->height, a->keys,
+                                   a->most_pairs, &rows, &n);
+  size_t most = (size_t)band_rows(a->keys) * (size_t)a->keys;
+  if (!status)
+    status = take(l->ctx, (other ? 2 : 1) * most * sizeof *w,
+                  "weights that are looked at", &w);
+  if (!status) status = pool_all(&p, rows, n, w);
+  if (!status) finish(&p);
+  if (rows_sampled) *rows_sampled = n;
+  give(l->ctx, w);
+  give(l->ctx, rows);
+  give(l->ctx, p.looked);
+  return status;
+}

@@ -1,0 +1,251 @@
+/* The folder of a training run: its lock, its checkpoints and the links to them.
+ *
+ * A checkpoint exists once its folder has its name; it can be resumed as long as
+ * training.json is in it.
+ */
+#include "train/run_folder.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <fts.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- checkpoints ------------------------------------------------------------------- */
+
+void step_name(uint64_t step, char name[STEP_NAME]) {
+  snprintf(name, STEP_NAME, "step-%08llu", (unsigned long long)step);
+}
+
+static bool is_step(const char *name, uint64_t *step) {
+  if (strncmp(name, "step-", 5)) return false;
+  size_t digits = strspn(name + 5, "0123456789");
+  if (digits < 8 || digits > 18 || name[5 + digits]) return false;
+  *step = strtoull(name + 5, NULL, 10);
+  return true;
+}
+
+attend_status step_path(attend_context *ctx, const char *folder, uint64_t step,
+                        const char *file, char path[LONGEST_PATH]) {
+  char name[STEP_NAME + 64];
+  step_name(step, name);
+  if (file) snprintf(name + strlen(name), 64, "/%s", file);
+  return path_inside(ctx, folder, name, path);
+}
+
+static bool has_state(attend_context *ctx, const char *folder, uint64_t step) {
+  char path[LONGEST_PATH], file[LONGEST_PATH];
+  return !step_path(ctx, folder, step, NULL, path) &&
+         file_beside(path, "training.json", file, sizeof file);
+}
+
+static int by_number(const void *a, const void *b) {
+  uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return (x > y) - (x < y);
+}
+
+attend_status steps_saved(attend_context *ctx, const char *folder,
+                          bool resumable, uint64_t **steps, size_t *count) {
+  size_t capacity = 0;
+  uint64_t step;
+  attend_status status = ATTEND_OK;
+  DIR *dir = opendir(folder);
+  *steps = NULL;
+  *count = 0;
+  for (struct dirent *e; !status && dir && (e = readdir(dir));) {
+    if (!is_step(e->d_name, &step)) continue;
+    if (resumable && !has_state(ctx, folder, step)) continue;
+    status = grow(ctx, steps, &capacity, *count + 1, sizeof **steps, "steps");
+    if (!status) (*steps)[(*count)++] = step;
+  }
+  if (dir) closedir(dir);
+  if (*count) qsort(*steps, *count, sizeof **steps, by_number);
+  if (!status) return ATTEND_OK;
+  give(ctx, *steps);
+  *steps = NULL;
+  *count = 0;
+  return status;
+}
+
+/* ---- links -------------------------------------------------------------------------- */
+
+attend_status link_step(attend_context *ctx, const char *folder,
+                        const char *name, uint64_t step) {
+  char target[STEP_NAME], hidden[STEP_NAME], link[LONGEST_PATH],
+      fresh[LONGEST_PATH];
+  step_name(step, target);
+  snprintf(hidden, sizeof hidden, ".%s.new", name);
+  ATTEND_TRY(path_inside(ctx, folder, name, link));
+  ATTEND_TRY(path_inside(ctx, folder, hidden, fresh));
+  unlink(fresh);
+  if (!symlink(target, fresh) && !rename(fresh, link)) return ATTEND_OK;
+  return fail(ctx, ATTEND_IO, "the link %.300s cannot be made: %s", link,
+              strerror(errno));
+}
+
+bool linked_step(const char *folder, const char *name, uint64_t *step) {
+  char target[STEP_NAME], link[LONGEST_PATH];
+  int length = snprintf(link, sizeof link, "%s/%s", folder, name);
+  if (length < 0 || length >= LONGEST_PATH) return false;
+  ssize_t n = readlink(link, target, sizeof target - 1);
+  if (n <= 0) return false;
+  target[n] = 0;
+  return is_step(target, step);
+}
+
+static attend_status repair_link(attend_context *ctx, const char *folder,
+                                 const char *name, uint64_t step) {
+  uint64_t at;
+  if (linked_step(folder, name, &at) && at == step) return ATTEND_OK;
+  return link_step(ctx, folder, name, step);
+}
+
+attend_status repair_links(attend_context *ctx, const char *folder,
+                           uint64_t last, bool has_best, uint64_t best) {
+  char path[LONGEST_PATH];
+  ATTEND_TRY(repair_link(ctx, folder, "last", last));
+  ATTEND_TRY(step_path(ctx, folder, best, NULL, path));
+  if (!has_best || access(path, F_OK)) return ATTEND_OK;
+  return repair_link(ctx, folder, "best", best);
+}
+
+/* ---- removing ------------------------------------------------------------------------ */
+
+/* A folder and all in it, or a file; links are removed, not followed. */
+static void remove_tree(const char *path) {
+  char *roots[] = {(char *)path, NULL};
+  FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+  for (FTSENT *at; tree && (at = fts_read(tree));) {
+    if (at->fts_info == FTS_DP)
+      rmdir(at->fts_path);
+    else if (at->fts_info != FTS_D)
+      unlink(at->fts_path);
+  }
+  if (tree) fts_close(tree);
+}
+
+/* training.json goes first: without it the rest of the state does not count. */
+static attend_status drop_state(attend_context *ctx, const char *folder,
+                                uint64_t step) {
+  static const char *const files[] = {"training.json", "training.safetensors"};
+  for (int i = 0; i < 2; i++) {
+    char path[LONGEST_PATH];
+    ATTEND_TRY(step_path(ctx, folder, step, files[i], path));
+    unlink(path);
+  }
+  return ATTEND_OK;
+}
+
+/* Renamed first, so that a partly removed checkpoint never has a step's name. */
+static attend_status drop_step(attend_context *ctx, const char *folder,
+                               uint64_t step) {
+  char path[LONGEST_PATH], away[LONGEST_PATH];
+  ATTEND_TRY(step_path(ctx, folder, step, NULL, path));
+  ATTEND_TRY(path_inside(ctx, folder, ".gone.part", away));
+  remove_tree(away);
+  if (!rename(path, away)) remove_tree(away);
+  return ATTEND_OK;
+}
+
+attend_status drop_later(attend_context *ctx, const char *folder,
+                         uint64_t last) {
+  char link[LONGEST_PATH];
+  uint64_t *steps, best;
+  size_t count;
+  ATTEND_TRY(path_inside(ctx, folder, "best", link));
+  ATTEND_TRY(steps_saved(ctx, folder, false, &steps, &count));
+  attend_status status = ATTEND_OK;
+  if (linked_step(folder, "best", &best) && best > last) unlink(link);
+  for (size_t i = 0; !status && i < count; i++)
+    if (steps[i] > last) status = drop_step(ctx, folder, steps[i]);
+  give(ctx, steps);
+  return status;
+}
+
+/* Two checkpoints keep their state, so that damage to the last does not end the run. */
+attend_status thin_steps(attend_context *ctx, const char *folder,
+                         uint64_t newest, uint64_t keep) {
+  uint64_t *steps, best = newest, others = 0;
+  size_t count;
+  ATTEND_TRY(steps_saved(ctx, folder, false, &steps, &count));
+  attend_status status = ATTEND_OK;
+  linked_step(folder, "best", &best);
+  for (size_t i = 0; !status && i + 1 < count && steps[i + 1] < newest; i++)
+    status = drop_state(ctx, folder, steps[i]);
+  for (size_t i = count; !status && keep > 0 && i-- > 1;) {
+    if (steps[i] == best || steps[i] == newest) continue;
+    if (++others > keep) status = drop_step(ctx, folder, steps[i]);
+  }
+  give(ctx, steps);
+  return status;
+}
+
+/* ---- the lock ------------------------------------------------------------------------- */
+
+/* Drafts of files and folders, and unfinished links: nothing else in the folder of a
+ * run has such a name. */
+static bool is_leftover(const char *name) {
+  return name_ends(name, ".part") || name_ends(name, ".part.old") ||
+         !strcmp(name, ".best.new") || !strcmp(name, ".last.new");
+}
+
+static attend_status clear_leftovers(attend_context *ctx, const char *folder) {
+  attend_status status = ATTEND_OK;
+  char path[LONGEST_PATH];
+  DIR *dir = opendir(folder);
+  for (struct dirent *e; !status && dir && (e = readdir(dir));) {
+    if (!is_leftover(e->d_name)) continue;
+    status = path_inside(ctx, folder, e->d_name, path);
+    if (!status) remove_tree(path);
+  }
+  if (dir) closedir(dir);
+  return status;
+}
+
+static bool is_folder(const char *path) {
+  struct stat info;
+  return !stat(path, &info) && S_ISDIR(info.st_mode);
+}
+
+/* The folder and those above it. */
+static attend_status make_folders(attend_context *ctx, const char *folder) {
+  char path[LONGEST_PATH];
+  ATTEND_TRY(path_inside(ctx, folder, "", path));
+  for (char *at = strchr(path + 1, '/'); at; at = strchr(at + 1, '/')) {
+    *at = 0;
+    bool made = !mkdir(path, 0777) || is_folder(path);
+    if (!made)
+      return fail(ctx, ATTEND_IO, "the folder %.300s cannot be made: %s", path,
+                  strerror(errno));
+    *at = '/';
+  }
+  return ATTEND_OK;
+}
+
+attend_status lock_run(attend_context *ctx, const char *folder, int *lock) {
+  char path[LONGEST_PATH];
+  *lock = -1;
+  ATTEND_TRY(make_folders(ctx, folder));
+  ATTEND_TRY(path_inside(ctx, folder, ".lock", path));
+  int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (file < 0)
+    return fail(ctx, ATTEND_IO, "%.300s cannot be written: %s", path,
+                strerror(errno));
+  if (flock(file, LOCK_EX | LOCK_NB)) {
+    int why = errno;
+    close(file);
+    return why == EWOULDBLOCK
+               ? fail(ctx, ATTEND_IO,
+                      "%.300s is in use by another training: wait for it, or "
+                      "choose another folder",
+                      folder)
+               : fail(ctx, ATTEND_IO, "%.300s cannot be locked: %s", path,
+                      strerror(why));
+  }
+  *lock = file;
+  return clear_leftovers(ctx, folder);
+}
